@@ -36,8 +36,9 @@ use crate::layout;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Owner, Releasable, Slab, TailSize, Vacant, collected, entry, repeated, vector};
 use crate::order::{Ready, release_behind};
+use crate::runtime::cuda::Event;
 use crate::runtime::cuda::pointer::{self, Place};
-use crate::runtime::cuda::{Event, LEGACY, RawStream, Stream};
+use crate::stream::{LEGACY, RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::view::Whole;
 

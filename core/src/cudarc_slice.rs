@@ -69,7 +69,8 @@ use crate::memory::{Owner, Vacant};
 use crate::order::{Ready, release_behind};
 use crate::runtime::cuda::context;
 use crate::runtime::cuda::driver::{Code, Driver};
-use crate::runtime::cuda::{LEGACY, PER_THREAD, RawStream, Stream, reaper};
+use crate::runtime::cuda::reaper;
+use crate::stream::{LEGACY, PER_THREAD, RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::view::Whole;
 

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use crate::abi::dlpack::{self as dl, DLDevice};
 use crate::abi::types::{DEVX_DEVICE_NAME_BYTES, DevxDeviceInfo};
 use crate::error::{Error, Result, refuse};
-use crate::runtime::cuda::{self, RawStream, Stream, pointer};
+use crate::runtime::cuda::{self, pointer};
+use crate::stream::{RawStream, Stream};
 use crate::text;
 
 /// A kind of device. The set is open: a number that has no name here stays a number.

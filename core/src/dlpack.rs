@@ -21,7 +21,7 @@ use crate::layout;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Borrowed, Owner, Slab, TailSize};
 use crate::order::{self, Ready};
-use crate::runtime::cuda::RawStream;
+use crate::stream::RawStream;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// The version that this library writes at most.

@@ -51,6 +51,7 @@ pub mod memory;
 pub mod order;
 pub mod runtime;
 mod setting;
+mod stream;
 mod sync;
 pub mod tensor;
 // As `fork`.

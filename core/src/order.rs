@@ -12,8 +12,9 @@ use core::ffi::c_void;
 
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
-pub use crate::runtime::cuda::NO_SYNC;
-use crate::runtime::cuda::{ForeignEvent, RawStream, Stream};
+use crate::runtime::cuda::ForeignEvent;
+pub use crate::stream::NO_SYNC;
+use crate::stream::{RawStream, Stream};
 use crate::tensor::Tensor;
 
 pub(crate) use behind::{GiveUp, release_behind};

@@ -5,8 +5,8 @@ use crate::arrow::Batch;
 use crate::error::Result;
 use crate::memory::Owner;
 use crate::order::{GiveUp, Ready, Uses};
-use crate::runtime::cuda::Stream;
 use crate::runtime::cuda::reaper::Held;
+use crate::stream::Stream;
 use crate::tensor::Tensor;
 
 /// What a view is of. A view of a view is most often one of the same whole: so views of views need no more than one does.

@@ -22,8 +22,9 @@ use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Borrowed, Foreign, Owner, Slab, TailSize, fill_in, held_by_bindings, repeated};
 use crate::order::{Ready, Uses};
+use crate::runtime::cuda::Event;
 use crate::runtime::cuda::reaper::Held;
-use crate::runtime::cuda::{Event, Stream};
+use crate::stream::Stream;
 use crate::view::Whole;
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.

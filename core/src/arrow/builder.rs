@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::memory::{InOrder, Owner, Vacant, collected, push, said, vector};
 use crate::order::Ready;
-use crate::runtime::cuda::Stream;
+use crate::stream::Stream;
 use crate::text::c_string;
 
 /// An array that is being described: its field, its buffers, what is below it, and who keeps its memory alive. Nothing is

@@ -16,7 +16,7 @@ use super::tree::Links;
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::types::DevxColumn;
 use crate::error::{Error, Result, refuse};
-use crate::runtime::cuda::Stream;
+use crate::stream::Stream;
 
 /// A view of one array of a batch. Rows are counted from 0; `offset` is where row 0 is in the buffers.
 #[derive(Clone, Copy, Debug)]

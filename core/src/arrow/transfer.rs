@@ -11,8 +11,9 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::memory::{InOrder, Owner, Vacant, collected, push, repeated, vector};
 use crate::order::Ready;
-use crate::runtime::cuda::{Stream, copy};
+use crate::runtime::cuda::copy;
 use crate::runtime::{self, Memory};
+use crate::stream::Stream;
 
 /// Where a buffer starts in the new memory: at a multiple of what Arrow recommends.
 const ALIGN: usize = 64;

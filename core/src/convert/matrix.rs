@@ -15,7 +15,7 @@ use crate::error::{Result, refuse};
 use crate::layout;
 use crate::memory::{collected, vector};
 use crate::runtime;
-use crate::runtime::cuda::Stream;
+use crate::stream::Stream;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::view::View;
 

@@ -18,7 +18,8 @@ use crate::ledger::{Entry, Kind};
 use crate::memory::{Counted, Owner, Vacant, collected, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{How, Shared};
-use crate::runtime::cuda::{Event, RawStream, Stream, info};
+use crate::runtime::cuda::{Event, info};
+use crate::stream::{RawStream, Stream};
 use crate::tensor::{Flags, Tensor};
 
 /// A tensor or batch as another process takes it in: the bytes of its descriptor, and the file descriptors that go

@@ -31,8 +31,9 @@ use crate::layout;
 use crate::memory::{Owner, Slab, TailSize, Vacant, held_by_bindings};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{self, How};
-use crate::runtime::cuda::{Allocation, RawStream, Stream, info};
+use crate::runtime::cuda::{Allocation, info};
 use crate::runtime::{self, Memory};
+use crate::stream::{RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
 /// What is asked for.

@@ -9,7 +9,8 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, Returned, caught, refuse};
 use crate::memory::{InOrder, Owner, Slab, TailSize, Vacant};
 use crate::order::Ready;
-use crate::runtime::cuda::{Allocation, HeldStream, Stream};
+use crate::runtime::cuda::{Allocation, HeldStream};
+use crate::stream::Stream;
 use crate::trace;
 
 /// What a manager of a program's own answers; [`Shared::of_callbacks`] makes a manager of it, which keeps the books. Any thread

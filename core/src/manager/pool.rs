@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::fork::Lock;
 use crate::memory::{Owner, Slab, Sorted, TailSize};
 use crate::order::Ready;
-use crate::runtime::cuda::{Allocation, MemoryPool, Stream, require_device};
+use crate::runtime::cuda::{Allocation, MemoryPool, require_device};
+use crate::stream::Stream;
 
 /// How much a pool holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

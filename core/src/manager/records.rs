@@ -5,7 +5,7 @@ use crate::abi::types::{DevxIpcHandle, DevxManagerStatistics, DevxMemoryInfo, De
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::order::NO_SYNC;
-use crate::runtime::cuda::{RawStream, Stream};
+use crate::stream::{RawStream, Stream};
 
 impl Request {
     /// From the C record.

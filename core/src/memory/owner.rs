@@ -7,7 +7,7 @@ use super::slab::Slab;
 use crate::abi::types::DevxOwner;
 use crate::error::{Result, caught};
 use crate::ledger::{Entry, Kind};
-use crate::runtime::cuda::Stream;
+use crate::stream::Stream;
 use crate::trace;
 use crate::vacant::Vacant;
 

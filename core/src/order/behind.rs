@@ -2,8 +2,9 @@
 
 use crate::error::Result;
 use crate::memory::{Owner, Vacant};
+use crate::runtime::cuda::reaper;
 use crate::runtime::cuda::reaper::{Held, Later};
-use crate::runtime::cuda::{Stream, reaper};
+use crate::stream::Stream;
 
 /// What can be given up after work.
 pub(crate) trait GiveUp: Send + 'static {

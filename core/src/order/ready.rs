@@ -4,7 +4,8 @@ use core::ffi::c_void;
 
 use crate::device::Device;
 use crate::error::{Result, refuse};
-use crate::runtime::cuda::{Event, ForeignEvent, HeldStream, RawStream, Stream};
+use crate::runtime::cuda::{Event, ForeignEvent, HeldStream};
+use crate::stream::{RawStream, Stream};
 
 /// When data may be touched. It cannot be cloned: what the data came with is good as long as the data.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::memory::{InOrder, Lazy, Owner, push};
 use crate::runtime::cuda::copy::Copied;
 use crate::runtime::cuda::reaper::{Held, Later};
-use crate::runtime::cuda::{Event, Stream, reaper};
+use crate::runtime::cuda::{Event, reaper};
+use crate::stream::Stream;
 use crate::view::Whole;
 
 /// The streams that use the data, by events. Nothing as long as none was named, as for nearly all that is in host memory.

@@ -8,9 +8,10 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, vector, zeros};
 use crate::order::Ready;
+use crate::stream::Stream;
+use cuda::Allocation;
 use cuda::copy::{self, Copied};
 use cuda::driver::Driver;
-use cuda::{Allocation, Stream};
 
 /// New memory, what frees it, and when it may be touched.
 #[derive(Debug)]

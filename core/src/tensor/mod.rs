@@ -20,7 +20,8 @@ use crate::error::{Refused, Result, refuse};
 use crate::layout::{self, Layout};
 use crate::memory::{Borrowed, Owner, Room, Slab, TailSize, entry, held_by_bindings, set_entry};
 use crate::order::{Ready, Uses};
-use crate::runtime::cuda::{Stream, pointer};
+use crate::runtime::cuda::pointer;
+use crate::stream::Stream;
 
 /// Properties of a tensor that DLPack carries as bits (`DLPACK_FLAG_BITMASK_…`). Unknown bits are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

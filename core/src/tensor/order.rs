@@ -4,7 +4,8 @@ use super::Tensor;
 use crate::device::Device;
 use crate::error::{Result, refuse};
 use crate::order::{Ready, Uses, release_behind};
-use crate::runtime::cuda::{Event, RawStream, Stream};
+use crate::runtime::cuda::Event;
+use crate::stream::{RawStream, Stream};
 use crate::view::{View, Whole};
 
 impl Tensor {

@@ -6,9 +6,9 @@ use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout::{self, Layout, MAX_NDIM};
 use crate::memory::Owner;
-use crate::runtime::cuda::Stream;
 use crate::runtime::cuda::copy::{self, Copied};
 use crate::runtime::{self, Memory};
+use crate::stream::Stream;
 
 impl Tensor {
     /// A tensor over new memory of `device`, in compact row-major order. Its elements are anything, in plain host memory

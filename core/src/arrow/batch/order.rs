@@ -5,8 +5,9 @@ use crate::device::Device;
 use crate::error::{Result, refuse};
 use crate::memory::InOrder;
 use crate::order::{Ready, Uses};
+use crate::runtime::cuda::Event;
 use crate::runtime::cuda::copy::Copied;
-use crate::runtime::cuda::{Event, RawStream, Stream};
+use crate::stream::{RawStream, Stream};
 use crate::view::{View, Whole};
 
 impl Batch {

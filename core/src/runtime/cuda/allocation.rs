@@ -12,11 +12,11 @@ use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
 use super::pool::MemoryPool;
 use super::reaper::{self, Later};
-use super::stream::Stream;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, Vacant};
+use crate::stream::Stream;
 use crate::trace;
 
 /// Memory: its address, where it is, and what frees it.

@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::{Code, Driver};
 use super::reaper;
-use super::stream::{PER_THREAD, RawStream, Stream};
 use crate::error::{Result, refuse};
 use crate::memory::{Slab, TailSize, push};
+use crate::stream::{PER_THREAD, RawStream, Stream};
 
 struct Streams {
     /// Closed and not destroyed yet; each with the mark behind the releases that may use it.

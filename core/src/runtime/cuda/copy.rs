@@ -12,10 +12,10 @@ use super::context;
 use super::driver::Driver;
 use super::event::Event;
 use super::reaper;
-use super::stream::Stream;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result};
 use crate::memory::{Owner, repeated};
+use crate::stream::Stream;
 
 /// A target, a source, and how many bytes.
 pub(crate) type Copy = (*mut c_void, *const c_void, usize);

@@ -12,9 +12,9 @@ use super::driver::{Code, Driver};
 use super::ipc::opened;
 use super::kept::Kept;
 use super::reaper;
-use super::stream::Stream;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, Room, Slab, TailSize};
+use crate::stream::Stream;
 
 /// Most events that a pool keeps for the next time.
 const KEPT: usize = 256;

@@ -15,12 +15,12 @@ mod pool;
 pub mod reaper;
 mod stream;
 
+pub use crate::stream::{LEGACY, NO_SYNC, PER_THREAD, RawStream, Stream};
 pub use allocation::Allocation;
 pub use closed::{HeldStream, Hold};
 pub use context::require_device;
 pub use event::{Event, ForeignEvent, kept_events};
 pub use pool::MemoryPool;
-pub use stream::{LEGACY, NO_SYNC, PER_THREAD, RawStream, Stream};
 
 /// Gives the driver back what is on its way there, and what is kept of a device for the next time: the device may be
 /// reset next, by somebody else.

@@ -14,10 +14,10 @@ use super::context::Apart;
 use super::driver::{Code, Driver};
 use super::event::Event;
 use super::inbox::{Inbox, New, Node};
-use super::stream::Stream;
 use crate::abi::arrow_data::ArrowArray;
 use crate::error::{Error, Result};
 use crate::memory::{Foreign, Owner, boxed};
+use crate::stream::Stream;
 use crate::{thread, trace};
 
 /// Between two looks at the events: short at first, for work that is nearly done.

@@ -1,0 +1,183 @@
+//! Streams of a device, by their raw handle: whoever made a stream destroys it. What is done with one is the runtime's affair.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::error::{Result, refuse};
+
+/// A stream on a device: a handle, or one of the two default streams.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    handle: usize,
+    ordinal: i32,
+    /// Whose default stream it is, if it is a thread's; otherwise 0.
+    thread: u64,
+}
+
+/// Two names of one stream: a handle says it all, a default stream is one of a device, and maybe of a thread.
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        self.handle == other.handle
+            && (!self.is_default() || (self.ordinal == other.ordinal && self.thread == other.thread))
+    }
+}
+
+impl Eq for Stream {}
+
+/// The legacy default stream, as DLPack and the CUDA Array Interface write it.
+pub const LEGACY: i64 = 1;
+/// The default stream of the calling thread.
+pub const PER_THREAD: i64 = 2;
+/// "Do not synchronise" where a stream is asked for (array API, `__dlpack__`).
+pub const NO_SYNC: i64 = -1;
+
+/// A stream by the number that the protocols use: 1 is the legacy default stream, 2 that of the calling thread, −1 none
+/// ([`NO_SYNC`]) where that may be said; others are handles (`CUstream`, `cudaStream_t`). What the number means is checked
+/// where it is used. The driver cannot check a handle, so whoever makes this vouches for it.
+///
+/// The number of a default stream does not name its device: it is one of the data's, unless this says which
+/// ([`RawStream::on`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawStream(i64);
+
+/// What a default stream with its device has above the two of them, in one number: it is neither a handle nor what anybody
+/// writes by mistake.
+const NAMED: i64 = i64::MIN | 0x53_5452 << 36;
+
+impl RawStream {
+    /// See [`NO_SYNC`].
+    pub const NO_SYNC: Self = Self(NO_SYNC);
+    /// See [`LEGACY`].
+    pub const LEGACY: Self = Self(LEGACY);
+    /// See [`PER_THREAD`].
+    pub const PER_THREAD: Self = Self(PER_THREAD);
+
+    /// A number from outside.
+    ///
+    /// # Safety
+    /// If it is a handle, its stream is alive, and lives for as long as this, or a [`Stream`] made of it, is used: by the
+    /// caller, by data that is ready behind it, and by memory that was allocated on it; of the latter two [`Stream::close`]
+    /// knows. It is of a device of the driver that this library uses.
+    #[inline]
+    pub const unsafe fn new(value: i64) -> Self {
+        Self(value)
+    }
+
+    /// The same on a GPU: of a default stream this says whose it is, wherever the data is. A handle says that itself.
+    #[inline]
+    pub fn on(self, ordinal: i32) -> Self {
+        if self.is_default() && ordinal >= 0 { Self(NAMED | i64::from(ordinal) << 2 | self.0) } else { self }
+    }
+
+    /// The number, as the protocols write it: without a device.
+    #[inline]
+    pub const fn value(self) -> i64 {
+        match self.named() {
+            Some((_, value)) => value,
+            None => self.0,
+        }
+    }
+
+    /// The number for [`RawStream::new`], which no protocol knows: with the device, if one is named.
+    #[inline]
+    pub const fn to_raw(self) -> i64 {
+        self.0
+    }
+
+    /// The device that is named, and the number there.
+    #[inline]
+    const fn named(self) -> Option<(i32, i64)> {
+        let rest = self.0.wrapping_sub(NAMED);
+        match rest & 0b11 {
+            value @ (LEGACY | PER_THREAD) if rest >= 0 && rest >> 2 <= i32::MAX as i64 => {
+                Some(((rest >> 2) as i32, value))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is a default stream: one of a device that the number does not name.
+    #[inline]
+    pub(crate) const fn is_default(self) -> bool {
+        matches!(self.0, LEGACY | PER_THREAD)
+    }
+}
+
+/// The same stream, with its device; see [`Stream::value`] for the default stream of another thread.
+impl From<Stream> for RawStream {
+    fn from(stream: Stream) -> Self {
+        stream.unnamed().on(stream.ordinal)
+    }
+}
+
+/// The number of the calling thread; 0 for one that is about to end.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Relaxed);
+    }
+    NUMBER.try_with(|number| *number).unwrap_or(0)
+}
+
+impl Stream {
+    /// A stream of device `ordinal`, or of the one that is named with it ([`RawStream::on`]).
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_STREAM` for 0, which is ambiguous, and for negative numbers.
+    pub fn new(ordinal: i32, stream: RawStream) -> Result<Self> {
+        let (ordinal, value) = stream.named().unwrap_or((ordinal, stream.0));
+        match usize::try_from(value) {
+            Ok(handle) if handle > 0 => {
+                let thread = if value == PER_THREAD { this_thread() } else { 0 };
+                Ok(Self { handle, ordinal, thread })
+            }
+            _ => refuse!(
+                DEVX_INVALID_STREAM,
+                "stream is {value}: 1 is the legacy default stream, 2 the per-thread one, others are handles"
+            ),
+        }
+    }
+
+    /// A stream that the driver has made.
+    pub(crate) fn of_handle(handle: usize, ordinal: i32) -> Self {
+        Self { handle, ordinal, thread: 0 }
+    }
+
+    /// The legacy default stream of device `ordinal`.
+    pub fn legacy(ordinal: i32) -> Self {
+        Self { handle: LEGACY as usize, ordinal, thread: 0 }
+    }
+
+    /// As the protocols write it. The default stream of another thread has no number here; the legacy one comes after it
+    /// and before it, like after and before all of them.
+    pub fn value(self) -> i64 {
+        let elsewhere = self.handle == PER_THREAD as usize && self.thread != this_thread();
+        if elsewhere { LEGACY } else { self.handle as i64 }
+    }
+
+    /// For who may use it on any thread: there the default stream of one has no number, and the legacy one stands for it.
+    pub(crate) fn anywhere(self) -> Self {
+        if self.handle == PER_THREAD as usize { Self::legacy(self.ordinal) } else { self }
+    }
+
+    /// By the number alone.
+    pub(crate) fn unnamed(self) -> RawStream {
+        RawStream(self.value())
+    }
+
+    /// The device that it was said to be on.
+    pub fn ordinal(self) -> i32 {
+        self.ordinal
+    }
+
+    pub(crate) fn require_made(self) -> Result<()> {
+        if self.is_default() {
+            return refuse!(DEVX_INVALID_STREAM, "stream is {}: a default stream is not destroyed", self.value());
+        }
+        Ok(())
+    }
+
+    /// Whether it is a default stream, whose number does not say of which device.
+    pub(crate) fn is_default(self) -> bool {
+        self.handle <= PER_THREAD as usize
+    }
+}
