@@ -59,6 +59,7 @@ pub mod tensor;
 pub mod text;
 mod thread;
 pub mod trace;
+mod transfer;
 mod vacant;
 mod view;
 

@@ -12,8 +12,8 @@ use crate::error::{Result, refuse};
 use crate::memory::{InOrder, Owner, Vacant, collected, push, repeated, vector};
 use crate::order::Ready;
 use crate::runtime::cuda::copy;
-use crate::runtime::{self, Memory};
 use crate::stream::Stream;
+use crate::transfer::{self, Memory};
 
 /// Where a buffer starts in the new memory: at a multiple of what Arrow recommends.
 const ALIGN: usize = 64;
@@ -73,11 +73,11 @@ impl Batch {
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_BUFFERS`, `DEVX_DEVICE`, `DEVX_DRIVER`.
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
         let device = device.checked()?;
-        if runtime::is_by_host(self.device(), device) {
+        if transfer::is_by_host(self.device(), device) {
             return self.copy();
         }
         stream.require_no_capture()?;
-        self.copy_parts(device, stream, runtime::allocating(device, stream)?, device.kind == DeviceType::CUDA)
+        self.copy_parts(device, stream, transfer::allocating(device, stream)?, device.kind == DeviceType::CUDA)
     }
 
     /// As [`Batch::copy_to`], into one block of plain device memory, the sizes of view data included: as another process
@@ -89,7 +89,7 @@ impl Batch {
         self.copy_parts(device, stream, None, false)
     }
 
-    /// The copy, in memory as [`runtime::allocate`] gives it for `on`; sizes of view data in pinned memory or with the rest.
+    /// The copy, in memory as [`transfer::allocate`] gives it for `on`; sizes of view data in pinned memory or with the rest.
     fn copy_parts(&self, device: Device, stream: Stream, on: Option<Stream>, pin_sizes: bool) -> Result<Self> {
         self.wait(stream)?;
         let (order, taken) = (self.schema().depth_first()?, Taken::of(self, false)?);
@@ -99,13 +99,13 @@ impl Batch {
         for part in &parts {
             if apart(part) { &mut readable } else { &mut room }.reserve(part.bytes)?;
         }
-        let memory = runtime::allocate(device, room.bytes, on)?;
+        let memory = transfer::allocate(device, room.bytes, on)?;
         let is_in_order = memory.is_in_order();
         let Memory { address, mut owner, .. } = memory;
         room.next = address.cast();
         if readable.bytes > 0 {
             let pinned = Device { kind: DeviceType::CUDA_HOST, ..device };
-            let memory = runtime::allocate(pinned, readable.bytes, None)?;
+            let memory = transfer::allocate(pinned, readable.bytes, None)?;
             readable.next = memory.address.cast();
             let in_order = InOrder::of_all([owner.in_order()]);
             owner = Owner::in_room(Vacant::new()?, (owner, memory.owner)).given_back(in_order);
@@ -137,14 +137,14 @@ impl Batch {
             // Not with the others: a copy between two GPUs is of memory of one.
             // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `kept` keeps
             // it alive.
-            false => unsafe { runtime::fill(device, Device::CPU, &first_offsets, stream) }.map(drop),
+            false => unsafe { transfer::fill(device, Device::CPU, &first_offsets, stream) }.map(drop),
         };
         let filled = queued.and_then(|()| {
             // SAFETY: as above; `kept` keeps this batch alive, too.
-            unsafe { runtime::fill(device, self.device(), &copies, stream) }
+            unsafe { transfer::fill(device, self.device(), &copies, stream) }
         });
         let (source, own) = (|filled: &_| self.hold(stream, filled), |filled: &_| copy.hold(stream, filled));
-        let ready = runtime::kept(filled, device, is_in_order, source, own)?;
+        let ready = transfer::kept(filled, device, is_in_order, source, own)?;
         copy.set_ready(ready);
         copy.set_in_one_block();
         Ok(copy)
@@ -157,7 +157,7 @@ impl Batch {
     /// # Errors
     /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, `DEVX_OUT_OF_MEMORY`.
     pub fn copy(&self) -> Result<Self> {
-        self.copy_on_host(|bytes| runtime::allocate(Device::CPU, bytes, None))
+        self.copy_on_host(|bytes| transfer::allocate(Device::CPU, bytes, None))
     }
 
     /// As [`Batch::copy`], in host memory that `allocate` gives.

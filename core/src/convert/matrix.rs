@@ -14,9 +14,9 @@ use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout;
 use crate::memory::{collected, vector};
-use crate::runtime;
 use crate::stream::Stream;
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::transfer;
 use crate::view::View;
 
 // ---- batch → matrix ----
@@ -178,15 +178,15 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     stream.require_no_capture()?;
     batch.wait(stream)?;
     let device = batch.device();
-    let on = runtime::allocating(device, stream)?;
+    let on = transfer::allocating(device, stream)?;
     let mut whole = Tensor::unwritten(device, columns.dtype, &shape, on)?;
     let is_in_order = whole.ready().stream().is_some();
     let copies = collected(places(&whole).map(|(to, from)| Ok((to, from.cast(), bytes))))?;
     // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `kept` keeps both
     // alive.
-    let filled = unsafe { runtime::fill(device, device, &copies, stream) };
+    let filled = unsafe { transfer::fill(device, device, &copies, stream) };
     let (source, own) = (|filled: &_| batch.hold(stream, filled), |filled: &_| whole.hold(stream, filled));
-    let ready = runtime::kept(filled, device, is_in_order, source, own)?;
+    let ready = transfer::kept(filled, device, is_in_order, source, own)?;
     whole.set_ready(ready);
     transposed(&whole, Flags::IS_COPIED)
 }

@@ -14,11 +14,11 @@ use crate::error::{Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Counted, Owner, Slab, TailSize, Vacant, collected, push, vector};
 use crate::order::Ready;
-use crate::runtime;
 use crate::runtime::cuda::Event;
 use crate::runtime::cuda::ipc::{self, Opening};
 use crate::runtime::cuda::reaper::Later;
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::transfer;
 
 /// Whose memory it is, and what is given up when it is no longer used.
 #[derive(Debug)]
@@ -308,7 +308,7 @@ fn add_first_offset(device: Device, what: &mut What, ranges: &mut Vec<(usize, us
         }
         if owner.is_none() {
             let pinned = Device { kind: DeviceType::CUDA_HOST, ..device };
-            let memory = runtime::allocate(pinned, BYTES, None)?;
+            let memory = transfer::allocate(pinned, BYTES, None)?;
             // SAFETY: new memory of so many bytes, which the host can write.
             unsafe { memory.address.cast::<u64>().write(0) };
             let start = memory.address.expose_provenance();

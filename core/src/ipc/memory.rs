@@ -22,9 +22,9 @@ use crate::layout;
 use crate::manager::Allocated;
 use crate::memory::{Counted, Owner, Sorted, Weak, repeated, said};
 use crate::order::Ready;
-use crate::runtime::Memory;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::text::OfErrno;
+use crate::transfer::Memory;
 
 impl Exported {
     /// The file descriptors that go with the [`descriptor`](Exported::descriptor), in this order.

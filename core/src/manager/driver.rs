@@ -8,8 +8,8 @@ use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::memory::Owner;
-use crate::runtime;
 use crate::runtime::cuda::require_device;
+use crate::transfer;
 
 /// One call of the driver for each allocation, one for each free. Out of memory, what waits to be given back is, and
 /// the allocation is tried once more.
@@ -75,7 +75,7 @@ unsafe impl Manager for Driver {
             // Managed memory is made for a device, but belongs to none.
             let (made_for, id) = (Device { kind, id: ordinal }, if kind == DeviceType::CUDA { ordinal } else { 0 });
             let stream = stream.filter(|_| kind == DeviceType::CUDA);
-            let allocate = || runtime::allocate_readable(made_for, bytes, stream);
+            let allocate = || transfer::allocate_readable(made_for, bytes, stream);
             let memory = allocate().or_else(|error| {
                 if error.status() != DEVX_OUT_OF_MEMORY {
                     return Err(error);

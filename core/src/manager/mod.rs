@@ -32,9 +32,9 @@ use crate::memory::{Owner, Slab, TailSize, Vacant, held_by_bindings};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{self, How};
 use crate::runtime::cuda::{Allocation, info};
-use crate::runtime::{self, Memory};
 use crate::stream::{RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::transfer::{self, Memory};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -394,7 +394,7 @@ impl Tensor {
         stream: Option<Stream>,
     ) -> Result<Self> {
         let bytes = layout::check(dtype, false, shape, None)?.bytes;
-        let ordinal = runtime::made_for(device, stream)?;
+        let ordinal = transfer::made_for(device, stream)?;
         let request = Request { stream, ..Request::of(device.kind, ordinal, bytes) };
         let Allocated { address: data, device, bytes, owner, ready } = manager.allocate(&request)?;
         request.check(data, device, bytes)?;

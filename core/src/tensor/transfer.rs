@@ -7,8 +7,8 @@ use crate::error::{Result, refuse};
 use crate::layout::{self, Layout, MAX_NDIM};
 use crate::memory::Owner;
 use crate::runtime::cuda::copy::{self, Copied};
-use crate::runtime::{self, Memory};
 use crate::stream::Stream;
+use crate::transfer::{self, Memory};
 
 impl Tensor {
     /// A tensor over new memory of `device`, in compact row-major order. Its elements are anything, in plain host memory
@@ -20,12 +20,12 @@ impl Tensor {
     pub fn allocate(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
         let checked = device.checked()?;
         // Managed memory is made for the device that was named, though it is of none.
-        Self::made(checked, dtype, shape, |bytes| runtime::allocate_readable(device, bytes, stream))
+        Self::made(checked, dtype, shape, |bytes| transfer::allocate_readable(device, bytes, stream))
     }
 
     /// As [`Tensor::allocate`], for who writes all elements before anybody reads them: they are not initialised.
     pub(crate) fn unwritten(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
-        Self::made(device, dtype, shape, |bytes| runtime::allocate(device, bytes, stream))
+        Self::made(device, dtype, shape, |bytes| transfer::allocate(device, bytes, stream))
     }
 
     fn made(
@@ -54,11 +54,11 @@ impl Tensor {
     /// As [`Tensor::allocate`], and for elements in another order as [`Tensor::copy`].
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
         let device = device.checked()?;
-        if runtime::is_by_host(self.device(), device) {
+        if transfer::is_by_host(self.device(), device) {
             return self.copy();
         }
         stream.require_no_capture()?;
-        let copied = |tensor: &Self| tensor.copy_span(device, stream, runtime::allocating(device, stream)?);
+        let copied = |tensor: &Self| tensor.copy_span(device, stream, transfer::allocating(device, stream)?);
         match (self.layout().row_major, self.device(), device) {
             (true, _, _) => copied(self),
             (false, Device::CPU, Device::CPU) => self.copy(),
@@ -69,14 +69,14 @@ impl Tensor {
     }
 
     /// A copy of all bytes from the lowest element to the highest one, with the same strides; otherwise as
-    /// [`Tensor::copy_to`]. The memory is as [`runtime::allocate`] gives it for `on`.
+    /// [`Tensor::copy_to`]. The memory is as [`transfer::allocate`] gives it for `on`.
     ///
     /// # Errors
     /// As [`Tensor::allocate`].
     pub(crate) fn copy_span(&self, device: Device, stream: Stream, on: Option<Stream>) -> Result<Self> {
         let Layout { lowest, row_major, .. } = self.layout();
         let bytes = self.span_bytes();
-        let memory = runtime::allocate(device, bytes, on)?;
+        let memory = transfer::allocate(device, bytes, on)?;
         let is_in_order = memory.is_in_order();
         let Memory { address, owner, ready } = memory;
         let desc = TensorDesc {
@@ -94,9 +94,9 @@ impl Tensor {
         self.wait(stream)?;
         let copies = [(address, self.data().wrapping_byte_offset(lowest).cast_const(), bytes)];
         // SAFETY: the new memory is as large as what is copied, and nobody else knows of it; `kept` keeps both alive.
-        let filled = unsafe { runtime::fill(device, self.device(), &copies, stream) };
+        let filled = unsafe { transfer::fill(device, self.device(), &copies, stream) };
         let (source, own) = (|filled: &_| self.hold(stream, filled), |filled: &_| copy.hold(stream, filled));
-        let ready = runtime::kept(filled, device, is_in_order, source, own)?;
+        let ready = transfer::kept(filled, device, is_in_order, source, own)?;
         copy.set_ready(ready);
         Ok(copy)
     }
@@ -128,7 +128,7 @@ impl Tensor {
     pub fn read(&self, into: &mut [u8], stream: Stream) -> Result<()> {
         self.require_bytes(into.len())?;
         self.require_compact()?;
-        if runtime::is_by_host(self.device(), Device::CPU) {
+        if transfer::is_by_host(self.device(), Device::CPU) {
             // SAFETY: host memory, as large as the slice; nobody else has that.
             unsafe { into.as_mut_ptr().copy_from_nonoverlapping(self.data().cast(), into.len()) };
             return Ok(());
@@ -153,7 +153,7 @@ impl Tensor {
         self.require_bytes(from.len())?;
         self.require_compact()?;
         self.require_writable()?;
-        if runtime::is_by_host(Device::CPU, self.device()) {
+        if transfer::is_by_host(Device::CPU, self.device()) {
             // SAFETY: host memory, as large as the slice, which may lie there.
             unsafe { self.data().cast::<u8>().copy_from(from.as_ptr(), from.len()) };
             return Ok(());
@@ -194,7 +194,7 @@ impl Tensor {
     /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_UNSUPPORTED` for strided sub-byte elements that are not
     /// padded.
     pub fn copy(&self) -> Result<Self> {
-        self.copy_on_host(|bytes| runtime::allocate(Device::CPU, bytes, None))
+        self.copy_on_host(|bytes| transfer::allocate(Device::CPU, bytes, None))
     }
 
     /// As [`Tensor::copy`], in host memory that `allocate` gives.
