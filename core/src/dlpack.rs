@@ -20,7 +20,7 @@ use crate::error::{Error, Refused, Result, refuse};
 use crate::layout;
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Borrowed, Owner, Slab, TailSize};
-use crate::order::{self, Ready};
+use crate::order::Ready;
 use crate::stream::RawStream;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
@@ -60,7 +60,7 @@ impl Copying {
 pub struct Request {
     /// Highest version that the consumer reads.
     pub max_version: DLPackVersion,
-    /// The consumer's stream; see [`order::check_stream`].
+    /// The consumer's stream; see [`check_stream`](crate::order::check_stream).
     pub stream: RawStream,
     /// Whether a copy is welcome.
     pub copy: Copying,
@@ -200,7 +200,7 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
 
 /// As [`import`], of a tensor whose producer was asked for it with `stream`: its data is ready for work that is queued
 /// there from now on. Without a stream it is taken to be that of the legacy default stream; so it is with
-/// [`order::NO_SYNC`], which asks the producer for nothing and says nothing of the data. The driver is only asked for
+/// [`NO_SYNC`](crate::order::NO_SYNC), which asks the producer for nothing and says nothing of the data. The driver is only asked for
 /// which device pinned and managed memory was made: its stream is meant.
 ///
 /// # Errors
@@ -273,7 +273,7 @@ unsafe fn described_with_care(tensor: &DLTensor, flags: Flags, owner: impl FnOnc
 unsafe fn described_on(tensor: &DLTensor, flags: Flags, stream: RawStream) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     let mut made = unsafe { described(tensor, flags, Owner::none) }?;
-    if let Some(stream) = order::asked(&made, stream)? {
+    if let Some(stream) = made.asked(stream)? {
         made.set_ready(Ready::queued(stream)?);
     }
     Ok(made)
@@ -334,7 +334,7 @@ fn require_no_padding(tensor: &Tensor) -> Result<()> {
 /// Makes the consumer's stream wait for the data.
 #[inline]
 fn make_ready(tensor: &Tensor, stream: RawStream) -> Result<()> {
-    match order::asked(tensor, stream)? {
+    match tensor.asked(stream)? {
         Some(stream) => tensor.wait(stream),
         None => Ok(()),
     }

@@ -14,8 +14,6 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::runtime::cuda::ForeignEvent;
 pub use crate::stream::NO_SYNC;
-use crate::stream::{RawStream, Stream};
-use crate::tensor::Tensor;
 
 pub(crate) use behind::{GiveUp, release_behind};
 pub use ready::Ready;
@@ -29,19 +27,6 @@ pub(crate) use uses::Uses;
 #[inline]
 pub fn check_stream(device: Device, stream: i64) -> Result<()> {
     if stream == NO_SYNC { Ok(()) } else { check_any_stream(device, stream) }
-}
-
-/// The stream that a DLPack request for a tensor asks for; `None` for [`NO_SYNC`].
-///
-/// # Errors
-/// As [`check_stream`].
-#[inline]
-pub(crate) fn asked(tensor: &Tensor, stream: RawStream) -> Result<Option<Stream>> {
-    if stream == RawStream::NO_SYNC {
-        return Ok(None);
-    }
-    check_any_stream(tensor.device(), stream.value())?;
-    tensor.device_of(stream).stream(stream).transpose()
 }
 
 /// Of any value but [`NO_SYNC`].

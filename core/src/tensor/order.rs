@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::device::Device;
 use crate::error::{Result, refuse};
-use crate::order::{Ready, Uses, release_behind};
+use crate::order::{Ready, Uses, check_stream, release_behind};
 use crate::runtime::cuda::Event;
 use crate::stream::{RawStream, Stream};
 use crate::view::{View, Whole};
@@ -93,6 +93,19 @@ impl Tensor {
     #[inline]
     pub(crate) fn device_of(&self, value: RawStream) -> Device {
         self.device().of_stream(value, || self.data().cast_const())
+    }
+
+    /// The stream that a DLPack request for this tensor asks for; `None` for [`RawStream::NO_SYNC`].
+    ///
+    /// # Errors
+    /// As [`check_stream`].
+    #[inline]
+    pub(crate) fn asked(&self, stream: RawStream) -> Result<Option<Stream>> {
+        if stream == RawStream::NO_SYNC {
+            return Ok(None);
+        }
+        check_stream(self.device(), stream.value())?;
+        self.device_of(stream).stream(stream).transpose()
     }
 
     /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
