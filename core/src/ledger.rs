@@ -5,48 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Rela
 
 use crate::abi::types::{DevxCount, DevxLedger};
 use crate::local;
+use crate::local::lines::{Line, Lines};
 
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    TensorExport,
-    TensorImport,
-    BatchExport,
-    BatchImport,
-    SchemaExport,
-    SchemaImport,
-    Owner,
-    StreamExport,
-    StreamImport,
-}
-
-const KINDS: usize = Kind::StreamImport as usize + 1;
-
-/// A part of the ledger, which one thread writes and all can read.
-pub(crate) struct Lines([Line; KINDS]);
-
-struct Line {
-    opened: AtomicI64,
-    closed: AtomicI64,
-}
+pub(crate) use crate::local::lines::Kind;
 
 /// The part of threads that are about to end.
 static REST: Lines = Lines::new();
 
 /// Whether there is anything in [`REST`], as hardly ever.
 static REST_USED: AtomicBool = AtomicBool::new(false);
-
-impl Lines {
-    pub(crate) const fn new() -> Self {
-        Self([const { Line { opened: AtomicI64::new(0), closed: AtomicI64::new(0) } }; KINDS])
-    }
-
-    #[expect(clippy::indexing_slicing, reason = "there are as many lines as kinds")]
-    fn line(&self, kind: Kind) -> &Line {
-        &self.0[kind as usize]
-    }
-}
 
 /// Counts in the calling thread's part, or in the one that all ending threads share.
 #[inline]
@@ -128,7 +95,7 @@ pub fn read() -> DevxLedger {
 /// How many things are not released yet, over all kinds: 0 when nothing is outstanding.
 pub fn outstanding() -> i64 {
     // In the order of `count_of`.
-    let closed = sum(|lines| lines.0.iter().map(|line| line.closed.load(Acquire)).sum());
-    let opened = sum(|lines| lines.0.iter().map(|line| line.opened.load(Acquire)).sum());
+    let closed = sum(|lines| lines.all().map(|line| line.closed.load(Acquire)).sum());
+    let opened = sum(|lines| lines.all().map(|line| line.opened.load(Acquire)).sum());
     opened - closed
 }

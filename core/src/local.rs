@@ -1,16 +1,20 @@
 //! What each thread keeps for itself, so that an exchange writes to no memory that threads share: its part of the ledger,
 //! and blocks that it gave back and will take again.
 
+pub(crate) mod blocks;
+pub(crate) mod lines;
 mod list;
+mod nesting;
 mod slot;
 
 use std::ptr;
 
-use crate::ledger::Lines;
-use crate::memory::{Blocks, Nesting, Returned, free_all};
 use crate::sync::atomic::AtomicPtr;
+use blocks::{Blocks, Returned};
+use lines::Lines;
 use list::List;
 pub(crate) use list::Place;
+use nesting::Nesting;
 
 /// What one thread has. When the thread ends, the next one that begins takes it over: it is never freed, so that its part
 /// of the ledger can be read at any time.
@@ -27,6 +31,15 @@ pub(crate) struct Local {
 // SAFETY: `lines` and `returned` are atomics; of `blocks` other threads read only what never changes, the rest is touched by
 // the thread that has taken this.
 unsafe impl Sync for Local {}
+
+impl Local {
+    /// Frees all blocks that it keeps. By its thread.
+    pub(crate) fn free_blocks(&self) {
+        self.blocks.free();
+        // SAFETY: nobody uses what was given back.
+        self.returned.take(|block, size| unsafe { blocks::release(block, size) });
+    }
+}
 
 static ALL: List<Local> = List { head: AtomicPtr::new(ptr::null_mut()) };
 
@@ -73,9 +86,9 @@ struct End;
 impl Drop for End {
     fn drop(&mut self) {
         if let Some(local) = kept() {
-            Nesting::end(local);
+            local.nesting.end();
             slot::set(ptr::null());
-            free_all(local);
+            local.free_blocks();
             local.leave();
         }
     }

@@ -18,7 +18,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use blocks::{Blocks, Returned, free_all};
 pub use borrowed::Borrowed;
 pub(crate) use counted::Weak;
 pub use counted::{Counted, CountedRoom};
@@ -27,7 +26,6 @@ pub(crate) use fill::fill_in;
 pub(crate) use foreign::{Foreign, Releasable, release};
 pub(crate) use held::held_by_bindings;
 pub(crate) use lazy::Lazy;
-pub(crate) use nesting::Nesting;
 pub(crate) use owner::InOrder;
 pub use owner::Owner;
 pub use queue::{ReleaseQueue, Signal};

@@ -1,27 +1,8 @@
 //! What a thread keeps, what goes back to the thread that took it, and what goes to the system.
 
-use std::process::Command;
-
 use super::*;
+use crate::local::blocks::MOST;
 use crate::memory::{Slab, TailSize};
-
-#[test]
-fn bins_hold_what_they_are_for() {
-    let (mut last, mut bytes) = (None, 0);
-    while bytes <= LARGE {
-        let size = Size::of(bytes).expect("small enough");
-        let bin = size.bin();
-        assert!(size.bytes() >= bytes && size.bytes() <= bytes * 5 / 4 + STEP, "{size:?} for {bytes}");
-        assert_eq!(Size::of_bin(bin), size, "{bytes}");
-        assert_eq!(Size::of(size.bytes()), Some(size));
-        assert!(last == Some(bin) || last.map_or(0, |last| last + 1) == bin, "{bin} after {last:?}");
-        last = Some(bin);
-        bytes += if bytes < 5000 { 1 } else { 997 };
-    }
-    assert_eq!(Size::of(LARGE).map(Size::bin), Some(BINS - 1));
-    assert_eq!(Size::of(LARGE + 1).map(Size::bytes), Some(LARGE + STEP));
-    assert_eq!(Size::of(usize::MAX), None);
-}
 
 #[test]
 fn what_was_given_back_comes_again() {
@@ -37,7 +18,7 @@ fn what_was_given_back_comes_again() {
         // SAFETY: as above.
         unsafe { free(block, size) };
     }
-    let kept = local::here().map(|local| local.blocks.bytes.get());
+    let kept = local::here().map(|local| local.blocks.bytes());
     assert!(kept.is_some_and(|bytes| bytes > 0 && bytes <= MOST), "{kept:?}");
     assert!(allocate(usize::MAX - 10).is_none());
 }
@@ -57,7 +38,7 @@ fn what_was_given_back_elsewhere_returns() {
         // SAFETY: as above.
         unsafe { free(block, origin) };
     }
-    let returned = local::here().map(|local| local.returned.bytes.load(Relaxed));
+    let returned = local::here().map(|local| local.returned.bytes());
     assert_eq!(returned, Some(0));
 }
 
@@ -78,71 +59,16 @@ fn the_block_of_a_header_that_panics_is_given_back() {
     assert_eq!(again.as_raw(), at);
 }
 
-/// A block that no thread has kept yet.
-fn block(size: Size) -> NonNull<u8> {
-    fresh(size, None).expect("memory")
-}
-
-fn size(bytes: usize) -> Size {
-    Size::of(bytes).expect("can be addressed")
-}
-
-/// Blocks with room for so many bytes.
-fn room(most: usize) -> Blocks {
-    Blocks { most, ..Blocks::new() }
-}
-
-#[test]
-fn as_much_is_kept_as_there_is_room_for() {
-    let (blocks, size) = (room(3 * STEP), size(STEP));
-    for kept in 1..=3 {
-        // SAFETY: a new block of this size.
-        assert!(unsafe { blocks.give(size, block(size)) });
-        assert_eq!(blocks.bytes.get(), kept * STEP);
-    }
-    let one_more = block(size);
-    // SAFETY: as above.
-    assert!(!unsafe { blocks.give(size, one_more) });
-    assert_eq!(blocks.bytes.get(), 3 * STEP);
-    let taken = blocks.take(size).expect("one of three");
-    assert_eq!(blocks.bytes.get(), 2 * STEP);
-    for block in [one_more, taken] {
-        // SAFETY: taken, or not given.
-        unsafe { release(block, size) };
-    }
-    blocks.free();
-    assert_eq!((blocks.bytes.get(), blocks.take(size)), (0, None));
-}
-
 #[test]
 fn the_largest_come_from_no_thread() {
     for (bytes, kept) in [(LARGE, true), (LARGE + 1, false)] {
         let (block, origin) = allocate(bytes).expect("memory");
-        let before = local::here().map(|local| local.blocks.bytes.get());
+        let before = local::here().map(|local| local.blocks.bytes());
         assert_eq!((origin.home.is_null(), origin.bytes() >= bytes), (!kept, true));
         // SAFETY: allocated, and nobody uses it.
         unsafe { free(block, origin) };
-        let after = local::here().map(|local| local.blocks.bytes.get());
+        let after = local::here().map(|local| local.blocks.bytes());
         assert_eq!(before != after, kept, "{bytes}");
-    }
-}
-
-#[test]
-fn as_much_returns_as_there_is_room_for() {
-    let (returned, size) = (Returned { most: 2 * STEP, ..Returned::new() }, size(STEP));
-    let blocks = [block(size), block(size), block(size)];
-    // SAFETY: new blocks of this size.
-    let given = blocks.map(|block| unsafe { returned.give(size, block) });
-    assert_eq!((given, returned.bytes.load(Relaxed)), ([true, true, false], 2 * STEP));
-    let [first, second, third] = blocks;
-    let mut taken = Vec::new();
-    returned.take(|block, size| taken.push((block, size)));
-    assert_eq!(taken, [(second, size), (first, size)]);
-    assert_eq!(returned.bytes.load(Relaxed), 0);
-    returned.take(|_, _| panic!("taken already"));
-    for block in [first, second, third] {
-        // SAFETY: taken, or not given.
-        unsafe { release(block, size) };
     }
 }
 
@@ -167,7 +93,7 @@ impl Far {
 /// How many bytes the calling thread keeps, and how many came back to it from others.
 fn here() -> (usize, usize) {
     let local = local::here().expect("a thread that goes on");
-    (local.blocks.bytes.get(), local.returned.bytes.load(Relaxed))
+    (local.blocks.bytes(), local.returned.bytes())
 }
 
 /// In a thread that keeps nothing yet.
@@ -210,28 +136,8 @@ fn the_end_of_a_thread_leaves_nothing() {
         in_a_thread(|| far.free());
         assert_eq!(here(), (LARGE, LARGE / 2));
         let local = local::here().expect("a thread that goes on");
-        free_all(local);
+        local.free_blocks();
         sender.send(here()).expect("somebody listens");
     });
     assert_eq!(receiver.recv(), Ok((0, 0)));
-}
-
-#[test]
-fn the_environment_turns_it_off() {
-    /// For the processes that have such an environment.
-    const MOST_EXPECTED: &str = "DEVX_TEST_MOST_KEPT";
-    if let Some(most) = std::env::var_os(MOST_EXPECTED) {
-        assert_eq!(Some(Blocks::new().most.to_string().as_str()), most.to_str());
-        return;
-    }
-    for (value, most) in [("0", 0), ("1", MOST), ("", MOST)] {
-        let output = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "memory::blocks::tests::the_environment_turns_it_off"])
-            .env("DEVEXCHANGE_KEEP_BLOCKS", value)
-            .env(MOST_EXPECTED, most.to_string())
-            .output()
-            .expect("this program runs");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{value:?}: {text}");
-    }
 }
