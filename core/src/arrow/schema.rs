@@ -297,9 +297,20 @@ impl Schema {
         unsafe { std::slice::from_raw_parts(header.records, header.nodes) }
     }
 
+    /// Number of columns: the children if the type is struct, otherwise 0.
     #[inline]
-    pub(super) fn names(&self) -> &Names {
-        &self.0.header().names
+    pub(super) fn n_columns(&self) -> usize {
+        match self.ty(0) {
+            Type::Struct => self.root().n_children(),
+            _ => 0,
+        }
+    }
+
+    /// The number of the first column with this name.
+    pub(super) fn column_named(&self, name: &[u8]) -> Option<usize> {
+        let first = self.links(0).first_child as usize;
+        let name_of = |column| self.field(first + column).map_or(&[][..], |field| field.raw_name().to_bytes());
+        self.0.header().names.find(self.n_columns(), name_of, name)
     }
 
     /// From which node on all are plain.

@@ -15,7 +15,6 @@ use super::holds::Holds;
 use super::import::{Held, Importable, Peer};
 use super::memory::read_all;
 use super::message::{MAX_RELEASES, Message, PROTOCOL, RELEASE, check_name, refused};
-use super::server::require_user;
 use super::socket::{Received, Room, Sent, Socket};
 use super::turn::Turn;
 use crate::abi::types::{DEVX_CLOSED, DEVX_IPC_TIMEOUT_NS};
@@ -116,7 +115,7 @@ impl Client {
         let end = deadline(timeout);
         let socket = Socket::connect(address, end)?;
         let peer = socket.peer()?;
-        require_user(peer.user)?;
+        peer.require_own_user()?;
         let greeting = receive(&socket, &mut room, end, timeout);
         let (bytes, mut fds) = greeting.map_err(|error| error.within(format_args!("address {address:?}: ")))?;
         let exporter = match Message::decode(bytes)? {

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, refuse};
 
 /// A process, as it was when it connected or listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,5 +25,15 @@ impl Credentials {
             0 => Ok(Self { user: found.uid, process: found.pid }),
             _ => Err(Error::system("getsockopt", super::memory::errno_of(&std::io::Error::last_os_error()))),
         }
+    }
+
+    /// # Errors
+    /// `DEVX_SYSTEM` for another user than that of this process.
+    pub(super) fn require_own_user(self) -> Result<()> {
+        let own = rustix::process::geteuid().as_raw();
+        if self.user == own {
+            return Ok(());
+        }
+        refuse!(DEVX_SYSTEM, "the peer is a process of user {}, not of user {own}", self.user)
     }
 }

@@ -12,7 +12,6 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
-use super::export::Exported;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::Device;
 use crate::dtype::DType;
@@ -25,17 +24,6 @@ use crate::order::Ready;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::text::OfErrno;
 use crate::transfer::Memory;
-
-impl Exported {
-    /// The file descriptors that go with the [`descriptor`](Exported::descriptor), in this order.
-    ///
-    /// # Safety
-    /// Memory that can be written through them is not, by whomever they are given to, as long as somebody in this process
-    /// reads it: a slice of it (see [`Tensor::as_slice`]) would change under who holds it.
-    pub unsafe fn fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
-        self.files().iter().map(|fd| fd.as_fd())
-    }
-}
 
 /// What a file must not do while it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);

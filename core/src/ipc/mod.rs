@@ -47,6 +47,7 @@ mod import;
 mod interrupt;
 mod memory;
 mod message;
+mod offers;
 mod regions;
 mod server;
 mod serving;
@@ -66,3 +67,17 @@ pub use interrupt::interruptible;
 pub use memory::{allocate, allocate_tensor};
 pub use message::MAX_NAME;
 pub use server::Server;
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+// Here, as `export` has no unsafe code.
+impl Exported {
+    /// The file descriptors that go with the [`descriptor`](Exported::descriptor), in this order.
+    ///
+    /// # Safety
+    /// Memory that can be written through them is not, by whomever they are given to, as long as somebody in this process
+    /// reads it: a slice of it (see [`Tensor::as_slice`](crate::Tensor::as_slice)) would change under who holds it.
+    pub unsafe fn fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
+        self.files().iter().map(|fd| fd.as_fd())
+    }
+}

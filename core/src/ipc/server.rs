@@ -1,25 +1,23 @@
 //! The exporter: offers tensors and batches under names, and keeps what it gave alive until the importer releases it or
 //! is gone.
 
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::SeqCst;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::changes::Changes;
 use super::export::{Exported, export_batch, export_tensor};
 use super::message::check_name;
+use super::offers::Shared;
 use super::serving::{Loop, SERVING};
 use super::socket::Socket;
 use super::socket_file::SocketFile;
 use crate::arrow::Batch;
 use crate::dlpack::Copying;
 use crate::error::{Error, Result, refuse};
-use crate::fork::Process;
-use crate::memory::{Slab, Sorted, TailSize, string};
+use crate::memory::{Slab, TailSize, string};
 use crate::tensor::Tensor;
 use crate::thread;
 
@@ -42,20 +40,6 @@ struct Offering {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) offers: Mutex<Sorted<String, Slab<Exported>>>,
-    /// `None` where the system has no memory for it: importers ask each time then.
-    pub(super) changes: Option<Changes>,
-    pub(super) leases: AtomicI64,
-    pub(super) closed: AtomicBool,
-    /// Whether the address is in use, and when that changes.
-    pub(super) listening: Mutex<bool>,
-    pub(super) changed: Condvar,
-    pub(super) wake: OwnedFd,
-    pub(super) process: Process,
-}
-
 impl Server {
     /// Listens at an address: a path, or `@` and a name in the kernel's name space of sockets. For processes of the
     /// same user.
@@ -67,16 +51,7 @@ impl Server {
         let (block, shared) = (Slab::room(TailSize::default())?, Slab::room(TailSize::default())?);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| Error::system("eventfd", errno))?;
-        let shared = shared.fill(Shared {
-            offers: Mutex::default(),
-            changes: Changes::new().ok(),
-            leases: AtomicI64::new(0),
-            closed: AtomicBool::new(false),
-            listening: Mutex::new(true),
-            changed: Condvar::new(),
-            wake,
-            process: Process::here(),
-        });
+        let shared = shared.fill(Shared::new(wake));
         let own = Loop::new(shared.clone())?;
         let listener = Socket::listen(address)?;
         let file = (!address.starts_with('@')).then(|| SocketFile::bound(address)).transpose()?;
@@ -154,22 +129,6 @@ impl Server {
     }
 }
 
-impl Shared {
-    /// A fork has neither the thread nor the right to change what its parent offers; whoever had a lock may not be there.
-    fn is_of_parent(&self) -> bool {
-        !self.process.is_here()
-    }
-
-    /// Before the call that changed the offers returns, so that nobody who knows of it imports what was there before.
-    fn count_change(&self) {
-        self.changes.iter().for_each(Changes::count);
-    }
-
-    pub(super) fn offers(&self) -> MutexGuard<'_, Sorted<String, Slab<Exported>>> {
-        self.offers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Drop for Offering {
     fn drop(&mut self) {
         let shared = self.shared.header();
@@ -211,14 +170,4 @@ impl Offering {
             let _ = thread.join();
         }
     }
-}
-
-/// # Errors
-/// `DEVX_SYSTEM` for another user than that of this process.
-pub(super) fn require_user(user: u32) -> Result<()> {
-    let own = rustix::process::geteuid().as_raw();
-    if user == own {
-        return Ok(());
-    }
-    refuse!(DEVX_SYSTEM, "the peer is a process of user {user}, not of user {own}")
 }

@@ -14,7 +14,7 @@ use super::changes::Changes;
 use super::export::Exported;
 use super::memory::file_of;
 use super::message::{MAX_MESSAGE, Message, PROTOCOL};
-use super::server::{Shared, require_user};
+use super::offers::Shared;
 use super::socket::{Received, Room, Sent, Socket, timespec};
 use super::wire::Writer;
 use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
@@ -144,7 +144,7 @@ impl Loop {
         let welcome = if self.connections.len() >= MAX_CONNECTIONS {
             refuse!(DEVX_SYSTEM, "there are {MAX_CONNECTIONS} importers already")
         } else {
-            let user = socket.peer().and_then(|peer| require_user(peer.user));
+            let user = socket.peer().and_then(|peer| peer.require_own_user());
             let all = self.connections.len() + 1 + OTHER_FDS;
             let reserved = self.connections.try_reserve(1).and_then(|()| self.fds.try_reserve(all));
             user.and_then(|()| reserved.map_err(|_| Error::no_memory(size_of::<Connection>())))

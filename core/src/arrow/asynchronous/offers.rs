@@ -5,7 +5,6 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::task::no_array;
 use crate::abi::arrow_device::ArrowDeviceArray;
 use crate::error::{Error, Result};
 
@@ -86,7 +85,7 @@ impl Offers {
         let index = self.places.len();
         self.places.try_reserve(1).ok()?;
         self.free.try_reserve(self.places.capacity()).ok()?;
-        (index >> PLACE_BITS == 0).then(|| self.places.push(Place { number: 0, array: no_array() }))?;
+        (index >> PLACE_BITS == 0).then(|| self.places.push(Place { number: 0, array: ArrowDeviceArray::RELEASED }))?;
         Some(index)
     }
 
@@ -113,11 +112,11 @@ mod tests {
     impl Offers {
         /// Puts an array that is known by its device.
         fn put_marked(&mut self, mark: i64) -> usize {
-            self.put(&ArrowDeviceArray { device_id: mark, ..no_array() }).unwrap()
+            self.put(&ArrowDeviceArray { device_id: mark, ..ArrowDeviceArray::RELEASED }).unwrap()
         }
 
         fn take_mark(&mut self, number: usize) -> Option<i64> {
-            let mut array = MaybeUninit::new(no_array());
+            let mut array = MaybeUninit::new(ArrowDeviceArray::RELEASED);
             let taken = self.take(number, &mut array);
             // SAFETY: written above.
             taken.then(|| unsafe { array.assume_init() }.device_id)

@@ -25,11 +25,6 @@ impl Drop for Held {
     }
 }
 
-pub(super) fn no_array() -> ArrowDeviceArray {
-    // SAFETY: an all-zero array is a released one.
-    unsafe { std::mem::zeroed() }
-}
-
 /// A producer's task, moved to us. Extracted once: by [`Task::take`], or without its data on drop.
 pub(super) struct Task(ArrowAsyncTask);
 
@@ -52,7 +47,7 @@ impl Task {
 
     /// The batch of the task.
     pub(super) fn take(self, schema: &Schema, device_type: DeviceType) -> Result<Batch> {
-        let mut array = Held(no_array());
+        let mut array = Held(ArrowDeviceArray::RELEASED);
         let code = ManuallyDrop::new(self).extract(&mut array.0);
         if code != 0 {
             // Whatever it is, it is not ours.
@@ -85,7 +80,7 @@ impl Offer {
     /// # Errors
     /// As [`Batch::export_device`].
     pub(super) fn new(batch: Batch, shelf: usize) -> Result<Self> {
-        let mut array = Held(no_array());
+        let mut array = Held(ArrowDeviceArray::RELEASED);
         // SAFETY: there is room.
         unsafe { batch.export_device(&mut array.0) }?;
         let private_data = std::ptr::without_provenance_mut::<c_void>(offers::put(shelf, &array.0)?);

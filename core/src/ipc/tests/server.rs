@@ -6,7 +6,8 @@ use crate::arrow::builder::ArrayBuilder;
 use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::ipc::connect;
-use crate::ipc::server::{Server, require_user};
+use crate::ipc::credentials::Credentials;
+use crate::ipc::server::Server;
 use crate::memory::Owner;
 
 #[test]
@@ -30,8 +31,9 @@ fn a_tensor_is_the_same_memory_in_all_its_imports() {
 #[test]
 fn only_the_same_user_is_let_in() {
     let own = rustix::process::geteuid().as_raw();
-    require_user(own).expect("the same");
-    let error = require_user(own + 1).expect_err("another");
+    let of = |user| Credentials { user, process: 0 };
+    of(own).require_own_user().expect("the same");
+    let error = of(own + 1).require_own_user().expect_err("another");
     assert!(error.message().contains(&format!("user {}, not of user {own}", own + 1)), "{error}");
 }
 
