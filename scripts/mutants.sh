@@ -29,7 +29,7 @@ files_of() { # MODULE
     layout) echo core/src/layout.rs ;;
     tensor) echo core/src/tensor/{mod,transfer,slice}.rs core/src/dtype.rs ;;
     dlpack) echo core/src/dlpack.rs core/src/dlpack/{legacy,versioned}.rs ;;
-    convert) echo core/src/convert/{mod,column,fixed_shape,matrix}.rs ;;
+    convert) echo core/src/convert/{mod,column,fixed_shape,matrix,tensor}.rs ;;
     order) echo core/src/{order,order/ready,order/uses,order/behind,tensor/order,arrow/batch/order,view}.rs ;;
     release-memory) echo core/src/memory/{borrowed,foreign,owner,slab,fallible,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
     release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::column::misaligned;
+use super::tensor::misaligned;
 use super::{Plan, impossible, impossible_as, in_words};
 use crate::arrow::batch::NodeDesc;
 use crate::arrow::builder::{c_formatted, terminated};

@@ -31,10 +31,12 @@
 mod column;
 mod fixed_shape;
 mod matrix;
+mod tensor;
 
-pub use column::{column, plan_column, plan_tensor, tensor};
+pub use column::{column, plan_column};
 pub use fixed_shape::{fixed_shape_column, plan_fixed_shape_column};
 pub use matrix::{batch, matrix, plan_batch, plan_matrix};
+pub use tensor::{plan_tensor, tensor};
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,0 +1,176 @@
+//! A column as a tensor.
+
+use core::ffi::c_void;
+use std::borrow::Cow;
+
+use super::fixed_shape;
+use super::{Plan, impossible, impossible_as, in_words};
+use crate::abi::dlpack::DLDataType;
+use crate::arrow::{Column, Type};
+use crate::device::Device;
+use crate::dlpack::Copying;
+use crate::dtype::DType;
+use crate::error::{Result, refuse};
+use crate::layout::MAX_NDIM;
+use crate::memory::{Owner, collected, push};
+use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::view::View;
+
+/// How a column can be had as a tensor. Reads the validity buffer if the number of nulls is not known.
+///
+/// # Errors
+/// `DEVX_DEVICE` if nulls would have to be counted in device memory.
+pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
+    let values = innermost(column);
+    let (ty, dtype) = (values.ty(), values.ty().dtype());
+    // The type first: nulls of a type that no tensor has would be filled in for nothing.
+    if values.dictionary().is_some() {
+        return Ok(impossible(format_args!("the {ty} values are indices into a dictionary")));
+    }
+    if dtype.is_none() && ty != Type::Bool {
+        return Ok(impossible(format_args!("{ty} has no element type in DLPack")));
+    }
+    for level in levels(column) {
+        let (ty, nulls) = (level.ty(), level.null_count()?);
+        if nulls > 0 {
+            return Ok(impossible(format_args!(
+                "{nulls} of {} values of {ty} are null, which a tensor cannot say",
+                level.length()
+            )));
+        }
+    }
+    if let Err(error) = dimensions(column) {
+        return impossible_as(error);
+    }
+    let copy = |width, reason| Plan::Copy { bytes: values.length() as usize * width, reason };
+    let plan = match dtype {
+        None => copy(1, "bools are bits in Arrow and bytes in DLPack".into()),
+        Some(dtype) => match misaligned(values_of(values), values.length(), dtype) {
+            Some(reason) => copy(dtype.element_bytes().unwrap_or(0), reason),
+            None => Plan::View,
+        },
+    };
+    Ok(plan.by_the_host(column.batch().device()))
+}
+
+/// The buffer of a column of numbers; row 0 is at its offset.
+fn values_of(column: Column<'_>) -> *const c_void {
+    column.buffers().get(1).copied().unwrap_or(std::ptr::null())
+}
+
+/// Why so many values cannot be seen where they are: Arrow recommends an alignment, a tensor needs one.
+pub(super) fn misaligned(values: *const c_void, length: i64, dtype: DType) -> Option<Cow<'static, str>> {
+    let alignment = dtype.alignment();
+    let reason = || in_words(format_args!("the {dtype} values at {values:p} are not aligned to {alignment} bytes"));
+    (length > 0 && !values.addr().is_multiple_of(alignment)).then(reason)
+}
+
+/// The column as a tensor: one dimension, and one more for each level of fixed-size lists, or as many as the extension
+/// type `arrow.fixed_shape_tensor` says. A view keeps the batch alive and is read-only, as Arrow data is not to be
+/// changed. Bools are copied, and values at an address that is no multiple of their size.
+///
+/// # Errors
+/// As [`Plan::allow`]; `DEVX_DEVICE` if data would have to be read in device memory.
+pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
+    let must_copy = plan_tensor(column)?.allow(copy).map_err(|error| column.named(error))?;
+    let values = innermost(column);
+    let Dimensions { shape, strides } = dimensions(column)?;
+    if values.ty() == Type::Bool {
+        let bytes = collected((0..values.length()).map(|row| values.bool(row).map(u8::from)))?;
+        return of_bytes(bytes, &shape, &strides);
+    }
+    let Some(dtype) = values.ty().dtype() else {
+        return refuse!(DEVX_IMPOSSIBLE, "{} has no element type in DLPack", values.ty());
+    };
+    let width = dtype.element_bytes().unwrap_or(0);
+    let data = values_of(values);
+    let is_misaligned = misaligned(data, values.length(), dtype).is_some();
+    let desc = TensorDesc {
+        data: data.cast_mut(),
+        device: column.batch().device(),
+        dtype: if is_misaligned { bytes_of(dtype)? } else { dtype },
+        shape: &shape,
+        strides: Some(&strides),
+        byte_offset: values.offset() as u64 * width as u64,
+        flags: Flags::READ_ONLY,
+    };
+    let view = View::of_batch(column.batch());
+    // SAFETY: the batch describes the memory, which the owner keeps alive.
+    let mut seen = unsafe { Tensor::from_raw_parts(&desc, view.owner()) }?;
+    seen.set_view(view)?;
+    if is_misaligned {
+        return seen_as(&seen.copy()?, dtype);
+    }
+    if must_copy { seen.copy() } else { Ok(seen) }
+}
+
+/// Elements of the same size that may lie at any address.
+fn bytes_of(dtype: DType) -> Result<DType> {
+    let lanes = dtype.element_bytes().unwrap_or(1) as u16;
+    DType::from_dlpack(DLDataType { lanes, ..DType::UINT8.to_dlpack() })
+}
+
+/// A compact row-major tensor as one of another type of the same size.
+fn seen_as(compact: &Tensor, dtype: DType) -> Result<Tensor> {
+    let (data, device, shape, flags) = (compact.data(), compact.device(), compact.shape(), compact.flags());
+    let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags };
+    // SAFETY: the same elements, which the tensor keeps alive.
+    Ok(unsafe { Tensor::from_raw_parts(&desc, compact.clone().into_owner()) }?)
+}
+
+fn of_bytes(bytes: Vec<u8>, shape: &[i64], strides: &[i64]) -> Result<Tensor> {
+    let desc = TensorDesc {
+        data: bytes.as_ptr().cast_mut().cast(),
+        device: Device::CPU,
+        dtype: DType::BOOL,
+        shape,
+        strides: Some(strides),
+        byte_offset: 0,
+        flags: Flags::IS_COPIED,
+    };
+    // SAFETY: the vector has a byte for each element, and its memory does not move while the owner holds it.
+    Ok(unsafe { Tensor::from_raw_parts(&desc, Owner::try_new(bytes)?) }?)
+}
+
+/// The column and, level by level, the values of its fixed-size lists.
+fn levels(column: Column<'_>) -> impl Iterator<Item = Column<'_>> {
+    std::iter::successors(Some(column), |level| match level.ty() {
+        Type::FixedSizeList(_) => level.child(0),
+        _ => None,
+    })
+}
+
+/// The values below all fixed-size lists.
+fn innermost(column: Column<'_>) -> Column<'_> {
+    levels(column).last().unwrap_or(column)
+}
+
+struct Dimensions {
+    shape: Vec<i64>,
+    /// In elements.
+    strides: Vec<i64>,
+}
+
+/// The rows, and for each level of fixed-size lists a dimension, or as many as its extension type says.
+fn dimensions(column: Column<'_>) -> Result<Dimensions> {
+    // From the innermost level outwards, the last dimension first.
+    let (mut shape, mut strides) = (Vec::new(), Vec::new());
+    let mut inner = 1_i64;
+    let lists = collected(levels(column).map(Ok))?;
+    for list in lists.into_iter().rev() {
+        let Type::FixedSizeList(size) = list.ty() else { continue };
+        for (extent, stride) in fixed_shape::of_list(list.field(), size.into())?.into_iter().rev() {
+            push(&mut shape, extent)?;
+            push(&mut strides, stride.saturating_mul(inner))?;
+        }
+        inner = inner.saturating_mul(size.into());
+    }
+    push(&mut shape, column.length())?;
+    push(&mut strides, inner)?;
+    if shape.len() > MAX_NDIM {
+        return refuse!(DEVX_INVALID_SHAPE, "there are {} dimensions: a tensor has at most {MAX_NDIM}", shape.len());
+    }
+    shape.reverse();
+    strides.reverse();
+    Ok(Dimensions { shape, strides })
+}
