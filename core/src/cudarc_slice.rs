@@ -69,7 +69,7 @@ use crate::memory::{Owner, Vacant};
 use crate::order::{Ready, release_behind};
 use crate::runtime::cuda::context;
 use crate::runtime::cuda::driver::{Code, Driver};
-use crate::runtime::cuda::reaper;
+use crate::runtime::cuda::lost;
 use crate::stream::{LEGACY, PER_THREAD, RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::view::Whole;
@@ -184,7 +184,7 @@ fn give_up<T>(slice: CudaSlice<T>, queued: Stream) {
         // counts as such.
         Err(error) => {
             std::mem::forget(slice);
-            reaper::check_returned("a slice of cudarc", Code(error.driver_code() as u32));
+            lost::check_returned("a slice of cudarc", Code(error.driver_code() as u32));
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::arrow::Batch;
 use crate::error::Result;
 use crate::memory::Owner;
 use crate::order::{GiveUp, Ready, Uses};
-use crate::runtime::cuda::reaper::Held;
+use crate::runtime::cuda::lost::Held;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
 

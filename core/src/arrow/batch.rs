@@ -23,7 +23,7 @@ use crate::ledger::{Entry, Kind};
 use crate::memory::{Borrowed, Foreign, Owner, Slab, TailSize, fill_in, held_by_bindings, repeated};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::Event;
-use crate::runtime::cuda::reaper::Held;
+use crate::runtime::cuda::lost::Held;
 use crate::stream::Stream;
 use crate::view::Whole;
 

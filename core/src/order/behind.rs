@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::memory::{Owner, Vacant};
-use crate::runtime::cuda::reaper;
-use crate::runtime::cuda::reaper::{Held, Later};
+use crate::runtime::cuda::lost::{Held, abandon, is_over};
+use crate::runtime::cuda::reaper::Later;
 use crate::stream::Stream;
 
 /// What can be given up after work.
@@ -22,7 +22,7 @@ pub(crate) trait GiveUp: Send + 'static {
 /// ended. If that cannot be noted, the host waits for it; if not even that is possible, one reference is never given up.
 pub(crate) fn release_behind(mut thing: impl GiveUp, stream: Stream) {
     let Err(error) = thing.note(stream) else { return thing.give_up() };
-    if reaper::is_over(&error) {
+    if is_over(&error) {
         return thing.give_up();
     }
     if stream.is_capturing() == Ok(true)
@@ -32,7 +32,7 @@ pub(crate) fn release_behind(mut thing: impl GiveUp, stream: Stream) {
         return later.release_after_capture(stream, Owner::releasing(room, None, release));
     }
     match stream.synchronize() {
-        Err(error) if !reaper::is_over(&error) => reaper::abandon(thing.keep()),
+        Err(error) if !is_over(&error) => abandon(thing.keep()),
         _ => thing.give_up(),
     }
 }

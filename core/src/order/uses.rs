@@ -6,9 +6,10 @@ use super::behind::{GiveUp, release_behind};
 use crate::device::Device;
 use crate::error::Result;
 use crate::memory::{InOrder, Lazy, Owner, push};
+use crate::runtime::cuda::Event;
 use crate::runtime::cuda::copy::Copied;
-use crate::runtime::cuda::reaper::{Held, Later};
-use crate::runtime::cuda::{Event, reaper};
+use crate::runtime::cuda::lost::{Held, abandon};
+use crate::runtime::cuda::reaper::Later;
 use crate::stream::Stream;
 use crate::view::Whole;
 
@@ -190,12 +191,12 @@ impl Uses {
     ) -> Result<()> {
         if copied.as_ref().is_err_and(|failed| failed.is_astray) {
             // That the copies failed is said already.
-            reaper::abandon(keep());
+            abandon(keep());
             return Ok(());
         }
         // Host memory is known to no stream: its owner would free it under a copy.
         let noted = if device == Device::CPU { stream.synchronize() } else { self.add(stream) };
-        noted.or_else(|_| stream.synchronize()).inspect_err(|_| reaper::abandon(keep()))
+        noted.or_else(|_| stream.synchronize()).inspect_err(|_| abandon(keep()))
     }
 
     /// Gives up what `held` says when all uses are over: at once, by the caller, if there are none.

@@ -10,6 +10,7 @@ use cudarc::driver::sys::{CUdevice, CUdeviceptr, CUmemAttach_flags_enum as Attac
 use super::closed::HeldStream;
 use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
+use super::lost;
 use super::pool::MemoryPool;
 use super::reaper::{self, Later};
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
@@ -208,7 +209,7 @@ impl Block {
                     Some((later, room)) => {
                         later.release_after_capture(held.stream(), Owner::releasing(room, None, move || self.free()));
                     }
-                    None => reaper::abandon(Owner::none()),
+                    None => lost::abandon(Owner::none()),
                 }
             }
             How::Pool(_) => self.free(),
@@ -236,7 +237,7 @@ impl Block {
         let _current = match Current::enter(driver, self.context) {
             Ok(current) => current,
             Err(error) => {
-                return reaper::check_returned(
+                return lost::check_returned(
                     format_args!("memory {:#x}", self.address),
                     Code(error.driver_code() as u32),
                 );
@@ -254,6 +255,6 @@ impl Block {
             // SAFETY: as above; the stream is held, and who destroys it all the same knows of its allocations.
             How::Pool(held) => unsafe { (driver.mem_free_async)(self.address as CUdeviceptr, held.stream().raw()) },
         };
-        reaper::check_returned(format_args!("memory {:#x}", self.address), code);
+        lost::check_returned(format_args!("memory {:#x}", self.address), code);
     }
 }

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::{Code, Driver};
-use super::reaper;
+use super::{lost, waiting};
 use crate::error::{Result, refuse};
 use crate::memory::{Slab, TailSize, push};
 use crate::stream::{PER_THREAD, RawStream, Stream};
@@ -34,7 +34,7 @@ impl Streams {
     fn take_due(&mut self) -> Option<Stream> {
         let Self { closed, held } = self;
         let is_due = |(mark, stream): &(u64, Stream)| {
-            reaper::is_past(*mark) && held.iter().all(|(held, _)| *held != stream.value())
+            waiting::is_past(*mark) && held.iter().all(|(held, _)| *held != stream.value())
         };
         closed.iter().position(is_due).map(|at| closed.swap_remove(at).1)
     }
@@ -57,7 +57,7 @@ impl Stream {
         if streams.closed.iter().any(|(_, closed)| closed.value() == self.value()) {
             return refuse!(DEVX_INVALID_STREAM, "stream is {:#x}: it is closed already, and only held", self.value());
         }
-        push(&mut streams.closed, (reaper::mark(), self))?;
+        push(&mut streams.closed, (waiting::mark(), self))?;
         drop(streams);
         Self::destroy_closed()
     }
@@ -84,7 +84,7 @@ impl Stream {
 /// As [`Stream::destroy_closed`], where there is nobody to tell of an error.
 pub(super) fn destroy() {
     if let Err(error) = Stream::destroy_closed() {
-        reaper::check_returned("a closed stream", Code(error.driver_code() as u32));
+        lost::check_returned("a closed stream", Code(error.driver_code() as u32));
     }
 }
 

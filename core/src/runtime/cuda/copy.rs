@@ -11,7 +11,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use super::context;
 use super::driver::Driver;
 use super::event::Event;
-use super::reaper;
+use super::lost;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result};
 use crate::memory::{Owner, repeated};
@@ -157,7 +157,7 @@ pub(crate) unsafe fn fetch(from: Device, source: *const c_void, bytes: usize, st
     if let Err(failed) = copied {
         if failed.is_astray || stream.synchronize().is_err() {
             std::mem::forget(target);
-            reaper::abandon(Owner::none());
+            lost::abandon(Owner::none());
         }
         return Err(failed);
     }

@@ -11,7 +11,7 @@ use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
 use super::ipc::opened;
 use super::kept::Kept;
-use super::reaper;
+use super::lost;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, Room, Slab, TailSize};
 use crate::stream::Stream;
@@ -360,5 +360,5 @@ impl Drop for Recorded {
 fn destroy(driver: &Driver, handle: Handle) {
     // SAFETY: nobody else knows of the event; destroying one that is not complete is allowed.
     let code = unsafe { (driver.event_destroy)(handle.0) };
-    reaper::check_returned("an event", code);
+    lost::check_returned("an event", code);
 }

@@ -12,7 +12,7 @@ use cudarc::driver::sys::{CUdeviceptr, CUipcMemHandle, CUmemPoolPtrExportData, C
 
 use super::context::{self, Apart, Current};
 use super::driver::{Code, Driver};
-use super::{info, pointer, reaper};
+use super::{info, lost, pointer};
 use crate::device::DeviceType;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Counted, Sorted, Weak, collected};
@@ -238,7 +238,7 @@ impl Drop for Opening {
             // SAFETY: as above.
             (Ok(_current), Key::Pool { .. }) => unsafe { (driver.mem_free)(address) },
         };
-        reaper::check_returned(format_args!("shared memory {address:#x}"), code);
+        lost::check_returned(format_args!("shared memory {address:#x}"), code);
     }
 }
 
@@ -282,6 +282,6 @@ impl Drop for ImportedPool {
         let Some(driver) = Driver::loaded() else { return };
         // SAFETY: the last use of the pool; what was imported from it was given back before.
         let code = unsafe { (driver.mem_pool_destroy)(self.handle) };
-        reaper::check_returned("an imported memory pool", code);
+        lost::check_returned("an imported memory pool", code);
     }
 }

@@ -10,10 +10,12 @@ mod inbox;
 pub mod info;
 pub(crate) mod ipc;
 mod kept;
+pub(crate) mod lost;
 pub mod pointer;
 mod pool;
 pub mod reaper;
 mod stream;
+mod waiting;
 
 pub use crate::stream::{LEGACY, NO_SYNC, PER_THREAD, RawStream, Stream};
 pub use allocation::Allocation;

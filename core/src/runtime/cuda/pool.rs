@@ -10,7 +10,7 @@ use cudarc::driver::sys::{
 
 use super::context::Apart;
 use super::driver::Driver;
-use super::{context, reaper, require_device};
+use super::{context, lost, require_device};
 use crate::error::Result;
 
 /// A pool of one device. It ends when this and all memory of it are given up.
@@ -115,7 +115,7 @@ impl Drop for MemoryPool {
         let Some(driver) = Driver::loaded() else { return };
         // SAFETY: the last use of the pool; the driver keeps it until its memory is given back.
         let code = unsafe { (driver.mem_pool_destroy)(self.handle) };
-        reaper::check_returned("a memory pool", code);
+        lost::check_returned("a memory pool", code);
     }
 }
 

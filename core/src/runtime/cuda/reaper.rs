@@ -5,20 +5,24 @@
 //! such thread and must not call the driver: what is released there is left to the parent.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::closed;
 use super::context::Apart;
-use super::driver::{Code, Driver};
+use super::driver::Driver;
 use super::event::Event;
-use super::inbox::{Inbox, New, Node};
-use crate::abi::arrow_data::ArrowArray;
-use crate::error::{Error, Result};
-use crate::memory::{Foreign, Owner, boxed};
+use super::inbox::Node;
+use super::lost::{Held, abandon, is_over};
+use super::waiting::{INBOX, Pending};
+use crate::error::Result;
+use crate::memory::{Owner, boxed};
 use crate::stream::Stream;
 use crate::{thread, trace};
+
+pub use super::lost::leaked;
+pub use super::waiting::waiting;
 
 /// Between two looks at the events: short at first, for work that is nearly done.
 const SHORTEST: Duration = Duration::from_micros(20);
@@ -32,48 +36,6 @@ const AT_EXIT: Duration = Duration::from_millis(500);
 
 /// How long who is short of memory waits for what is on its way back.
 const FOR_MEMORY: Duration = Duration::from_secs(5);
-
-struct Pending {
-    events: Vec<Event>,
-    /// Not before this stream is no longer being captured.
-    capturing: Option<Stream>,
-    held: Held,
-    failures: u32,
-}
-
-/// What is given up in the end, as it is: to put it into a box first would need memory.
-pub(crate) enum Held {
-    Owner(Owner),
-    Array(Foreign<ArrowArray>),
-}
-
-impl Held {
-    const NOTHING: Self = Self::Owner(Owner::none());
-
-    /// The stream in whose order memory is given back, if it is.
-    pub(crate) fn stream(&self) -> Option<Stream> {
-        match self {
-            Self::Owner(owner) => owner.stream(),
-            Self::Array(_) => None,
-        }
-    }
-
-    /// Never gives it up.
-    fn forget(self) {
-        match self {
-            Self::Owner(owner) => {
-                owner.into_raw();
-            }
-            Self::Array(array) => std::mem::forget(array),
-        }
-    }
-}
-
-impl From<Owner> for Held {
-    fn from(owner: Owner) -> Self {
-        Self::Owner(owner)
-    }
-}
 
 /// A release that will have to wait, before it is one: there is memory for it, so that it cannot fail.
 pub(crate) struct Later(Box<Node<Pending>>);
@@ -111,38 +73,12 @@ impl Later {
     }
 }
 
-static INBOX: Inbox<Pending> =
-    Inbox { new: Mutex::new(New::NONE), arrived: Condvar::new(), settled: Condvar::new(), waiting: AtomicI64::new(0) };
-static LEAKED: AtomicI64 = AtomicI64::new(0);
 /// Whether there is a thread; it is asked for with the first release that waits.
 static STARTED: AtomicBool = AtomicBool::new(false);
 thread_local! {
     static IS_REAPER: Cell<bool> = const { Cell::new(false) };
     /// On that thread, of what it looks at.
     static AGE: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Releases that wait for work, those being called included. Who sees none sees what those before have done.
-#[inline]
-pub fn waiting() -> i64 {
-    INBOX.waiting()
-}
-
-/// Releases that were never called, because the driver could not say whether the work is done, and memory, events and
-/// streams that the driver did not take back. Freeing memory under running work would be worse.
-#[inline]
-pub fn leaked() -> i64 {
-    LEAKED.load(Relaxed)
-}
-
-/// A mark after all releases that wait now.
-pub(crate) fn mark() -> u64 {
-    INBOX.mark()
-}
-
-/// Whether no release from before a mark waits any more, nor one that such a release has brought about.
-pub(crate) fn is_past(mark: u64) -> bool {
-    waiting() == 0 || INBOX.is_past(mark)
 }
 
 /// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only
@@ -163,25 +99,6 @@ fn settle_within(limit: Option<Duration>) {
         return;
     }
     INBOX.settle(limit);
-}
-
-/// Never gives up `held`, and counts it: what may still be used by work that cannot be waited for.
-pub(crate) fn abandon(held: impl Into<Held>) {
-    held.into().forget();
-    LEAKED.fetch_add(1, Relaxed);
-}
-
-/// Whether an error says that the context or the driver is gone, and the work with it.
-pub(crate) fn is_over(error: &Error) -> bool {
-    [Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].map(|code| code.0 as i32).contains(&error.driver_code())
-}
-
-/// Counts what the driver did not take back, unless it went with its context or with the driver.
-pub(crate) fn check_returned(what: impl std::fmt::Display, code: Code) {
-    if ![Code::SUCCESS, Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].contains(&code) {
-        trace::say(format_args!("{what} could not be given back: driver code {}", code.0));
-        abandon(Owner::none());
-    }
 }
 
 fn push(mut node: Box<Node<Pending>>) {

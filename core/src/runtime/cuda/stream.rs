@@ -4,7 +4,7 @@ use cudarc::driver::sys::{CUdevice, CUstream, CUstream_flags_enum as CUstream_fl
 
 use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
-use super::reaper;
+use super::lost;
 use crate::error::{Result, refuse};
 use crate::stream::Stream;
 
@@ -41,7 +41,7 @@ impl Stream {
     pub(crate) fn end(self) {
         // SAFETY: by the contract of this function nobody else uses it.
         if let Err(error) = unsafe { self.destroy() } {
-            reaper::check_returned("a stream", Code(error.driver_code() as u32));
+            lost::check_returned("a stream", Code(error.driver_code() as u32));
         }
     }
 

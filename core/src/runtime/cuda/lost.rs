@@ -1,0 +1,73 @@
+//! What is never given up, because work that nobody can wait for may still use it, or because the driver did not take it back.
+//! It is counted.
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use super::driver::Code;
+use crate::abi::arrow_data::ArrowArray;
+use crate::error::Error;
+use crate::memory::{Foreign, Owner};
+use crate::stream::Stream;
+use crate::trace;
+
+/// What is given up in the end, as it is: to put it into a box first would need memory.
+pub(crate) enum Held {
+    Owner(Owner),
+    Array(Foreign<ArrowArray>),
+}
+
+impl Held {
+    pub(super) const NOTHING: Self = Self::Owner(Owner::none());
+
+    /// The stream in whose order memory is given back, if it is.
+    pub(crate) fn stream(&self) -> Option<Stream> {
+        match self {
+            Self::Owner(owner) => owner.stream(),
+            Self::Array(_) => None,
+        }
+    }
+
+    /// Never gives it up.
+    pub(super) fn forget(self) {
+        match self {
+            Self::Owner(owner) => {
+                owner.into_raw();
+            }
+            Self::Array(array) => std::mem::forget(array),
+        }
+    }
+}
+
+impl From<Owner> for Held {
+    fn from(owner: Owner) -> Self {
+        Self::Owner(owner)
+    }
+}
+
+static LEAKED: AtomicI64 = AtomicI64::new(0);
+
+/// Releases that were never called, because the driver could not say whether the work is done, and memory, events and
+/// streams that the driver did not take back. Freeing memory under running work would be worse.
+#[inline]
+pub fn leaked() -> i64 {
+    LEAKED.load(Relaxed)
+}
+
+/// Never gives up `held`, and counts it: what may still be used by work that cannot be waited for.
+pub(crate) fn abandon(held: impl Into<Held>) {
+    held.into().forget();
+    LEAKED.fetch_add(1, Relaxed);
+}
+
+/// Whether an error says that the context or the driver is gone, and the work with it.
+pub(crate) fn is_over(error: &Error) -> bool {
+    [Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].map(|code| code.0 as i32).contains(&error.driver_code())
+}
+
+/// Counts what the driver did not take back, unless it went with its context or with the driver.
+pub(crate) fn check_returned(what: impl std::fmt::Display, code: Code) {
+    if ![Code::SUCCESS, Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].contains(&code) {
+        trace::say(format_args!("{what} could not be given back: driver code {}", code.0));
+        abandon(Owner::none());
+    }
+}
