@@ -27,14 +27,18 @@ failed=0
 files_of() { # MODULE
   case $1 in
     layout) echo core/src/layout.rs ;;
-    tensor) echo core/src/tensor/{mod,transfer,slice}.rs core/src/dtype.rs ;;
+    tensor) echo core/src/tensor/{mod,transfer,slice}.rs core/src/{dtype,transfer}.rs ;;
     dlpack) echo core/src/dlpack.rs core/src/dlpack/{legacy,versioned}.rs ;;
     convert) echo core/src/convert/{mod,column,fixed_shape,matrix,tensor}.rs ;;
     order) echo core/src/{order,order/ready,order/uses,order/behind,tensor/order,arrow/batch/order,view}.rs ;;
-    release-memory) echo core/src/memory/{borrowed,foreign,owner,slab,fallible,queue,blocks,counted,sorted}.rs core/src/ledger.rs ;;
-    release-device) echo core/src/runtime/cuda/{reaper,inbox}.rs ;;
+    release-memory)
+      echo core/src/memory/{blocks,borrowed,counted,fallible,foreign,nesting,owner,queue,slab,sorted}.rs \
+        core/src/local/{blocks,lines,nesting}.rs core/src/{ledger,local,vacant}.rs ;;
+    release-device) echo core/src/runtime/cuda/{closed,inbox,lost,reaper,waiting}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
-    schema) echo core/src/arrow/{schema,read,record,format,type_name,metadata,count,check,plain,table,tree}.rs ;;
+    schema)
+      echo core/src/arrow/{schema,names,read,record,format,type_name,metadata,count,check,table,tree}.rs \
+        core/src/arrow/check/{array,plain}.rs ;;
     value) echo core/src/arrow/{value,temporal}.rs ;;
     batch) echo core/src/arrow/{batch,transfer,taken,column,builder,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs ;;
@@ -42,10 +46,10 @@ files_of() { # MODULE
     fork) echo core/src/{fork,thread,trace}.rs ;;
     cuda-array) echo core/src/cuda_array.rs core/src/cuda_array/typestr.rs ;;
     cudarc) echo core/src/cudarc_slice.rs ;;
-    device) echo core/src/device.rs ;;
+    device) echo core/src/{device,stream,runtime/device}.rs ;;
     ipc)
       echo core/src/ipc/{changes,client,credentials,descriptor,export,holds,import,interrupt,memory,message}.rs \
-        core/src/ipc/{mod,regions,server,serving,socket,socket_file,turn,wire}.rs ;;
+        core/src/ipc/{mod,offers,regions,server,serving,socket,socket_file,turn,wire}.rs ;;
   esac
 }
 
@@ -63,7 +67,7 @@ tests_of() { # MODULE
         --test cuda_array --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release \
         --test cuda_views --test rounds ;;
     release-memory)
-      echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack ;;
+      echo --package devexchange-schedules --lib --test memory --test ledger --test batch --test dlpack --test chains ;;
     release-device)
       echo --package devexchange-tests --test cuda_reaper --test cuda_closed_streams --test cuda_release \
         --test cuda_pool_release ;;

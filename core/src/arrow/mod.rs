@@ -14,7 +14,6 @@ pub mod format;
 pub mod metadata;
 mod names;
 mod node;
-mod plain;
 mod pointers;
 mod read;
 mod record;

@@ -1,13 +1,13 @@
 //! Recognises what nearly every tree of arrays is: tables whose columns have a buffer of values, perhaps with nulls.
 //!
-//! What is not recognised may be right all the same: [`super::check`] knows, and says why if it is not.
+//! What is not recognised may be right all the same: [`super::array`] knows, and says why if it is not.
 
-use super::check::check_array;
-use super::format::Type;
-use super::record::Record;
-use super::schema::Schema;
-use super::tree::Links;
+use super::array::check_array;
 use crate::abi::arrow_data::ArrowArray;
+use crate::arrow::format::Type;
+use crate::arrow::record::Record;
+use crate::arrow::schema::Schema;
+use crate::arrow::tree::Links;
 use crate::memory::{entry, set_entry};
 
 /// Where the structs below a root stand.
