@@ -7,6 +7,7 @@ use std::task::Poll;
 use super::Caller;
 use super::reading::{Callback, Next, Reading, Work};
 use super::writing::{Failure, Last, Said, Writing};
+use crate::error::Error;
 
 /// One thread, which is at some step of its script.
 #[derive(Clone, Debug)]
@@ -74,7 +75,7 @@ impl World {
                 self.dropped += u32::from(unwanted.is_some());
             }
             Step::End => assert!(self.reading.on_next_task(None).is_none()),
-            Step::Error => self.reading.on_error(crate::Error::callback(5, "no luck")),
+            Step::Error => self.reading.on_error(Error::callback(5, "no luck")),
             Step::Release => {
                 self.reading.release();
                 settles = false;
