@@ -7,8 +7,8 @@ use devexchange_core::runtime::cuda::RawStream;
 use pyo3::prelude::*;
 
 use crate::dlpack::default_stream;
-use crate::error::Result;
-use crate::python;
+use crate::python::argument;
+use crate::python::error::Result;
 
 /// A number that a program uses as an address.
 pub(crate) struct Address(usize);
@@ -24,7 +24,7 @@ impl<'py> FromPyObject<'_, 'py> for Address {
     type Error = PyErr;
 
     fn extract(number: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Self(python::size(&number, "address")?))
+        Ok(Self(argument::size(&number, "address")?))
     }
 }
 

@@ -11,12 +11,13 @@ use pyo3::types::{PyBool, PyDict};
 
 use crate::batch::RecordBatch;
 use crate::bell::Bell;
-use crate::error::{Error, Result};
-use crate::handle::Handle;
-use crate::python::Class;
+use crate::metadata;
+use crate::python::class::Class;
+use crate::python::error::{Error, Result};
+use crate::python::handle::Handle;
+use crate::python::waiting::waiting;
+use crate::python::{argument, queue};
 use crate::schema::Schema;
-use crate::waiting::waiting;
-use crate::{metadata, python, queue};
 
 static RECEIVED: Class = Class::new("devexchange._types", "Received");
 static PRODUCER_ERROR: Class = Class::new("devexchange._types", "ProducerError");
@@ -157,5 +158,5 @@ fn received(py: Python<'_>, next: Option<Received>) -> Result<Bound<'_, PyAny>> 
 }
 
 fn limit_of(limit: &Bound<'_, PyAny>) -> PyResult<i64> {
-    Ok(python::number(limit, "limit", i64::MIN, i64::MAX)?)
+    Ok(argument::number(limit, "limit", i64::MIN, i64::MAX)?)
 }

@@ -9,10 +9,11 @@ use pyo3::prelude::*;
 
 use crate::address::Address;
 use crate::bell::Bell;
-use crate::error::Result;
-use crate::handle::Handle;
-use crate::waiting::waiting;
-use crate::{batch, device, metadata, python, queue, schema};
+use crate::python::error::Result;
+use crate::python::handle::Handle;
+use crate::python::waiting::waiting;
+use crate::python::{argument, queue};
+use crate::{batch, device, metadata, schema};
 
 /// The consumer is called by some of these calls: it may wait for threads of its own, which may be in Python.
 #[pyclass(frozen, module = "devexchange._native")]
@@ -104,5 +105,5 @@ impl AsyncWriter {
 }
 
 fn code_of(code: &Bound<'_, PyAny>) -> PyResult<i32> {
-    Ok(python::number(code, "code", i32::MIN, i32::MAX)?)
+    Ok(argument::number(code, "code", i32::MIN, i32::MAX)?)
 }

@@ -14,11 +14,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
 use crate::address::Address;
-use crate::column::{self, Column};
-use crate::error::{Error, Result, refuse, wrong_type};
-use crate::handle::Handle;
-use crate::in_order::InOrder;
-use crate::python::{self, call_if_there};
+use crate::column::Column;
+use crate::python::argument;
+use crate::python::call::call_if_there;
+use crate::python::error::{Error, Result, refuse, wrong_type};
+use crate::python::handle::Handle;
+use crate::python::in_order::InOrder;
 use crate::schema::{self, Schema};
 use crate::tensor_type::New;
 use crate::{batch_stream, capsule, convert, device, dlpack, stream};
@@ -117,11 +118,11 @@ impl RecordBatch {
     #[pyo3(signature = (offset=0, length=None))]
     fn slice(
         &self,
-        #[pyo3(from_py_with = column::offset)] offset: i64,
+        #[pyo3(from_py_with = argument::offset)] offset: i64,
         length: Option<&Bound<'_, PyAny>>,
     ) -> Result<Self> {
         let batch = self.get()?;
-        Ok(Self::new(batch.slice(offset, column::length(length, offset, batch.length())?)?))
+        Ok(Self::new(batch.slice(offset, argument::length(length, offset, batch.length())?)?))
     }
 
     /// The column with this number, negative ones from the end, or the first one with this name.
@@ -366,7 +367,7 @@ fn find(batch: &Batch, which: &Bound<'_, PyAny>) -> Result<DevxColumn> {
             None => refuse!(DEVX_OUT_OF_RANGE, "there is no column {text:?}"),
         };
     }
-    let index = python::index(which)?;
+    let index = argument::index(which)?;
     let counted = index.map(|index| if index < 0 { index + n as i64 } else { index });
     match counted.and_then(|counted| batch.column(usize::try_from(counted).ok()?)) {
         Some(column) => Ok(column.to_raw()),
@@ -425,7 +426,7 @@ fn named(pair: PyResult<Bound<'_, PyAny>>) -> Result<(String, Batch)> {
     let Ok((name, column)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
         return wrong_type!("columns has {pair:?}: a pair of a name and a column was expected");
     };
-    let name = python::name(&name, "columns")?;
+    let name = argument::name(&name, "columns")?;
     let batch = wanted(&column, format_args!("column {name:?} is of"))?;
     Ok((name, batch))
 }

@@ -10,9 +10,9 @@ use pyo3::types::PyIterator;
 use pyo3::{ffi, intern};
 
 use crate::batch;
-use crate::error::{Result, to_core};
-use crate::python::{self, Deeper};
-use crate::queue::{self, Aside, Held};
+use crate::python::call::{self, Deeper};
+use crate::python::error::{Result, to_core};
+use crate::python::queue::{self, Aside, Held};
 
 /// Gives the iterator up at its end, at its first error, or when it is dropped, whatever is first.
 pub(crate) struct Source(Option<Kept>);
@@ -59,7 +59,7 @@ impl Kept {
         let _deeper = Deeper::enter(py, c" while a batch was asked for")?;
         // SAFETY: attached, and the owner keeps the object alive.
         let iterator = unsafe { Bound::from_borrowed_ptr(py, self.iterator.as_ptr()) };
-        let item = match python::call_method(&iterator, intern!(py, "__next__")) {
+        let item = match call::call_method(&iterator, intern!(py, "__next__")) {
             Err(end) if end.is_instance_of::<PyStopIteration>(py) => return Ok(None),
             given => given?,
         };

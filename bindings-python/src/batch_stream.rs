@@ -9,10 +9,11 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::address::Address;
 use crate::batch::{RecordBatch, refuse_arguments};
 use crate::batch_source::Source;
-use crate::error::Result;
-use crate::handle::Handle;
+use crate::python::error::Result;
+use crate::python::handle::Handle;
+use crate::python::{queue, raised, waiting};
 use crate::schema::{self, Schema};
-use crate::{capsule, device, python, queue, raised};
+use crate::{capsule, device};
 
 /// A capsule with a stream, for one consumer.
 pub(crate) fn given<'py>(
@@ -209,7 +210,7 @@ pub(crate) fn import(capsule: &Bound<'_, PyAny>, on_device: bool) -> Result<Batc
 /// As [`CoreStream::import`].
 unsafe fn take(py: Python<'_>, stream: *mut ArrowArrayStream) -> Result<BatchStream> {
     // SAFETY: the caller's contract.
-    let taken = python::detached(py, stream, |stream| unsafe { CoreStream::import(stream) });
+    let taken = waiting::detached(py, stream, |stream| unsafe { CoreStream::import(stream) });
     Ok(BatchStream::new(taken?))
 }
 
@@ -217,6 +218,6 @@ unsafe fn take(py: Python<'_>, stream: *mut ArrowArrayStream) -> Result<BatchStr
 /// As [`CoreStream::import_device`].
 unsafe fn take_device(py: Python<'_>, stream: *mut ArrowDeviceArrayStream) -> Result<BatchStream> {
     // SAFETY: the caller's contract.
-    let taken = python::detached(py, stream, |stream| unsafe { CoreStream::import_device(stream) });
+    let taken = waiting::detached(py, stream, |stream| unsafe { CoreStream::import_device(stream) });
     Ok(BatchStream::new(taken?))
 }

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{DupFlags, Errno, dup3, read, write};
 
-use crate::error::Result;
+use crate::python::error::Result;
 
 /// A file descriptor that can be read from a ring on until the bell is cleared. To ring takes no GIL and waits for nothing:
 /// it is one write that does not block, or none if the bell was rung already.

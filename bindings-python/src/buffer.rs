@@ -8,8 +8,8 @@ use devexchange_core::{DType, Device, Flags, Owner, Tensor as CoreTensor, Tensor
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::error::{Result, refuse};
-use crate::queue::{self, Held};
+use crate::python::error::{Result, refuse};
+use crate::python::queue::{self, Held};
 use crate::tensor::{Tensor, require_host};
 use crate::tensor_type::New;
 

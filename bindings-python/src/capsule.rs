@@ -20,9 +20,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
-use crate::error::{Result, refuse, wrong_type};
-use crate::python;
-use crate::queue::Aside;
+use crate::python::error::{Result, refuse, wrong_type};
+use crate::python::queue::Aside;
+use crate::python::{ask, waiting};
 
 /// Whether it is a capsule of this name.
 fn is_named(capsule: &Bound<'_, PyAny>, name: &CStr) -> bool {
@@ -53,7 +53,7 @@ fn surely_named<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut T> {
     // SAFETY: attached; any object may be asked.
     let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) };
     if pointer.is_null() {
-        python::has_raised(capsule.py());
+        ask::has_raised(capsule.py());
         return None;
     }
     Some(pointer.cast())
@@ -252,7 +252,7 @@ arrow_structs! {
 /// `release` may be called with `this`.
 unsafe fn waiting<T>(this: *mut T, release: unsafe fn(*mut T)) {
     // SAFETY: the caller's contract; a capsule's destructor is called by who is attached.
-    python::detached(unsafe { Python::assume_attached() }, this, |this| unsafe { release(this) });
+    waiting::detached(unsafe { Python::assume_attached() }, this, |this| unsafe { release(this) });
 }
 
 /// A capsule around a struct that `fill` writes to the address that it gets.

@@ -7,11 +7,12 @@ use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
 
 use crate::batch::RecordBatch;
-use crate::error::{Result, refuse};
-use crate::handle::Kept;
-use crate::in_order::InOrder;
+use crate::python::argument;
+use crate::python::error::{Result, refuse};
+use crate::python::handle::Kept;
+use crate::python::in_order::InOrder;
 use crate::tensor_type::New;
-use crate::{convert, metadata, python, value};
+use crate::{convert, metadata, value};
 
 /// A view of one array of a batch, whose memory it keeps: values by the number of their row, in order or reversed.
 #[pyclass(frozen, sequence, module = "devexchange", weakref)]
@@ -35,16 +36,6 @@ impl Column {
         let part = self.view()?.slice(offset, length)?;
         Ok(Self { batch: Kept::new(Batch::clone(&self.batch)), node: self.node, offset: part.offset(), length })
     }
-}
-
-/// The first one of the rows that are asked for.
-pub(crate) fn offset(given: &Bound<'_, PyAny>) -> PyResult<i64> {
-    Ok(python::number(given, "offset", 0, i64::MAX)?)
-}
-
-/// How many rows are asked for: without a number, all from `offset` on.
-pub(crate) fn length(given: Option<&Bound<'_, PyAny>>, offset: i64, all: i64) -> Result<i64> {
-    given.map_or(Ok((all - offset).max(0)), |length| python::number(length, "length", 0, i64::MAX))
 }
 
 #[pymethods]
@@ -123,8 +114,12 @@ impl Column {
     ///
     /// Raises IndexError if there are not so many.
     #[pyo3(signature = (offset=0, length=None))]
-    fn slice(&self, #[pyo3(from_py_with = offset)] offset: i64, length: Option<&Bound<'_, PyAny>>) -> Result<Self> {
-        self.part(offset, self::length(length, offset, self.length)?)
+    fn slice(
+        &self,
+        #[pyo3(from_py_with = argument::offset)] offset: i64,
+        length: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Self> {
+        self.part(offset, argument::length(length, offset, self.length)?)
     }
 
     /// The rows as a batch of their own, which shares the memory: a record batch if the column is a struct.
@@ -170,7 +165,7 @@ impl Column {
             }
             return Ok(Bound::new(py, self.part(start as i64, slicelength as i64)?)?.into_any());
         }
-        let counted = python::index(row)?.map(|row| if row < 0 { row + self.length } else { row });
+        let counted = argument::index(row)?.map(|row| if row < 0 { row + self.length } else { row });
         match counted.filter(|counted| (0..self.length).contains(counted)) {
             Some(counted) => value::of(py, self.view()?, counted),
             None => {

@@ -12,9 +12,9 @@ use devexchange_core::runtime::cuda::RawStream;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::error::{Result, refuse, wrong_type};
 use crate::exchange::{Table, ToObject, check};
 use crate::offer::Offer;
+use crate::python::error::{Result, refuse, wrong_type};
 
 /// A function table that makes objects.
 pub(crate) struct Maker {

@@ -11,8 +11,9 @@ use pyo3::types::{IntoPyDict, PySequence, PyString};
 
 use crate::batch::RecordBatch;
 use crate::dlpack::stream_of_copy;
-use crate::error::{Result, refuse, wrong_type};
-use crate::python::{self, Class};
+use crate::python::argument;
+use crate::python::class::Class;
+use crate::python::error::{Result, refuse, wrong_type};
 use crate::stream;
 use crate::tensor_type::New;
 
@@ -91,7 +92,7 @@ fn names_of(names: &Bound<'_, PyAny>, columns: i64) -> Result<Vec<String>> {
     };
     // More columns no batch has.
     let most = usize::try_from(columns).unwrap_or(0).min(MAX_NODES);
-    match python::entries(sequence, most, |name| python::name(&name, "names"))? {
+    match argument::entries(sequence, most, |name| argument::name(&name, "names"))? {
         Some(names) => Ok(names),
         None => refuse!(DEVX_MISMATCH, "there are more than {most} names for {columns} columns"),
     }

@@ -15,10 +15,11 @@ use pyo3::exceptions::{PyAttributeError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
-use crate::error::{Error, Result, refuse, wrong_type};
-use crate::queue::{self, Held};
+use crate::python::error::{Error, Result, refuse, wrong_type};
+use crate::python::queue::{self, Held};
+use crate::python::{argument, call, waiting};
+use crate::stream;
 use crate::tensor_type::{self, New};
-use crate::{python, stream};
 
 // ---- in ----
 
@@ -89,7 +90,7 @@ fn import(
     mask: bool,
 ) -> devexchange_core::Result<Imported> {
     // SAFETY: made just now, and nobody else has it; its producer vouches for the stream.
-    python::detached(py, array, |array| unsafe { cuda_array::import(array, request, mask) })
+    waiting::detached(py, array, |array| unsafe { cuda_array::import(array, request, mask) })
 }
 
 /// A copy of the dictionary, with what the array points to.
@@ -117,7 +118,7 @@ unsafe impl Send for Mask {}
 
 impl Source {
     fn read(obj: &Bound<'_, PyAny>, mask: impl FnOnce(&Bound<'_, PyAny>) -> Result<Box<Mask>>) -> Result<Self> {
-        let interface = match python::property(obj, c"__cuda_array_interface__") {
+        let interface = match call::property(obj, c"__cuda_array_interface__") {
             Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) => {
                 let text = format!("{} has no __cuda_array_interface__", obj.get_type());
                 let refused = PyTypeError::new_err(text);
@@ -233,7 +234,7 @@ fn required<'py>(interface: &Bound<'py, PyDict>, key: &str) -> Result<Bound<'py,
 
 /// An int, or what stands for one: shapes and addresses are often NumPy's numbers.
 fn is_integer(value: &Bound<'_, PyAny>) -> bool {
-    python::is_index(value) && !value.is_instance_of::<PyBool>()
+    argument::is_index(value) && !value.is_instance_of::<PyBool>()
 }
 
 /// An int of 64 bits; `beyond` is the status of a larger one.
@@ -241,7 +242,7 @@ fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i
     if !is_integer(value) {
         return wrong_type!("{what} is {value:?}: an int was expected");
     }
-    match python::index(value)? {
+    match argument::index(value)? {
         Some(value) => Ok(value),
         None => Err(devexchange_core::Error::new(beyond, format_args!("{what} is {value}: more than 64 bits")).into()),
     }
@@ -251,7 +252,7 @@ fn integers(values: &Bound<'_, PyAny>, what: &str) -> Result<Vec<i64>> {
     let Ok(values) = values.cast::<PyTuple>() else {
         return wrong_type!("{what} is {values:?}: a tuple of ints was expected");
     };
-    match python::entries(values.as_sequence(), MAX_NDIM, |value| integer(&value, what, DEVX_INVALID_SHAPE))? {
+    match argument::entries(values.as_sequence(), MAX_NDIM, |value| integer(&value, what, DEVX_INVALID_SHAPE))? {
         Some(integers) => Ok(integers),
         None => {
             let n = values.len();

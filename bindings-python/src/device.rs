@@ -6,8 +6,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::error::{Result, wrong_type};
-use crate::python::{self, Class};
+use crate::python::class::Class;
+use crate::python::error::{Result, wrong_type};
+use crate::python::{argument, ask};
 
 static DEVICE: Class = Class::new("devexchange._types", "Device");
 static DEVICE_INFO: Class = Class::new("devexchange._types", "DeviceInfo");
@@ -86,17 +87,17 @@ pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
 
 /// The number of a device, of which the kind is known.
 pub(crate) fn number(device_id: &Bound<'_, PyAny>) -> PyResult<i32> {
-    Ok(python::number(device_id, "device_id", i32::MIN, i32::MAX)?)
+    Ok(argument::number(device_id, "device_id", i32::MIN, i32::MAX)?)
 }
 
 /// A device type of DLPack and of Arrow, as a number.
 pub(crate) fn kind(device_type: &Bound<'_, PyAny>) -> PyResult<i32> {
-    Ok(python::number(device_type, "device_type", i32::MIN, i32::MAX)?)
+    Ok(argument::number(device_type, "device_type", i32::MIN, i32::MAX)?)
 }
 
 /// Whether an object says that its memory is the host's, in a way that is read without a `PyErr`.
 pub(crate) fn is_said_to_be_host(obj: &Bound<'_, PyAny>) -> bool {
     let Device { kind, id } = Device::CPU;
-    let said = python::answer(obj, intern!(obj.py(), "__dlpack_device__"));
-    said.is_some_and(|said| python::pair(&said) == Some([kind.0.into(), id.into()]))
+    let said = ask::answer(obj, intern!(obj.py(), "__dlpack_device__"));
+    said.is_some_and(|said| ask::pair(&said) == Some([kind.0.into(), id.into()]))
 }

@@ -5,9 +5,10 @@ use devexchange_core::runtime::cuda::{RawStream, Stream};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::error::Result;
-use crate::handle::Handle;
-use crate::{device, queue, stream};
+use crate::python::error::Result;
+use crate::python::handle::Handle;
+use crate::python::queue;
+use crate::{device, stream};
 
 /// A queue of work on a device: work on one stream is done in order, after what the stream was made to wait for, and the
 /// host goes on meanwhile. One that is made here does not wait for the legacy default stream; `of` is somebody else's.

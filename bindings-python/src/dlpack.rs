@@ -9,11 +9,12 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::error::{Error, Result, refuse, wrong_type};
 use crate::offer::Offer;
+use crate::python::error::{Error, Result, refuse, wrong_type};
+use crate::python::{call, queue};
 use crate::request::{request, request_quickly};
 use crate::tensor_type::New;
-use crate::{capsule, device, exchange, python, queue, quick, stream};
+use crate::{capsule, device, exchange, quick, stream};
 
 /// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
 /// memory, which is released when the last user of the tensor is gone.
@@ -139,7 +140,7 @@ fn by_capsule(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
 fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<CoreTensor> {
     let source = match on_host {
         true => Device::CPU,
-        false => device::from_python(&python::call_method(obj, intern!(obj.py(), "__dlpack_device__"))?)?,
+        false => device::from_python(&call::call_method(obj, intern!(obj.py(), "__dlpack_device__"))?)?,
     };
     let wanted_on = wanted.stream_for(source)?;
     // SAFETY: the stream is the caller's, alive as it was named.

@@ -4,7 +4,7 @@ use devexchange_core::DType;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::error::{Result, refuse, wrong_type};
+use crate::python::error::{Result, refuse, wrong_type};
 
 /// From a name ("float32"), or something that has one: a dtype or a scalar type of NumPy, a number type of Python's, a dtype
 /// of PyTorch.

@@ -15,9 +15,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
 use crate::dlpack::Wanted;
-use crate::error::{Error, Result, refuse};
-use crate::python;
-use crate::queue::Aside;
+use crate::python::error::{Error, Result, refuse};
+use crate::python::queue::Aside;
+use crate::python::{ask, call};
 
 /// Makes an object of a tensor, which it then owns.
 pub(crate) type ToObject = unsafe extern "C" fn(*mut DLManagedTensorVersioned, *mut *mut c_void) -> c_int;
@@ -48,7 +48,7 @@ pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
 pub(crate) fn may_be_marked(obj: &Bound<'_, PyAny>) -> bool {
     let py = obj.py();
     let no = |answer: Option<Bound<'_, PyAny>>| answer.is_some_and(|answer| answer.is(PyBool::new(py, false)));
-    !no(python::attribute(obj, intern!(py, "requires_grad"))) || !no(python::answer(obj, intern!(py, "is_neg")))
+    !no(ask::attribute(obj, intern!(py, "requires_grad"))) || !no(ask::answer(obj, intern!(py, "is_neg")))
 }
 
 /// The mark that only complex numbers can have, so that of other tensors nobody needs to be asked.
@@ -62,7 +62,7 @@ pub(crate) fn may_be_conjugated(taken: &CoreTensor) -> bool {
 
 /// What a method answers; no if there is none.
 fn is(obj: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> Result<bool> {
-    match python::call_if_there(obj, question)? {
+    match call::call_if_there(obj, question)? {
         Some(answer) => Ok(answer.is_truthy()?),
         None => Ok(false),
     }
@@ -119,7 +119,7 @@ impl Table {
         let code = unsafe { (self.from_object)(obj.as_ptr().cast(), &raw mut out) };
         // SAFETY: the producer gave it to us.
         let taken = NonNull::new(out).filter(|_| code == 0).map(|tensor| unsafe { Owned::from_raw(tensor) });
-        if python::has_raised(obj.py()) {
+        if ask::has_raised(obj.py()) {
             let _aside = Aside::if_raised(obj.py());
             drop(taken);
             return None;
@@ -161,7 +161,7 @@ impl Table {
 /// What a function of a table came to.
 #[inline]
 pub(crate) fn check(py: Python<'_>, code: c_int, function: &str) -> Result<()> {
-    if code == 0 && !python::is_raised(py) {
+    if code == 0 && !ask::is_raised(py) {
         return Ok(());
     }
     match (PyErr::take(py), code) {

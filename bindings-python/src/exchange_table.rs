@@ -20,11 +20,10 @@ use devexchange_core::{Device, DeviceType, Error as CoreError, Flags, Tensor as 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::capsule;
 use crate::dlpack::default_stream;
-use crate::error::{Error, Result, builtin, refuse, wrong_type};
+use crate::python::error::{Error, Result, builtin, refuse, wrong_type};
 use crate::tensor::Tensor;
-use crate::tensor_type;
+use crate::{capsule, tensor_type};
 
 /// A table that never changes.
 #[repr(transparent)]

@@ -9,14 +9,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-use crate::batch::RecordBatch;
-use crate::error::{Error, Result, refuse, wrong_type};
-use crate::handle::Handle;
-use crate::python::call_if_there;
+use crate::batch::{self, RecordBatch};
+use crate::python::call::call_if_there;
+use crate::python::error::{Error, Result, refuse, wrong_type};
+use crate::python::handle::Handle;
+use crate::python::queue;
+use crate::python::waiting::seconds;
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
-use crate::waiting::seconds;
-use crate::{batch, convert, dlpack, dtype, queue, shape};
+use crate::{convert, dlpack, dtype, shape};
 
 /// Where a server listens: a path, as `str` or `os.PathLike`, or "@" and a name.
 fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {

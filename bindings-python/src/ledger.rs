@@ -5,8 +5,8 @@ use devexchange_core::runtime::cuda::reaper;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::Result;
-use crate::python::Class;
+use crate::python::class::Class;
+use crate::python::error::Result;
 
 static COUNT: Class = Class::new("devexchange._types", "Count");
 

@@ -2,7 +2,7 @@
 //! (`python/devexchange`), which names what is here.
 //!
 //! One file has one noun, as in the core. A method converts, guards and delegates. Python holds a counted reference
-//! to a thing of the core's; what the core holds of Python's is given up through [`queue`].
+//! to a thing of the core's; what the core holds of Python's is given up through [`python::queue`].
 
 mod address;
 mod arrow;
@@ -22,11 +22,8 @@ mod device;
 mod device_stream;
 mod dlpack;
 mod dtype;
-mod error;
 mod exchange;
 mod exchange_table;
-mod handle;
-mod in_order;
 mod ipc;
 mod ledger;
 mod manager;
@@ -34,9 +31,7 @@ mod memory;
 mod metadata;
 mod offer;
 mod python;
-mod queue;
 mod quick;
-mod raised;
 mod request;
 mod schema;
 mod shape;
@@ -46,7 +41,6 @@ mod tensor_type;
 mod torch;
 mod value;
 mod version;
-mod waiting;
 mod written;
 
 use pyo3::prelude::*;
@@ -81,8 +75,6 @@ mod _native {
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
     #[pymodule_export]
-    use crate::error::status_name;
-    #[pymodule_export]
     use crate::ipc::{Client, Server, empty_shared, plan_offer};
     #[pymodule_export]
     use crate::ledger::{ledger, outstanding, releases_lost, releases_waiting};
@@ -90,6 +82,8 @@ mod _native {
     use crate::manager::{MemoryManager, empty};
     #[pymodule_export]
     use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::python::error::status_name;
     #[pymodule_export]
     use crate::schema::Schema;
     #[pymodule_export]
@@ -99,11 +93,11 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::queue::require_main_interpreter(module.py())?;
-        crate::error::add_classes(module)?;
+        crate::python::queue::require_main_interpreter(module.py())?;
+        crate::python::error::add_classes(module)?;
         module.add("Tensor", crate::tensor_type::init(module.py())?)?;
         crate::quick::add_functions(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        crate::queue::at_exit(module.py())
+        crate::python::queue::at_exit(module.py())
     }
 }

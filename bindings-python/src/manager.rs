@@ -10,12 +10,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
 
 use crate::address::Address;
-use crate::error::{Result, wrong_type};
-use crate::handle::Handle;
 use crate::memory::Memory;
-use crate::python::Class;
+use crate::python::class::Class;
+use crate::python::error::{Result, wrong_type};
+use crate::python::handle::Handle;
+use crate::python::{argument, queue, raised};
 use crate::tensor_type::New;
-use crate::{buffer, device, dtype, python, queue, raised, shape, stream, written};
+use crate::{buffer, device, dtype, shape, stream, written};
 
 static MEMORY_INFO: Class = Class::new("devexchange._types", "MemoryInfo");
 static IPC_HANDLE: Class = Class::new("devexchange._types", "IpcHandle");
@@ -95,7 +96,7 @@ impl MemoryManager {
     #[staticmethod]
     #[pyo3(signature = (limit=None, keep=None, shareable=false))]
     fn pool(limit: Option<&Bound<'_, PyAny>>, keep: Option<&Bound<'_, PyAny>>, shareable: bool) -> Result<Self> {
-        let keep = keep.map(|keep| python::size(keep, "keep")).transpose()?;
+        let keep = keep.map(|keep| argument::size(keep, "keep")).transpose()?;
         let options = PoolOptions { limit: limit_of(limit)?, keep: keep.map_or(u64::MAX, |keep| keep as u64) };
         Self::of(if shareable { Pool::shareable(options) } else { Pool::new(options) }?)
     }
@@ -133,7 +134,7 @@ impl MemoryManager {
         portable: bool,
         write_combined: bool,
     ) -> Result<Memory> {
-        let (bytes, (kind, device_id)) = (python::size(bytes, "bytes")?, device);
+        let (bytes, (kind, device_id)) = (argument::size(bytes, "bytes")?, device);
         let request = Request::named(DeviceType(kind), device_id, bytes)?;
         let stream = stream_or_none(Device { kind: DeviceType::CUDA, id: request.ordinal }, stream)?;
         let host = HostFlags { mapped, portable, write_combined };
@@ -154,14 +155,14 @@ impl MemoryManager {
         mapped: bool,
         portable: bool,
     ) -> Result<Memory> {
-        let bytes = bytes.map(|bytes| python::size(bytes, "bytes")).transpose()?;
+        let bytes = bytes.map(|bytes| argument::size(bytes, "bytes")).transpose()?;
         let (address, bytes, keep) = match bytes {
             None if memory.is_instance_of::<PyInt>() => {
                 return wrong_type!("memory is an address: bytes is needed, too");
             }
             None => buffer::bytes_of(memory)?,
             Some(bytes) => {
-                (std::ptr::with_exposed_provenance_mut(python::size(memory, "memory")?), bytes, Owner::none())
+                (std::ptr::with_exposed_provenance_mut(argument::size(memory, "memory")?), bytes, Owner::none())
             }
         };
         let device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
@@ -250,12 +251,12 @@ impl MemoryManager {
 }
 
 fn keep_of(keep: &Bound<'_, PyAny>) -> PyResult<usize> {
-    Ok(python::size(keep, "keep")?)
+    Ok(argument::size(keep, "keep")?)
 }
 
 /// None is no limit.
 fn limit_of(limit: Option<&Bound<'_, PyAny>>) -> Result<usize> {
-    limit.map_or(Ok(usize::MAX), |limit| python::size(limit, "limit"))
+    limit.map_or(Ok(usize::MAX), |limit| argument::size(limit, "limit"))
 }
 
 /// Host memory, pinned until its owner is gone.

@@ -6,9 +6,10 @@ use devexchange_core::manager::Allocated;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::error::Result;
-use crate::handle::Handle;
-use crate::{device, queue, stream};
+use crate::python::error::Result;
+use crate::python::handle::Handle;
+use crate::python::queue;
+use crate::{device, stream};
 
 /// Memory of a `MemoryManager`, not initialised. It is given back once: by `close`, at the end of a `with` block, or
 /// when nothing refers to this object any more, on whatever thread that is. It outlives its manager.

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyUnicodeEncodeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMapping, PyString};
 
-use crate::error::{Error, Result, refuse, wrong_type};
+use crate::python::error::{Error, Result, refuse, wrong_type};
 
 /// Bytes that are not UTF-8 are kept as surrogates, as in names of files, and go out as they came (PEP 383).
 const OTHER_BYTES: &str = "surrogateescape";

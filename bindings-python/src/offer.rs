@@ -18,9 +18,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::capsule;
-use crate::error::Result;
 use crate::exchange::Table;
-use crate::python;
+use crate::python::ask;
+use crate::python::error::Result;
 
 /// Tables of older versions that are looked at before a chain is taken for a circle.
 const MAX_TABLES: usize = 16;
@@ -59,7 +59,7 @@ impl Offer {
             return None;
         }
         let name = intern!(kind.py(), "__dlpack_c_exchange_api__");
-        usable(&python::attribute(kind, name)?).filter(|_| !is_of_pytorch(kind))
+        usable(&ask::attribute(kind, name)?).filter(|_| !is_of_pytorch(kind))
     }
 
     /// What a type offers.
@@ -126,9 +126,9 @@ fn is_of_numpy(kind: &Bound<'_, PyType>) -> Result<bool> {
 /// Whether it is PyTorch's own class of tensors, or says so.
 fn is_of_pytorch(kind: &Bound<'_, PyType>) -> bool {
     // SAFETY: attached, and a type.
-    let name = python::given(kind.py(), unsafe { ffi::PyType_GetName(kind.as_type_ptr()) });
+    let name = ask::given(kind.py(), unsafe { ffi::PyType_GetName(kind.as_type_ptr()) });
     name.is_some_and(|name| is_text(&name, c"Tensor"))
-        && python::attribute(kind, intern!(kind.py(), "__module__")).is_some_and(|module| is_text(&module, c"torch"))
+        && ask::attribute(kind, intern!(kind.py(), "__module__")).is_some_and(|module| is_text(&module, c"torch"))
 }
 
 fn is_text(object: &Bound<'_, PyAny>, text: &CStr) -> bool {

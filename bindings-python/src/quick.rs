@@ -21,10 +21,11 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyTuple, PyType};
 
 use crate::consumer::Maker;
-use crate::error::{Error, Result};
-use crate::python::{PyObject_Vectorcall, is_raised};
+use crate::python::ask::is_raised;
+use crate::python::error::{Error, Result};
+use crate::python::queue;
 use crate::tensor::Tensor;
-use crate::{capsule, dlpack, queue, tensor_type, version};
+use crate::{capsule, dlpack, tensor_type, version};
 
 /// A new reference, if the call was one of those that are quick.
 type Quick = Option<*mut ffi::PyObject>;
@@ -268,4 +269,15 @@ fn define(
 fn table<const N: usize>(defined: [ffi::PyMethodDef; N]) -> *mut ffi::PyMethodDef {
     let all = defined.into_iter().chain([ffi::PyMethodDef::zeroed()]);
     Box::leak(all.collect::<Box<[_]>>()).as_mut_ptr()
+}
+
+// A public function of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 has it only
+// where the stable ABI does.
+unsafe extern "C" {
+    fn PyObject_Vectorcall(
+        function: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        n_positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
 }

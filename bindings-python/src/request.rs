@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString, PyTuple};
 
-use crate::error::Result;
-use crate::python::{self, vectorcall_method};
-use crate::raised;
+use crate::python::call::vectorcall_method;
+use crate::python::error::Result;
+use crate::python::{ask, raised};
 
 /// Which arguments a producer is given; the others have their defaults.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ pub(crate) fn request_quickly<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py,
     let (method, names) = (intern!(py, "__dlpack__"), given.names(py).ok()?);
     // SAFETY: as in `ask`.
     let capsule = unsafe { vectorcall_method(method, &arguments, names.as_ptr()) };
-    python::given(py, capsule)
+    ask::given(py, capsule)
 }
 
 /// One call of `__dlpack__`. `stream` is a borrowed object, if it is given.

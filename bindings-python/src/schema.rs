@@ -10,11 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::address::Address;
-use crate::capsule;
-use crate::error::{Result, refuse, wrong_type};
-use crate::handle::Kept;
-use crate::metadata;
-use crate::python::call_if_there;
+use crate::python::call::call_if_there;
+use crate::python::error::{Result, refuse, wrong_type};
+use crate::python::handle::Kept;
+use crate::{capsule, metadata};
 
 /// What the arrays of a batch are: a tree of fields. Two are equal if names, formats, flags and metadata of all fields are.
 #[pyclass(frozen, eq, hash, module = "devexchange", weakref)]

@@ -5,8 +5,8 @@ use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PySequence;
 
-use crate::error::{Result, refuse, wrong_type};
-use crate::python::{self, is_index};
+use crate::python::argument::{self, is_index};
+use crate::python::error::{Result, refuse, wrong_type};
 
 /// From one extent, or a sequence of them. An extent is an int, or something that stands for one (`numpy.int64`).
 pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
@@ -14,7 +14,7 @@ pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
         return Ok(vec![extent(shape)?]);
     }
     match shape.cast::<PySequence>() {
-        Ok(extents) => match python::entries(extents, MAX_NDIM, |each| extent(&each))? {
+        Ok(extents) => match argument::entries(extents, MAX_NDIM, |each| extent(&each))? {
             Some(extents) => Ok(extents),
             None => too_many(extents),
         },

@@ -5,8 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 
 use crate::device_stream::DeviceStream;
-use crate::error::{Result, refuse, wrong_type};
-use crate::python::{self, is_index};
+use crate::python::argument::is_index;
+use crate::python::call;
+use crate::python::error::{Result, refuse, wrong_type};
 
 /// The number of a stream: of one of this package's, which names the device of a default stream, or as [`plain_number`].
 pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
@@ -32,7 +33,7 @@ pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
         }
         return wrong_type!("stream is {stream:?}: neither an integer nor an object with __cuda_stream__");
     };
-    let given = python::call(&protocol, ())?;
+    let given = call::call(&protocol, ())?;
     let Ok((version, handle)) = given.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
         return wrong_type!("__cuda_stream__ gave {given:?}: a pair of a version and a handle was expected");
     };

@@ -13,11 +13,12 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::address::{self, Address};
 use crate::batch::RecordBatch;
 use crate::consumer::Maker;
-use crate::dlpack::Asked;
-use crate::error::{Error, Result, wrong_type};
-use crate::handle::Handle;
+use crate::dlpack::{self, Asked};
+use crate::python::argument;
+use crate::python::error::{Error, Result, wrong_type};
+use crate::python::handle::Handle;
 use crate::tensor_type::New;
-use crate::{buffer, column, convert, cuda_array, device, dlpack, exchange_table, python, stream, version};
+use crate::{buffer, convert, cuda_array, device, exchange_table, stream, version};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///
@@ -175,12 +176,12 @@ impl Tensor {
     fn slice(
         &self,
         #[pyo3(from_py_with = dimension_of)] dimension: i64,
-        #[pyo3(from_py_with = column::offset)] offset: i64,
+        #[pyo3(from_py_with = argument::offset)] offset: i64,
         length: Option<&Bound<'_, PyAny>>,
     ) -> Result<New> {
         let tensor = self.get()?;
         let extent = usize::try_from(dimension).ok().and_then(|index| tensor.shape().get(index)).copied();
-        Ok(New(tensor.slice(dimension, offset, column::length(length, offset, extent.unwrap_or(0))?)?))
+        Ok(New(tensor.slice(dimension, offset, argument::length(length, offset, extent.unwrap_or(0))?)?))
     }
 
     /// A copy on `device`, which is named as for `from_dlpack`, queued on `stream` (by default the legacy default
@@ -368,7 +369,7 @@ fn no_number<T>() -> Result<T> {
 }
 
 fn dimension_of(given: &Bound<'_, PyAny>) -> PyResult<i64> {
-    Ok(python::number(given, "dimension", 0, i64::MAX)?)
+    Ok(argument::number(given, "dimension", 0, i64::MAX)?)
 }
 
 /// Gives up a tensor's part of the memory after what is queued on a stream until now, in one step that cannot fail halfway, as

@@ -15,7 +15,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
-use crate::queue::Aside;
+use crate::python::queue::Aside;
 use crate::quick;
 use crate::tensor::Tensor;
 
@@ -203,7 +203,7 @@ unsafe extern "C" fn end(object: *mut ffi::PyObject) {
         let tensor = unsafe { quick::borrowed::<Tensor>(py, object) };
         // SAFETY: nobody else has it.
         drop(unsafe { tensor.get().take_alone() });
-        crate::queue::drain();
+        crate::python::queue::drain();
     }));
     if !spare::keep(py, object) {
         if let Some(kind) = kind {

@@ -43,7 +43,7 @@ fn pool() -> Locked<'static, Pool> {
 
 /// Gives PyTorch memory of a manager from now on.
 #[pyfunction]
-pub(crate) fn give_torch(manager: &MemoryManager) -> crate::error::Result<()> {
+pub(crate) fn give_torch(manager: &MemoryManager) -> crate::python::error::Result<()> {
     let manager = manager.get()?;
     let before = pool().manager.replace(manager);
     // Without the lock: the last reference to a manager that is written in Python has Python close it.

@@ -8,8 +8,8 @@ use pyo3::exceptions::{PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
 
-use crate::error::{Error, Result, refuse};
-use crate::python::Class;
+use crate::python::class::Class;
+use crate::python::error::{Error, Result, refuse};
 
 static DECIMAL: Class = Class::new("decimal", "Decimal");
 static DATE: Class = Class::new("datetime", "date");

@@ -7,8 +7,8 @@ use pyo3::exceptions::PyOverflowError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::error::{Result, refuse, wrong_type};
-use crate::python;
+use crate::python::ask;
+use crate::python::error::{Result, refuse, wrong_type};
 use crate::quick::borrowed;
 
 /// What a consumer reads that names no version: the legacy struct.
@@ -62,7 +62,7 @@ unsafe fn read(
             b"max_version" => {
                 // SAFETY: an argument of the call.
                 let pair = unsafe { borrowed::<PyAny>(py, value) };
-                let [major, minor] = python::pair(&pair)?;
+                let [major, minor] = ask::pair(&pair)?;
                 let version = DLPackVersion { major: major.try_into().ok()?, minor: minor.try_into().ok()? };
                 asked = Some(Asked { names, count, at, value, version });
             }
@@ -163,7 +163,7 @@ unsafe fn text<'a>(py: Python<'_>, string: *mut ffi::PyObject) -> Option<&'a [u8
     let first = unsafe { ffi::PyUnicode_AsUTF8AndSize(string, &raw mut length) };
     if first.is_null() {
         // It cannot be written as UTF-8, so it is none of the names that are known.
-        python::has_raised(py);
+        ask::has_raised(py);
         return None;
     }
     // SAFETY: the string keeps its text.

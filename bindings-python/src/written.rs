@@ -14,11 +14,12 @@ use devexchange_core::{Device, Error as CoreError, Owner, Result as CoreResult};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::{self, Error, Result, refuse, wrong_type};
 use crate::memory::Memory;
-use crate::python::{self, Arguments, Class};
-use crate::queue::{self, Held};
-use crate::raised;
+use crate::python::call::{self, Arguments};
+use crate::python::class::Class;
+use crate::python::error::{self, Error, Result, refuse, wrong_type};
+use crate::python::queue::{self, Held};
+use crate::python::{argument, raised};
 
 static REQUEST: Class = Class::new("devexchange._types", "MemoryRequest");
 static DEVICE: Class = Class::new("devexchange._types", "Device");
@@ -78,7 +79,7 @@ impl Written {
 }
 
 fn call<'py>(manager: &Bound<'py, PyAny>, method: &str, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
-    python::call(&manager.getattr(method)?, arguments)
+    call::call(&manager.getattr(method)?, arguments)
 }
 
 fn request_of<'py>(py: Python<'py>, request: &Request) -> Result<Bound<'py, PyAny>> {
@@ -98,9 +99,9 @@ fn giving_back(release: &Bound<'_, PyAny>, stream: Hold) -> Result<Owner> {
     Ok(queue::owner(Held::Call(release.clone().unbind(), stream)))
 }
 
-/// As [`python::number`], from 0 on, of what a manager gave: it is not the caller's fault.
+/// As [`argument::number`], from 0 on, of what a manager gave: it is not the caller's fault.
 fn number(value: &Bound<'_, PyAny>, what: &str, most: i64) -> Result<i64> {
-    match python::number(value, what, 0, most) {
+    match argument::number(value, what, 0, most) {
         Err(Error::Refused(error)) => refuse!(DEVX_CALLBACK, "{}", error.message()),
         number => number,
     }

@@ -8,8 +8,8 @@ use std::thread::yield_now;
 
 use pyo3::prelude::*;
 
-use crate::error::{Result, refuse};
-use crate::queue;
+use crate::python::error::{Result, refuse};
+use crate::python::queue;
 
 /// A reference to a thing of the core's, or none once it is closed.
 pub(crate) struct Handle<T> {

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::error::{Error, Result, exception};
+use crate::python::error::{Error, Result, exception};
 
 thread_local! {
     /// How many calls of [`calling`] this thread is in.

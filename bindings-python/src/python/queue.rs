@@ -18,7 +18,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::python;
+use crate::python::call;
 
 /// Something of Python's that keeps memory alive.
 pub(crate) enum Held {
@@ -54,7 +54,7 @@ impl Drop for Held {
 fn tell(object: &Py<PyAny>, function: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>) {
     Python::attach(|py| {
         let object = object.bind(py);
-        if let Err(error) = function(object).and_then(|function| python::call(&function, ())) {
+        if let Err(error) = function(object).and_then(|function| call::call(&function, ())) {
             error.write_unraisable(py, Some(object));
         }
     });

@@ -8,8 +8,8 @@ use devexchange_core::{Error as CoreError, Refused};
 use pyo3::exceptions::{PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
-use crate::python::Class;
-use crate::raised;
+use crate::python::class::Class;
+use crate::python::raised;
 
 /// Why a call fails: the core's reason, or an exception.
 pub(crate) enum Error {
@@ -194,7 +194,7 @@ fn of_kind(py: Python<'_>, kind: &Kind, error: &CoreError) -> PyErr {
 /// `Err` with a status constant of `devexchange_core::abi::types` and a formatted text.
 macro_rules! refuse {
     ($status:ident, $($text:tt)*) => {
-        Err($crate::error::Error::Refused(devexchange_core::Error::new(
+        Err($crate::python::error::Error::Refused(devexchange_core::Error::new(
             devexchange_core::abi::types::$status,
             format_args!($($text)*),
         )))
@@ -205,7 +205,7 @@ pub(crate) use refuse;
 /// `Err` with a `TypeError`: what was given is not the kind of Python object that is needed.
 macro_rules! wrong_type {
     ($($text:tt)*) => {
-        Err($crate::error::Error::Python(pyo3::exceptions::PyTypeError::new_err(format!($($text)*))))
+        Err($crate::python::error::Error::Python(pyo3::exceptions::PyTypeError::new_err(format!($($text)*))))
     };
 }
 pub(crate) use wrong_type;

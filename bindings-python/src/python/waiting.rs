@@ -6,7 +6,7 @@ use devexchange_core::abi::types::DEVX_NOT_READY;
 use devexchange_core::error::Result as CoreResult;
 use pyo3::prelude::*;
 
-use crate::error::{Error, Result, refuse, timed_out};
+use crate::python::error::{Error, Result, refuse, timed_out};
 
 /// A signal does not end a wait for a condition, so there are looks in between.
 const LOOK: Duration = Duration::from_millis(50);
@@ -47,4 +47,18 @@ pub(crate) fn seconds(timeout: Option<f64>) -> Result<Option<Duration>> {
         Some(seconds) if seconds >= 0.0 => Ok(Duration::try_from_secs_f64(seconds).ok()),
         Some(seconds) => refuse!(DEVX_INVALID_ARGUMENT, "timeout is {seconds}: not a number of seconds"),
     }
+}
+
+/// Does something with a thing of this thread's while other threads may run Python: what is done may wait for one that
+/// does.
+pub(crate) fn detached<T, R: Send>(py: Python<'_>, thing: T, act: impl FnOnce(T) -> R + Send) -> R {
+    struct Sendable<T>(T);
+    // SAFETY: what is done detached is done on the same thread.
+    unsafe impl<T> Send for Sendable<T> {}
+    let thing = Sendable(thing);
+    py.detach(|| {
+        // All of it, and not only what is in it.
+        let thing = thing;
+        act(thing.0)
+    })
 }

@@ -1,0 +1,80 @@
+//! What programs give: numbers, texts and sequences.
+
+use std::fmt::Display;
+
+use devexchange_core::memory;
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::PyOverflowError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PySequence, PyString};
+
+use crate::python::error::{Result, refuse, wrong_type};
+
+/// Whether it is an int, or something that stands for one (`numpy.int64`).
+pub(crate) fn is_index(value: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: attached, and an object.
+    unsafe { ffi::PyIndex_Check(value.as_ptr()) != 0 }
+}
+
+/// Where in a sequence; none if it is beyond all of them.
+pub(crate) fn index(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    match value.extract() {
+        Ok(index) => Ok(Some(index)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// How many there are of something that is called `what`.
+pub(crate) fn size(value: &Bound<'_, PyAny>, what: &str) -> Result<usize> {
+    number(value, what, 0, usize::MAX)
+}
+
+/// A number that is called `what`, and has to be one of those of its type between `least` and `most`.
+pub(crate) fn number<'py, T>(value: &Bound<'py, PyAny>, what: &str, least: T, most: T) -> Result<T>
+where
+    T: FromPyObjectOwned<'py, Error = PyErr> + PartialOrd + Display,
+{
+    match value.extract::<T>() {
+        Ok(number) if (&least..=&most).contains(&&number) => Ok(number),
+        Err(_) if !is_index(value) => wrong_type!("{what} is {value:?}: an int was expected"),
+        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => Err(error.into()),
+        _ => refuse!(DEVX_INVALID_ARGUMENT, "{what} is {value}: it must be between {least} and {most}"),
+    }
+}
+
+/// The first one of the rows that are asked for.
+pub(crate) fn offset(given: &Bound<'_, PyAny>) -> PyResult<i64> {
+    Ok(number(given, "offset", 0, i64::MAX)?)
+}
+
+/// How many rows are asked for: without a number, all from `offset` on.
+pub(crate) fn length(given: Option<&Bound<'_, PyAny>>, offset: i64, all: i64) -> Result<i64> {
+    given.map_or(Ok((all - offset).max(0)), |length| number(length, "length", 0, i64::MAX))
+}
+
+/// The entries of a sequence, as `each` makes them; none if there are more than `most`. How long it is, is not asked: that is
+/// a number of the caller's, which must not say how much memory is asked for.
+pub(crate) fn entries<'py, T>(
+    sequence: &Bound<'py, PySequence>,
+    most: usize,
+    mut each: impl FnMut(Bound<'py, PyAny>) -> Result<T>,
+) -> Result<Option<Vec<T>>> {
+    let mut entries = Vec::new();
+    for entry in sequence.try_iter()? {
+        if entries.len() == most {
+            return Ok(None);
+        }
+        memory::push(&mut entries, each(entry?)?)?;
+    }
+    Ok(Some(entries))
+}
+
+/// A name out of what is called `what`.
+pub(crate) fn name(name: &Bound<'_, PyAny>, what: &str) -> Result<String> {
+    match name.cast::<PyString>() {
+        Ok(name) => Ok(name.to_str()?.to_owned()),
+        Err(_) => wrong_type!("{what} has {name:?}: a str was expected"),
+    }
+}

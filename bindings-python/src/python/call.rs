@@ -1,0 +1,124 @@
+//! Calls of what somebody else wrote in Python: functions, methods, properties.
+
+use core::ffi::{CStr, c_char};
+use std::ptr::null_mut;
+
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use pyo3::{IntoPyObjectExt, ffi};
+
+use crate::python::queue;
+
+/// What a method gives that takes no arguments.
+pub(crate) fn call_method<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the object is the one argument.
+    let value = unsafe { vectorcall_method(method, &[obj.as_ptr()], null_mut()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(obj.py(), value) }
+}
+
+/// What a function of somebody else's gives.
+pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = arguments.into_bound_py_any(function.py())?;
+    // SAFETY: attached, an object and a tuple.
+    let value = staying(|| unsafe { PyObject_CallObject(function.as_ptr(), arguments.as_ptr()) });
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), value) }
+}
+
+/// What becomes a tuple.
+pub(crate) trait Arguments<'py>: IntoPyObject<'py, Target = PyTuple> {}
+impl<'py, T: IntoPyObject<'py, Target = PyTuple>> Arguments<'py> for T {}
+
+/// An attribute that a property makes.
+pub(crate) fn property<'py>(obj: &Bound<'py, PyAny>, name: &CStr) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: attached, an object and a text that ends.
+    let value = staying(|| unsafe { PyObject_GetAttrString(obj.as_ptr(), name.as_ptr()) });
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(obj.py(), value) }
+}
+
+/// What a method gives that takes no arguments; none if the object has no such method. It is called without being
+/// looked for first, and without an object for a method that is bound.
+pub(crate) fn call_if_there<'py>(
+    obj: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match call_method(obj, method) {
+        Ok(answer) => Ok(Some(answer)),
+        // It may as well come from within the method.
+        Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) && !obj.hasattr(method)? => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A call into Python that may come back here and call again. Python allows so many within each other; one more is a
+/// `RecursionError`, where the stack would be full.
+pub(crate) struct Deeper<'py>(Python<'py>);
+
+impl<'py> Deeper<'py> {
+    /// `meanwhile` ends the text of the error: " while …".
+    pub(crate) fn enter(py: Python<'py>, meanwhile: &'static CStr) -> PyResult<Self> {
+        // SAFETY: attached, and a text that ends.
+        match unsafe { ffi::Py_EnterRecursiveCall(meanwhile.as_ptr()) } {
+            0 => Ok(Self(py)),
+            _ => Err(PyErr::fetch(py)),
+        }
+    }
+}
+
+impl Drop for Deeper<'_> {
+    fn drop(&mut self) {
+        // SAFETY: attached, and entered once.
+        unsafe { ffi::Py_LeaveRecursiveCall() }
+    }
+}
+
+/// Calls a method of somebody else's. A new reference, or NULL with an exception.
+///
+/// # Safety
+/// The arguments are objects, the one without a name first, and there are as many others as names, a tuple or NULL.
+#[inline]
+pub(crate) unsafe fn vectorcall_method(
+    method: &Bound<'_, PyString>,
+    arguments: &[*mut ffi::PyObject],
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: attached, as there is a `Bound`; the rest is the caller's contract.
+    staying(|| unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, names) })
+}
+
+/// Runs what somebody else wrote. It may let other threads run Python, and want to go on when the interpreter ends. CPython
+/// before 3.14 ends a daemon thread there (`pthread_exit`), wherever it is: all of its stack is unwound, which is the end of
+/// the process as soon as it comes to a function that nothing may unwind. So the thread stays here, as all do since 3.14; but not
+/// one of somebody else's, who may wait for it at the end of the process, which then would never come.
+#[inline]
+fn staying<T>(run: impl FnOnce() -> T) -> T {
+    struct Stays;
+    impl Drop for Stays {
+        fn drop(&mut self) {
+            while !queue::is_on_foreign_thread() {
+                std::thread::park();
+            }
+        }
+    }
+    let unwound = Stays;
+    let given = run();
+    std::mem::forget(unwound);
+    given
+}
+
+// Functions of CPython that run what somebody else wrote. None that PyO3 uses: the compiler would take its word for it that
+// nothing unwinds them.
+unsafe extern "C-unwind" {
+    fn PyObject_GetAttrString(object: *mut ffi::PyObject, name: *const c_char) -> *mut ffi::PyObject;
+    fn PyObject_CallObject(function: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject;
+    // Public since CPython 3.9, and part of the stable ABI since 3.12, with the same arguments.
+    fn PyObject_VectorcallMethod(
+        name: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        n_positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+}
