@@ -16,7 +16,7 @@ use crate::python::class::Class;
 use crate::python::error::{Error, Result};
 use crate::python::handle::Handle;
 use crate::python::waiting::waiting;
-use crate::python::{argument, queue};
+use crate::python::{argument, aside, queue};
 use crate::schema::Schema;
 
 static RECEIVED: Class = Class::new("devexchange._types", "Received");
@@ -54,7 +54,7 @@ impl AsyncReader {
 impl Drop for AsyncReader {
     /// The producer is cancelled, who may wait for threads of its own, which may be in Python.
     fn drop(&mut self) {
-        queue::quietly(|py| self.close(py));
+        aside::quietly(|py| self.close(py));
     }
 }
 

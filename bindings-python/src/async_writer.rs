@@ -12,7 +12,7 @@ use crate::bell::Bell;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
 use crate::python::waiting::waiting;
-use crate::python::{argument, queue};
+use crate::python::{argument, aside, queue};
 use crate::{batch, device, metadata, schema};
 
 /// The consumer is called by some of these calls: it may wait for threads of its own, which may be in Python.
@@ -21,7 +21,7 @@ pub(crate) struct AsyncWriter(Handle<Counted<CoreWriter>>);
 
 impl Drop for AsyncWriter {
     fn drop(&mut self) {
-        queue::quietly(|py| self.close(py));
+        aside::quietly(|py| self.close(py));
     }
 }
 

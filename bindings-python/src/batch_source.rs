@@ -10,9 +10,12 @@ use pyo3::types::PyIterator;
 use pyo3::{ffi, intern};
 
 use crate::batch;
+use crate::python::aside::Aside;
 use crate::python::call::{self, Deeper};
-use crate::python::error::{Result, to_core};
-use crate::python::queue::{self, Aside, Held};
+use crate::python::error::Result;
+use crate::python::interpreter;
+use crate::python::queue::{self, Held};
+use crate::python::raised::to_core;
 
 /// Gives the iterator up at its end, at its first error, or when it is dropped, whatever is first.
 pub(crate) struct Source(Option<Kept>);
@@ -37,7 +40,7 @@ impl Source {
     /// What the iterator raises, as text; `DEVX_CLOSED` when the interpreter ends.
     pub(crate) fn next(&mut self) -> CoreResult<Option<Batch>> {
         let Some(kept) = self.0.take() else { return Ok(None) };
-        let given = queue::enter(|py| {
+        let given = interpreter::enter(|py| {
             let _aside = Aside::new(py);
             let given = kept.next(py);
             if matches!(given, Ok(Some(_))) {

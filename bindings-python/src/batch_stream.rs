@@ -11,7 +11,7 @@ use crate::batch::{RecordBatch, refuse_arguments};
 use crate::batch_source::Source;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
-use crate::python::{queue, raised, waiting};
+use crate::python::{aside, queue, raised, waiting};
 use crate::schema::{self, Schema};
 use crate::{capsule, device};
 
@@ -59,7 +59,7 @@ impl Drop for BatchStream {
     /// A producer may wait for threads of its own, which may be in Python: when it is asked for the schema or a batch,
     /// and when it is released.
     fn drop(&mut self) {
-        queue::quietly(|py| self.close(py));
+        aside::quietly(|py| self.close(py));
     }
 }
 

@@ -8,6 +8,7 @@ use devexchange_core::{DType, Device, Flags, Owner, Tensor as CoreTensor, Tensor
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::python::aside;
 use crate::python::error::{Result, refuse};
 use crate::python::queue::{self, Held};
 use crate::tensor::{Tensor, require_host};
@@ -203,7 +204,7 @@ pub(crate) unsafe fn take_back(view: *mut ffi::Py_buffer) {
     let internal = unsafe { (*view).internal };
     // SAFETY: as above.
     let lent = unsafe { Box::from_raw(internal.cast::<Lent>()) };
-    queue::quietly(|_| drop(lent));
+    aside::quietly(|_| drop(lent));
     queue::drain();
 }
 

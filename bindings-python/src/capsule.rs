@@ -20,8 +20,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
+use crate::python::aside::Aside;
 use crate::python::error::{Result, refuse, wrong_type};
-use crate::python::queue::Aside;
 use crate::python::{ask, waiting};
 
 /// Whether it is a capsule of this name.

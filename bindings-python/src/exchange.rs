@@ -15,8 +15,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
 use crate::dlpack::Wanted;
+use crate::python::aside::Aside;
 use crate::python::error::{Error, Result, refuse};
-use crate::python::queue::Aside;
 use crate::python::{ask, call};
 
 /// Makes an object of a tensor, which it then owns.

@@ -13,8 +13,8 @@ use crate::batch::{self, RecordBatch};
 use crate::python::call::call_if_there;
 use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::handle::Handle;
-use crate::python::queue;
 use crate::python::waiting::seconds;
+use crate::python::{aside, queue};
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
 use crate::{convert, dlpack, dtype, shape};
@@ -184,7 +184,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        queue::quietly(|py| self.close(py));
+        aside::quietly(|py| self.close(py));
     }
 }
 

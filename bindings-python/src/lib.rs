@@ -93,7 +93,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::python::queue::require_main_interpreter(module.py())?;
+        crate::python::interpreter::require_main(module.py())?;
         crate::python::error::add_classes(module)?;
         module.add("Tensor", crate::tensor_type::init(module.py())?)?;
         crate::quick::add_functions(module)?;

@@ -6,9 +6,9 @@ use devexchange_core::manager::Allocated;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::python::aside;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
-use crate::python::queue;
 use crate::{device, stream};
 
 /// Memory of a `MemoryManager`, not initialised. It is given back once: by `close`, at the end of a `with` block, or
@@ -30,7 +30,7 @@ impl Drop for Memory {
     /// Drivers wait for the device before they free memory, and the device may wait for a callback in Python.
     fn drop(&mut self) {
         // Without an interpreter that can be attached to there is nothing to detach from: the handle closes itself.
-        queue::quietly(|py| self.close(py));
+        aside::quietly(|py| self.close(py));
     }
 }
 

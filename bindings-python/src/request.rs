@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString, PyTuple};
 
+use crate::python::ask;
 use crate::python::call::vectorcall_method;
-use crate::python::error::Result;
-use crate::python::{ask, raised};
+use crate::python::error::{self, Result};
 
 /// Which arguments a producer is given; the others have their defaults.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ pub(crate) fn request<'py>(
         };
         // A call with an argument that there is not raises the type itself; what is derived from it means something else.
         if !error.get_type(py).is(py.get_type::<PyTypeError>()) || !given.drop_one() {
-            let first = own.filter(|_| raised::is_error(py, &error));
+            let first = own.filter(|_| error::is_error(py, &error));
             return Err(first.unwrap_or(error).into());
         }
         if own.is_none() && !names_an_argument(py, &error) {

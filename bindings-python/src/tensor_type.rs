@@ -15,7 +15,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
-use crate::python::queue::Aside;
+use crate::python::aside::Aside;
 use crate::quick;
 use crate::tensor::Tensor;
 

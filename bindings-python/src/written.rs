@@ -19,7 +19,7 @@ use crate::python::call::{self, Arguments};
 use crate::python::class::Class;
 use crate::python::error::{self, Error, Result, refuse, wrong_type};
 use crate::python::queue::{self, Held};
-use crate::python::{argument, raised};
+use crate::python::{argument, aside, interpreter, raised};
 
 static REQUEST: Class = Class::new("devexchange._types", "MemoryRequest");
 static DEVICE: Class = Class::new("devexchange._types", "Device");
@@ -55,9 +55,9 @@ pub(crate) fn manager(object: &Bound<'_, PyAny>) -> Result<Shared> {
 impl Written {
     /// Has Python answer, on whatever thread this is; what it raises becomes an error.
     fn ask<T>(&self, act: impl FnOnce(&Bound<'_, PyAny>) -> Result<T>) -> CoreResult<T> {
-        let answer = queue::enter(|py| {
-            let _aside = queue::Aside::new(py);
-            act(self.object.bind(py)).map_err(|error| error::to_core(py, error))
+        let answer = interpreter::enter(|py| {
+            let _aside = aside::Aside::new(py);
+            act(self.object.bind(py)).map_err(|error| raised::to_core(py, error))
         });
         answer.unwrap_or_else(|why| Err(CoreError::new(DEVX_CALLBACK, why)))
     }
@@ -192,7 +192,7 @@ unsafe impl Callbacks for Written {
         let told = self.ask_for("defer_cleanup", |manager| {
             if let Err(error) = call(manager, "defer_cleanup", (begin,)) {
                 let py = manager.py();
-                let end = (!raised::is_error(py, &error)).then(|| error.clone_ref(py));
+                let end = (!error::is_error(py, &error)).then(|| error.clone_ref(py));
                 error.write_unraisable(py, Some(manager));
                 // At last: from here on it may be raised again in whatever runs.
                 end.iter().for_each(|end| raised::keep(py, end));

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, ffi};
 
-use crate::python::queue;
+use crate::python::interpreter;
 
 /// What a method gives that takes no arguments.
 pub(crate) fn call_method<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
@@ -98,7 +98,7 @@ fn staying<T>(run: impl FnOnce() -> T) -> T {
     struct Stays;
     impl Drop for Stays {
         fn drop(&mut self) {
-            while !queue::is_on_foreign_thread() {
+            while !interpreter::is_on_foreign_thread() {
                 std::thread::park();
             }
         }

@@ -5,11 +5,10 @@ use std::borrow::Cow;
 
 use devexchange_core::abi::types::{self as t, DevxStatus};
 use devexchange_core::{Error as CoreError, Refused};
-use pyo3::exceptions::{PyMemoryError, PyNotImplementedError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
 use crate::python::class::Class;
-use crate::python::raised;
 
 /// Why a call fails: the core's reason, or an exception.
 pub(crate) enum Error {
@@ -28,7 +27,7 @@ impl From<CoreError> for Error {
 impl Error {
     /// Whether it is an exception that ends the program, which nobody is to make up for.
     pub(crate) fn is_end(&self, py: Python<'_>) -> bool {
-        matches!(self, Self::Python(raised) if !raised::is_error(py, raised))
+        matches!(self, Self::Python(raised) if !is_error(py, raised))
     }
 
     /// The same reason, of what was tried because of another one: that is its cause, unless it has one.
@@ -112,20 +111,8 @@ pub(crate) fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     CLASSES.iter().try_for_each(|(name, class)| module.add(*name, class.get(module.py())?))
 }
 
-/// For those who do not know Python: the text of what was raised, and its status if it is one of ours that has one. The
-/// exception itself is kept for who made the call ([`raised`]).
-pub(crate) fn to_core(py: Python<'_>, error: Error) -> CoreError {
-    let error = match error {
-        Error::Refused(error) => return error,
-        Error::Python(error) => error,
-    };
-    let told = in_words(py, &error);
-    // At last: from here on it may be raised again in whatever runs.
-    raised::keep(py, &error);
-    told
-}
-
-fn in_words(py: Python<'_>, error: &PyErr) -> CoreError {
+/// The text of an exception, and its status if it is one of ours that has one.
+pub(super) fn in_words(py: Python<'_>, error: &PyErr) -> CoreError {
     let value = error.value(py);
     let number = |name: &str| value.getattr(name).and_then(|number| number.extract::<i32>()).unwrap_or(0);
     if ERROR.get(py).is_ok_and(|class| value.is_instance(class).unwrap_or(false)) && number("status") != 0 {
@@ -139,6 +126,11 @@ fn in_words(py: Python<'_>, error: &PyErr) -> CoreError {
         t::DEVX_CALLBACK
     };
     CoreError::new(status, error.to_string())
+}
+
+/// Whether it is an error, and not the end of the program.
+pub(crate) fn is_error(py: Python<'_>, raised: &PyErr) -> bool {
+    raised.is_instance_of::<PyException>(py)
 }
 
 /// The name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning.

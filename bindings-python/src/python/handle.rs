@@ -9,7 +9,7 @@ use std::thread::yield_now;
 use pyo3::prelude::*;
 
 use crate::python::error::{Result, refuse};
-use crate::python::queue;
+use crate::python::{aside, queue};
 
 /// A reference to a thing of the core's, or none once it is closed.
 pub(crate) struct Handle<T> {
@@ -125,7 +125,7 @@ impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         // Nobody else has it, so there is nobody to lock out.
         if let Some(thing) = self.thing.get_mut().take() {
-            queue::quietly(|_| drop(thing));
+            aside::quietly(|_| drop(thing));
         }
         queue::drain();
     }
@@ -152,6 +152,6 @@ impl<T> Drop for Kept<T> {
     fn drop(&mut self) {
         // SAFETY: nobody uses it after this.
         let thing = unsafe { ManuallyDrop::take(&mut self.0) };
-        queue::quietly(|_| drop(thing));
+        aside::quietly(|_| drop(thing));
     }
 }

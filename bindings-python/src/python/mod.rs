@@ -2,12 +2,14 @@
 //! what they wrote, capsules, handles of things of the core's, and how Python's objects are given up.
 
 pub(crate) mod argument;
+pub(crate) mod aside;
 pub(crate) mod ask;
 pub(crate) mod call;
 pub(crate) mod class;
 pub(crate) mod error;
 pub(crate) mod handle;
 pub(crate) mod in_order;
+pub(crate) mod interpreter;
 pub(crate) mod queue;
 pub(crate) mod raised;
 pub(crate) mod waiting;

@@ -4,11 +4,11 @@
 use std::cell::Cell;
 
 use devexchange_core::trace;
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyRecursionError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::python::error::{Error, Result, exception};
+use crate::python::error::{Error, Result, exception, in_words, is_error};
 
 thread_local! {
     /// How many calls of [`calling`] this thread is in.
@@ -44,6 +44,19 @@ pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchang
     }
 }
 
+/// For those who do not know Python: the text of what was raised, and its status if it is one of ours that has one. The
+/// exception itself is kept for who made the call.
+pub(crate) fn to_core(py: Python<'_>, error: Error) -> devexchange_core::Error {
+    let error = match error {
+        Error::Refused(error) => return error,
+        Error::Python(error) => error,
+    };
+    let told = in_words(py, &error);
+    // At last: from here on it may be raised again in whatever runs.
+    keep(py, &error);
+    told
+}
+
 /// Keeps what a callback raised for who made the call. If that was nobody of Python's on this thread, its text is all that
 /// is left of it, except in the trace, but a `KeyboardInterrupt` is not its to swallow: Python's main thread gets another
 /// one.
@@ -57,11 +70,6 @@ pub(crate) fn keep(py: Python<'_>, raised: &PyErr) {
         }
         interrupt(py, raised);
     }
-}
-
-/// Whether it is an error, and not the end of the program.
-pub(crate) fn is_error(py: Python<'_>, raised: &PyErr) -> bool {
-    raised.is_instance_of::<PyException>(py)
 }
 
 fn interrupt(py: Python<'_>, raised: &PyErr) {
