@@ -6,7 +6,7 @@ use devexchange_core::dlpack::{self, Request};
 use devexchange_core::runtime::cuda::RawStream;
 use pyo3::prelude::*;
 
-use crate::dlpack::default_stream;
+use crate::order::raw_stream;
 use crate::python::argument;
 use crate::python::error::Result;
 
@@ -30,7 +30,7 @@ impl<'py> FromPyObject<'_, 'py> for Address {
 
 /// A struct that the caller owns.
 pub(crate) fn export_dlpack(tensor: CoreTensor, stream: Option<RawStream>) -> Result<usize> {
-    let stream = stream.unwrap_or_else(|| default_stream(tensor.device()));
+    let stream = stream.unwrap_or_else(|| raw_stream::default(tensor.device()));
     let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &Request { stream, ..Request::default() })?;
     Ok(exported.into_raw().expose_provenance())
 }

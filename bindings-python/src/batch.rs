@@ -15,6 +15,7 @@ use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
 use crate::address::Address;
 use crate::column::Column;
+use crate::order::{raw_stream, stream};
 use crate::python::argument;
 use crate::python::call::call_if_there;
 use crate::python::error::{Error, Result, refuse, wrong_type};
@@ -22,7 +23,7 @@ use crate::python::handle::Handle;
 use crate::python::in_order::InOrder;
 use crate::schema::{self, Schema};
 use crate::tensor_type::New;
-use crate::{batch_stream, capsule, convert, device, dlpack, stream};
+use crate::{batch_stream, capsule, convert, device};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
 /// any other array, `root` is the one column that there is.
@@ -70,7 +71,7 @@ impl RecordBatch {
         }
         let columns: Vec<(&str, &Batch)> = given.iter().map(|(name, batch)| (name.as_str(), batch)).collect();
         let value = stream::optional(stream)?;
-        let _hold = value.map(stream::hold).transpose()?;
+        let _hold = value.map(raw_stream::hold).transpose()?;
         let batch = py.detach(|| {
             let stream = columns.first().zip(value).map(|((_, first), value)| first.stream(value)).transpose()?;
             Batch::of_columns(&columns, stream)
@@ -198,8 +199,8 @@ impl RecordBatch {
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::asked(device)?);
-        let value = dlpack::stream_of_copy(stream::optional(stream)?);
-        let _hold = stream::hold(value)?;
+        let value = raw_stream::of_copy(stream::optional(stream)?);
+        let _hold = raw_stream::hold(value)?;
         let copy = py.detach(|| {
             if batch.device() == Device::CPU && target == Device::CPU {
                 return batch.copy();

@@ -10,11 +10,10 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PySequence, PyString};
 
 use crate::batch::RecordBatch;
-use crate::dlpack::stream_of_copy;
+use crate::order::raw_stream;
 use crate::python::argument;
 use crate::python::class::Class;
 use crate::python::error::{Result, refuse, wrong_type};
-use crate::stream;
 use crate::tensor_type::New;
 
 static PLAN: Class = Class::new("devexchange._types", "Plan");
@@ -57,8 +56,8 @@ pub(crate) fn plan_matrix<'py>(py: Python<'py>, batch: &Batch) -> Result<Bound<'
 }
 
 pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<RawStream>) -> Result<New> {
-    let value = stream_of_copy(stream);
-    let _hold = stream::hold(value)?;
+    let value = raw_stream::of_copy(stream);
+    let _hold = raw_stream::hold(value)?;
     let matrix = py.detach(|| {
         let stream = batch.device().has_streams().then(|| batch.stream(value)).transpose()?;
         convert::matrix(batch, copying(copy), stream)

@@ -15,10 +15,10 @@ use pyo3::exceptions::{PyAttributeError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
+use crate::order::{raw_stream, stream};
 use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::queue::{self, Held};
 use crate::python::{argument, call, waiting};
-use crate::stream;
 use crate::tensor_type::{self, New};
 
 // ---- in ----
@@ -65,7 +65,7 @@ pub(crate) fn from_cuda_array_interface<'py>(
             "mask is there: some elements are not valid, which a tensor cannot say; mask=True gives the mask"
         ),
     })?;
-    let _hold = request.stream.map(stream::hold).transpose()?;
+    let _hold = request.stream.map(raw_stream::hold).transpose()?;
     // The copy of the dictionary is read from here on: the object may change it.
     let mut array = source.into_array();
     // The host may have to wait, and Python meanwhile goes on.

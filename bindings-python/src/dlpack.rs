@@ -10,11 +10,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::offer::Offer;
+use crate::order::{raw_stream, stream};
 use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::{call, queue};
 use crate::request::{request, request_quickly};
 use crate::tensor_type::New;
-use crate::{capsule, device, exchange, quick, stream};
+use crate::{capsule, device, exchange, quick};
 
 /// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
 /// memory, which is released when the last user of the tensor is gone.
@@ -172,8 +173,8 @@ pub(crate) fn duplicate(
     target: Device,
     stream: Option<RawStream>,
 ) -> Result<CoreTensor> {
-    let value = stream_of_copy(stream);
-    let _hold = stream::hold(value)?;
+    let value = raw_stream::of_copy(stream);
+    let _hold = raw_stream::hold(value)?;
     let copy = py.detach(|| {
         if tensor.device() == Device::CPU && target == Device::CPU {
             return tensor.copy();
@@ -181,11 +182,6 @@ pub(crate) fn duplicate(
         tensor.copy_to(target, tensor.stream_to(target, value)?)
     });
     Ok(copy?)
-}
-
-/// The stream for a copy.
-pub(crate) fn stream_of_copy(stream: Option<RawStream>) -> RawStream {
-    stream.filter(|&value| value != RawStream::NO_SYNC).unwrap_or(RawStream::LEGACY)
 }
 
 /// What `__dlpack__` was asked for.
@@ -205,7 +201,7 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
         return refuse!(DEVX_COPY_REQUIRED, "dl_device is {target}: the data is on {source}, and copy is False");
     }
     let either = if source.has_streams() { source } else { target };
-    let stream = asked.stream.unwrap_or_else(|| default_stream(either));
+    let stream = asked.stream.unwrap_or_else(|| raw_stream::default(either));
     order::check_stream(either, stream.value())?;
     let tensor = if target != source || asked.copy == Some(true) {
         duplicate(py, &tensor, target, Some(stream))?
@@ -236,9 +232,4 @@ fn wait_on_host(py: Python<'_>, tensor: &CoreTensor) -> Result<()> {
     }
     let legacy = tensor.stream(RawStream::LEGACY)?;
     Ok(py.detach(|| tensor.wait(legacy).and_then(|()| legacy.synchronize()))?)
-}
-
-/// The stream of a consumer that names none: the legacy default one where there are streams.
-pub(crate) fn default_stream(device: Device) -> RawStream {
-    if device.has_streams() { RawStream::LEGACY } else { RawStream::NO_SYNC }
 }

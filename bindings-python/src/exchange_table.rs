@@ -20,7 +20,7 @@ use devexchange_core::{Device, DeviceType, Error as CoreError, Flags, Tensor as 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::dlpack::default_stream;
+use crate::order::raw_stream;
 use crate::python::error::{Error, Result, builtin, refuse, wrong_type};
 use crate::tensor::Tensor;
 use crate::{capsule, tensor_type};
@@ -106,7 +106,7 @@ unsafe extern "C" fn borrow(object: *mut c_void, out: *mut DLTensor) -> c_int {
         let out = given(out, "out")?;
         // SAFETY: the contract of the table.
         let tensor = unsafe { ours(object) }?.get().get()?;
-        let borrowed = dlpack::borrow(&tensor, default_stream(tensor.device()))?;
+        let borrowed = dlpack::borrow(&tensor, raw_stream::default(tensor.device()))?;
         // SAFETY: room for a tensor, by the contract of the table.
         unsafe { out.write(borrowed) };
         Ok(())
@@ -139,7 +139,7 @@ unsafe extern "C" fn work_stream(kind: DLDeviceType, id: i32, out: *mut *mut c_v
         let out = given(out, "out_current_stream")?;
         let device = Device::new(DeviceType(kind), id.into())?;
         // NULL is for devices without streams.
-        let stream = default_stream(device).value().max(0) as usize;
+        let stream = raw_stream::default(device).value().max(0) as usize;
         // SAFETY: room for an address, by the contract of the table.
         unsafe { out.write(std::ptr::without_provenance_mut(stream)) };
         Ok(())
@@ -149,7 +149,7 @@ unsafe extern "C" fn work_stream(kind: DLDeviceType, id: i32, out: *mut *mut c_v
 
 /// A tensor for a consumer, ready for work on the stream that the table names.
 fn exported(tensor: CoreTensor) -> Result<Owned<DLManagedTensorVersioned>> {
-    let request = Request { stream: default_stream(tensor.device()), ..Request::default() };
+    let request = Request { stream: raw_stream::default(tensor.device()), ..Request::default() };
     Ok(dlpack::export(tensor, &request)?)
 }
 

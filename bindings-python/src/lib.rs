@@ -19,7 +19,6 @@ mod consumer;
 mod convert;
 mod cuda_array;
 mod device;
-mod device_stream;
 mod dlpack;
 mod dtype;
 mod exchange;
@@ -30,12 +29,12 @@ mod manager;
 mod memory;
 mod metadata;
 mod offer;
+mod order;
 mod python;
 mod quick;
 mod request;
 mod schema;
 mod shape;
-mod stream;
 mod tensor;
 mod tensor_type;
 mod torch;
@@ -71,8 +70,6 @@ mod _native {
     #[pymodule_export]
     use crate::device::{device_count, device_info, device_name};
     #[pymodule_export]
-    use crate::device_stream::DeviceStream;
-    #[pymodule_export]
     use crate::dlpack::from_dlpack;
     #[pymodule_export]
     use crate::ipc::{Client, Server, empty_shared, plan_offer};
@@ -82,6 +79,8 @@ mod _native {
     use crate::manager::{MemoryManager, empty};
     #[pymodule_export]
     use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::order::device_stream::DeviceStream;
     #[pymodule_export]
     use crate::python::error::status_name;
     #[pymodule_export]

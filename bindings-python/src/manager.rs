@@ -11,12 +11,13 @@ use pyo3::types::{PyBytes, PyInt, PyTuple};
 
 use crate::address::Address;
 use crate::memory::Memory;
+use crate::order::stream;
 use crate::python::class::Class;
 use crate::python::error::{Result, wrong_type};
 use crate::python::handle::Handle;
 use crate::python::{argument, queue, raised};
 use crate::tensor_type::New;
-use crate::{buffer, device, dtype, shape, stream, written};
+use crate::{buffer, device, dtype, shape, written};
 
 static MEMORY_INFO: Class = Class::new("devexchange._types", "MemoryInfo");
 static IPC_HANDLE: Class = Class::new("devexchange._types", "IpcHandle");

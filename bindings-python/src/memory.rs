@@ -6,10 +6,11 @@ use devexchange_core::manager::Allocated;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::device;
+use crate::order::stream;
 use crate::python::aside;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
-use crate::{device, stream};
 
 /// Memory of a `MemoryManager`, not initialised. It is given back once: by `close`, at the end of a `with` block, or
 /// when nothing refers to this object any more, on whatever thread that is. It outlives its manager.

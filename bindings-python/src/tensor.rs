@@ -14,11 +14,12 @@ use crate::address::{self, Address};
 use crate::batch::RecordBatch;
 use crate::consumer::Maker;
 use crate::dlpack::{self, Asked};
+use crate::order::stream;
 use crate::python::argument;
 use crate::python::error::{Error, Result, wrong_type};
 use crate::python::handle::Handle;
 use crate::tensor_type::New;
-use crate::{buffer, convert, cuda_array, device, exchange_table, stream, version};
+use crate::{buffer, convert, cuda_array, device, exchange_table, version};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///

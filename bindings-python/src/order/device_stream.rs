@@ -5,10 +5,11 @@ use devexchange_core::runtime::cuda::{RawStream, Stream};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::device;
+use crate::order::raw_stream;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
 use crate::python::queue;
-use crate::{device, stream};
 
 /// A queue of work on a device: work on one stream is done in order, after what the stream was made to wait for, and the
 /// host goes on meanwhile. One that is made here does not wait for the legacy default stream; `of` is somebody else's.
@@ -69,7 +70,7 @@ impl DeviceStream {
     fn of(device: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Result<Self> {
         let device = device::asked(device)?;
         device.require_streams()?;
-        let value = stream::plain_number(value)?;
+        let value = raw_stream::number(value)?;
         device.stream_with(device, value)?;
         Ok(Self::hold(device, value, false))
     }
@@ -95,7 +96,7 @@ impl DeviceStream {
     /// Blocks until all work that is queued on the stream is done. No exchange needs it.
     fn synchronize(&self, py: Python<'_>) -> Result<()> {
         let stream = self.get()?;
-        let _hold = stream::hold(stream.into())?;
+        let _hold = raw_stream::hold(stream.into())?;
         Ok(py.detach(|| stream.synchronize())?)
     }
 

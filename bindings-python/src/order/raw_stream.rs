@@ -1,26 +1,18 @@
-//! Streams, as Python programs name them.
+//! Streams as the protocols write them: numbers, and objects that have one.
 
+use devexchange_core::Device;
 use devexchange_core::runtime::cuda::{Hold, PER_THREAD, RawStream};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 
-use crate::device_stream::DeviceStream;
 use crate::python::argument::is_index;
 use crate::python::call;
 use crate::python::error::{Result, refuse, wrong_type};
 
-/// The number of a stream: of one of this package's, which names the device of a default stream, or as [`plain_number`].
-pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
-    match stream.cast::<DeviceStream>() {
-        Ok(ours) => ours.get().number(),
-        Err(_) => plain_number(stream),
-    }
-}
-
 /// The number of a stream: an integer as the protocols write it, something that stands for one (`numpy.int64`), or an object
 /// with `__cuda_stream__`, which gives a pair of a version and a handle (cuda.core, "CUDA stream protocol"). An object's handle 0,
 /// as PyTorch, CuPy and Numba have it, is a default stream.
-pub(crate) fn plain_number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
+pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     if stream.is_instance_of::<PyBool>() {
         return wrong_type!("stream is {stream}: a bool is not a stream");
     }
@@ -63,7 +55,12 @@ pub(crate) fn hold(stream: RawStream) -> Result<Hold> {
     if stream.value() > PER_THREAD { Ok(Hold::new(stream.value())?) } else { Ok(Hold::none()) }
 }
 
-/// As [`number`], where `None` stands for no stream.
-pub(crate) fn optional(stream: Option<&Bound<'_, PyAny>>) -> Result<Option<RawStream>> {
-    stream.map(number).transpose()
+/// The stream of a consumer that names none: the legacy default one where there are streams.
+pub(crate) fn default(device: Device) -> RawStream {
+    if device.has_streams() { RawStream::LEGACY } else { RawStream::NO_SYNC }
+}
+
+/// The stream for a copy: the legacy default one if none is named.
+pub(crate) fn of_copy(stream: Option<RawStream>) -> RawStream {
+    stream.filter(|&value| value != RawStream::NO_SYNC).unwrap_or(RawStream::LEGACY)
 }

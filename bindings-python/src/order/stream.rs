@@ -1,0 +1,21 @@
+//! Streams, as Python programs name them.
+
+use devexchange_core::runtime::cuda::RawStream;
+use pyo3::prelude::*;
+
+use crate::order::device_stream::DeviceStream;
+use crate::order::raw_stream;
+use crate::python::error::Result;
+
+/// The number of a stream: of one of this package's, which names the device of a default stream, or as [`raw_stream::number`].
+pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
+    match stream.cast::<DeviceStream>() {
+        Ok(ours) => ours.get().number(),
+        Err(_) => raw_stream::number(stream),
+    }
+}
+
+/// As [`number`], where `None` stands for no stream.
+pub(crate) fn optional(stream: Option<&Bound<'_, PyAny>>) -> Result<Option<RawStream>> {
+    stream.map(number).transpose()
+}
