@@ -7,8 +7,8 @@ use devexchange_core::arrow::asynchronous::AsyncWriter as CoreWriter;
 use devexchange_core::memory::Counted;
 use pyo3::prelude::*;
 
-use crate::address::Address;
 use crate::bell::Bell;
+use crate::python::address::Address;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
 use crate::python::waiting::waiting;

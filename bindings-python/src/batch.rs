@@ -7,15 +7,15 @@ use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::memory::push;
-use devexchange_core::{Batch, BatchStream, Device};
+use devexchange_core::{Batch, BatchStream};
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
-use crate::address::Address;
 use crate::column::Column;
 use crate::order::{raw_stream, stream};
+use crate::python::address::Address;
 use crate::python::argument;
 use crate::python::call::call_if_there;
 use crate::python::error::{Error, Result, refuse, wrong_type};
@@ -23,7 +23,7 @@ use crate::python::handle::Handle;
 use crate::python::in_order::InOrder;
 use crate::schema::{self, Schema};
 use crate::tensor_type::New;
-use crate::{batch_stream, capsule, convert, device};
+use crate::{batch_stream, capsule, convert, copy, device};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
 /// any other array, `root` is the one column that there is.
@@ -199,15 +199,7 @@ impl RecordBatch {
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::asked(device)?);
-        let value = raw_stream::of_copy(stream::optional(stream)?);
-        let _hold = raw_stream::hold(value)?;
-        let copy = py.detach(|| {
-            if batch.device() == Device::CPU && target == Device::CPU {
-                return batch.copy();
-            }
-            batch.copy_to(target, batch.stream_to(target, value)?)
-        });
-        Ok(Self::new(copy?))
+        Ok(Self::new(copy::batch(py, &batch, target, stream::optional(stream)?)?))
     }
 
     /// How `to_matrix` would make a matrix of it: as a view, with a copy, or not at all, and why.

@@ -6,9 +6,9 @@ use devexchange_core::{BatchStream as CoreStream, DeviceType};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::address::Address;
 use crate::batch::{RecordBatch, refuse_arguments};
 use crate::batch_source::Source;
+use crate::python::address::Address;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
 use crate::python::{aside, queue, raised, waiting};

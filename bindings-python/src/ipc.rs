@@ -10,6 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::batch::{self, RecordBatch};
+use crate::dlpack::import;
+use crate::dlpack::wanted::Wanted;
 use crate::python::call::call_if_there;
 use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::handle::Handle;
@@ -17,7 +19,7 @@ use crate::python::waiting::seconds;
 use crate::python::{aside, queue};
 use crate::tensor::Tensor;
 use crate::tensor_type::New;
-use crate::{convert, dlpack, dtype, shape};
+use crate::{convert, dtype, shape};
 
 /// Where a server listens: a path, as `str` or `os.PathLike`, or "@" and a name.
 fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
@@ -69,7 +71,8 @@ impl Thing {
             return Ok(Self::Batch(batch));
         }
         if obj.hasattr("__dlpack__")? {
-            return Ok(Self::Tensor(dlpack::from_dlpack(obj, None, None, None)?.0));
+            queue::drain();
+            return Ok(Self::Tensor(import::import(obj, &Wanted::default())?));
         }
         wrong_type!("{} has neither __arrow_c_device_array__, __arrow_c_array__ nor __dlpack__", obj.get_type())
     }

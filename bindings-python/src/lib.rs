@@ -4,7 +4,6 @@
 //! One file has one noun, as in the core. A method converts, guards and delegates. Python holds a counted reference
 //! to a thing of the core's; what the core holds of Python's is given up through [`python::queue`].
 
-mod address;
 mod arrow;
 mod async_reader;
 mod async_writer;
@@ -15,31 +14,28 @@ mod bell;
 mod buffer;
 mod capsule;
 mod column;
-mod consumer;
 mod convert;
+mod copy;
 mod cuda_array;
 mod device;
 mod dlpack;
 mod dtype;
-mod exchange;
 mod exchange_table;
+mod from_dlpack;
 mod ipc;
 mod ledger;
 mod manager;
 mod memory;
 mod metadata;
-mod offer;
 mod order;
 mod python;
-mod quick;
-mod request;
+mod quick_methods;
 mod schema;
 mod shape;
 mod tensor;
 mod tensor_type;
 mod torch;
 mod value;
-mod version;
 mod written;
 
 use pyo3::prelude::*;
@@ -70,7 +66,7 @@ mod _native {
     #[pymodule_export]
     use crate::device::{device_count, device_info, device_name};
     #[pymodule_export]
-    use crate::dlpack::from_dlpack;
+    use crate::from_dlpack::from_dlpack;
     #[pymodule_export]
     use crate::ipc::{Client, Server, empty_shared, plan_offer};
     #[pymodule_export]
@@ -95,7 +91,7 @@ mod _native {
         crate::python::interpreter::require_main(module.py())?;
         crate::python::error::add_classes(module)?;
         module.add("Tensor", crate::tensor_type::init(module.py())?)?;
-        crate::quick::add_functions(module)?;
+        crate::from_dlpack::add_quick(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::python::queue::at_exit(module.py())
     }

@@ -9,9 +9,9 @@ use devexchange_core::{DType, Device, DeviceType, Owner, Tensor as CoreTensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
 
-use crate::address::Address;
 use crate::memory::Memory;
 use crate::order::stream;
+use crate::python::address::Address;
 use crate::python::class::Class;
 use crate::python::error::{Result, wrong_type};
 use crate::python::handle::Handle;

@@ -9,7 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::address::Address;
+use crate::python::address::Address;
 use crate::python::call::call_if_there;
 use crate::python::error::{Result, refuse, wrong_type};
 use crate::python::handle::Kept;

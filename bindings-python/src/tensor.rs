@@ -10,16 +10,17 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use crate::address::{self, Address};
 use crate::batch::RecordBatch;
-use crate::consumer::Maker;
-use crate::dlpack::{self, Asked};
+use crate::dlpack::consumer::Maker;
+use crate::dlpack::export::Asked;
+use crate::dlpack::{address, export, version};
 use crate::order::stream;
+use crate::python::address::Address;
 use crate::python::argument;
 use crate::python::error::{Error, Result, wrong_type};
 use crate::python::handle::Handle;
 use crate::tensor_type::New;
-use crate::{buffer, convert, cuda_array, device, exchange_table, version};
+use crate::{buffer, convert, copy, cuda_array, device, exchange_table};
 
 /// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
 ///
@@ -192,7 +193,7 @@ impl Tensor {
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         let target = device::asked(device)?;
-        Ok(New(dlpack::duplicate(py, &self.get()?, target, stream::optional(stream)?)?))
+        Ok(New(copy::tensor(py, &self.get()?, target, stream::optional(stream)?)?))
     }
 
     /// How `to_column` would make a column of it: as a view, with a copy, or not at all, and why.
@@ -255,7 +256,7 @@ impl Tensor {
         let max_version = max_version.map(version::from_python).transpose()?;
         let device = dl_device.map(device::asked).transpose()?;
         let asked = Asked { stream: stream::optional(stream)?, max_version, device, copy };
-        dlpack::export(py, self.get()?, &asked)
+        export::export(py, self.get()?, &asked)
     }
 
     /// Takes a tensor from the `DLManagedTensorVersioned` at this address, whose deleter is called when the last user is
@@ -266,14 +267,14 @@ impl Tensor {
     #[pyo3(signature = (address, /, *, stream=None))]
     fn import_dlpack(address: Address, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         // SAFETY: the caller vouches for the address.
-        Ok(New(unsafe { address::import_dlpack(address, stream::optional(stream)?) }?))
+        Ok(New(unsafe { address::import(address, stream::optional(stream)?) }?))
     }
 
     /// The address of a new `DLManagedTensorVersioned` with the tensor, for a consumer in this process that takes
     /// addresses: it calls the deleter, once. The consumer's `stream` is as for `__dlpack__`. This object keeps its part.
     #[pyo3(signature = (*, stream=None))]
     fn export_share(&self, stream: Option<&Bound<'_, PyAny>>) -> Result<usize> {
-        address::export_dlpack(self.get()?, stream::optional(stream)?)
+        address::export(self.get()?, stream::optional(stream)?)
     }
 
     /// The function table for exchanges in C (DLPack 1.3, `DLPackExchangeAPI`). None of its functions makes the host

@@ -16,7 +16,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 use crate::python::aside::Aside;
-use crate::quick;
+use crate::python::quick;
+use crate::quick_methods;
 use crate::tensor::Tensor;
 
 /// What is needed of both types. They live as long as the process.
@@ -59,7 +60,7 @@ pub(crate) fn init<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
         ffi::PyType_Slot { slot: ffi::Py_tp_doc, pfunc: text.as_ptr().cast_mut().cast() },
         ffi::PyType_Slot { slot: ffi::Py_tp_new, pfunc: refuse_new as *mut c_void },
         ffi::PyType_Slot { slot: ffi::Py_tp_dealloc, pfunc: end as *mut c_void },
-        ffi::PyType_Slot { slot: ffi::Py_tp_methods, pfunc: quick::methods(&base)?.cast() },
+        ffi::PyType_Slot { slot: ffi::Py_tp_methods, pfunc: quick_methods::definitions(&base)?.cast() },
         ffi::PyType_Slot { slot: 0, pfunc: null_mut() },
     ];
     let mut spec = ffi::PyType_Spec {

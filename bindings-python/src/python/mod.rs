@@ -1,6 +1,7 @@
 //! Everything that deals with the interpreter, and with no protocol: errors and exceptions, what programs give, calls of
 //! what they wrote, capsules, handles of things of the core's, and how Python's objects are given up.
 
+pub(crate) mod address;
 pub(crate) mod argument;
 pub(crate) mod aside;
 pub(crate) mod ask;
@@ -11,5 +12,6 @@ pub(crate) mod handle;
 pub(crate) mod in_order;
 pub(crate) mod interpreter;
 pub(crate) mod queue;
+pub(crate) mod quick;
 pub(crate) mod raised;
 pub(crate) mod waiting;

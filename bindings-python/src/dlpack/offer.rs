@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::capsule;
-use crate::exchange::Table;
+use crate::dlpack::exchange::Table;
 use crate::python::ask;
 use crate::python::error::Result;
 

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::python::ask;
 use crate::python::error::{Result, refuse, wrong_type};
-use crate::quick::borrowed;
+use crate::python::quick::borrowed;
 
 /// What a consumer reads that names no version: the legacy struct.
 const UNNAMED: DLPackVersion = DLPackVersion { major: 0, minor: 0 };

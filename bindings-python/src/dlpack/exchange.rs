@@ -14,7 +14,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
-use crate::dlpack::Wanted;
+use crate::dlpack::wanted::Wanted;
 use crate::python::aside::Aside;
 use crate::python::error::{Error, Result, refuse};
 use crate::python::{ask, call};

@@ -12,8 +12,8 @@ use devexchange_core::runtime::cuda::RawStream;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::exchange::{Table, ToObject, check};
-use crate::offer::Offer;
+use crate::dlpack::exchange::{Table, ToObject, check};
+use crate::dlpack::offer::Offer;
 use crate::python::error::{Result, refuse, wrong_type};
 
 /// A function table that makes objects.

@@ -4,32 +4,13 @@ use devexchange_core::Tensor as CoreTensor;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Request};
 use devexchange_core::runtime::cuda::RawStream;
-use pyo3::prelude::*;
 
 use crate::order::raw_stream;
-use crate::python::argument;
+use crate::python::address::Address;
 use crate::python::error::Result;
 
-/// A number that a program uses as an address.
-pub(crate) struct Address(usize);
-
-impl Address {
-    /// What is there.
-    pub(crate) fn pointer<T>(self) -> *mut T {
-        std::ptr::with_exposed_provenance_mut(self.0)
-    }
-}
-
-impl<'py> FromPyObject<'_, 'py> for Address {
-    type Error = PyErr;
-
-    fn extract(number: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Self(argument::size(&number, "address")?))
-    }
-}
-
 /// A struct that the caller owns.
-pub(crate) fn export_dlpack(tensor: CoreTensor, stream: Option<RawStream>) -> Result<usize> {
+pub(crate) fn export(tensor: CoreTensor, stream: Option<RawStream>) -> Result<usize> {
     let stream = stream.unwrap_or_else(|| raw_stream::default(tensor.device()));
     let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &Request { stream, ..Request::default() })?;
     Ok(exported.into_raw().expose_provenance())
@@ -37,7 +18,7 @@ pub(crate) fn export_dlpack(tensor: CoreTensor, stream: Option<RawStream>) -> Re
 
 /// # Safety
 /// As [`dlpack::import_on`].
-pub(crate) unsafe fn import_dlpack(address: Address, stream: Option<RawStream>) -> Result<CoreTensor> {
+pub(crate) unsafe fn import(address: Address, stream: Option<RawStream>) -> Result<CoreTensor> {
     // SAFETY: the caller's contract.
     Ok(unsafe { dlpack::import_on(address.pointer::<DLManagedTensorVersioned>(), stream) }?)
 }

@@ -1,0 +1,118 @@
+//! Tensors in, from objects with `__dlpack__` (array API) or whose type has a function table (DLPack 1.3).
+
+use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::{Device, Flags, Tensor as CoreTensor};
+use pyo3::exceptions::PyAttributeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::dlpack::exchange;
+use crate::dlpack::offer::Offer;
+use crate::dlpack::request::{request, request_quickly};
+use crate::dlpack::wanted::Wanted;
+use crate::python::error::{Error, Result, refuse, wrong_type};
+use crate::python::{call, quick};
+use crate::{capsule, copy, device};
+
+/// Takes a tensor as it is wanted: a view of the object's memory, or a copy where that is needed.
+pub(crate) fn import(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
+    let tensor = take(obj, wanted)?;
+    if wanted.copy == Some(false) && tensor.flags().has(Flags::IS_COPIED) {
+        return refuse!(DEVX_COPY_REQUIRED, "the producer made a copy, and copy is False");
+    }
+    let target = wanted.device.unwrap_or(tensor.device());
+    if target != tensor.device() || wanted.copy == Some(true) {
+        return copy::tensor(obj.py(), &tensor, target, wanted.stream);
+    }
+    Ok(tensor)
+}
+
+/// Takes a tensor by the function table of its type, or else by `__dlpack__`.
+fn take(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
+    Offer::with(obj, |offer| {
+        let Some(table) = &offer.table else { return by_capsule(obj, offer.on_host, wanted) };
+        if offer.marks && exchange::is_marked(obj)? {
+            return by_capsule(obj, false, wanted);
+        }
+        settle(obj, offer.marks, table.take(obj, wanted)?, wanted)
+    })
+}
+
+/// What to do with what a function table gave, or with its error.
+fn settle(obj: &Bound<'_, PyAny>, marks: bool, taken: Result<CoreTensor>, wanted: &Wanted) -> Result<CoreTensor> {
+    match taken {
+        Ok(tensor) if marks && exchange::is_conjugated(obj, &tensor)? => by_capsule(obj, false, wanted),
+        Ok(tensor) => Ok(tensor),
+        Err(error) if error.is_end(obj.py()) || !has_method(obj)? => Err(error),
+        Err(error) => by_capsule(obj, false, wanted).map_err(|second| second.after(error, obj.py())),
+    }
+}
+
+/// Takes a tensor that nothing special is asked of, and makes no `PyErr` for that. None if it is not as simple as that:
+/// nothing was taken then, and [`import`] says why; or if something is raised that is to stay so.
+#[inline]
+pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<CoreTensor> {
+    let (table, marks) = match Offer::known(obj.get_type_ptr()) {
+        Some(Offer { table: Some(table), marks, .. }) => (*table, *marks),
+        Some(Offer { table: None, on_host, .. }) if *on_host || device::is_said_to_be_host(obj) => {
+            return quick::or_raise(from_there(capsule::take_quickly(&request_quickly(obj)?)?, Device::CPU));
+        }
+        Some(_) => return None,
+        None => (Offer::table_of_class(&obj.get_type())?, true),
+    };
+    if marks && exchange::may_be_marked(obj) {
+        return None;
+    }
+    let tensor = table.take_quickly(obj)?;
+    if tensor.device() == Device::CPU && !(marks && exchange::may_be_conjugated(&tensor)) {
+        return Some(tensor);
+    }
+    quick::or_raise(Python::attach(|py| {
+        let wanted = Wanted::default();
+        settle(obj, marks, table.in_order(py, tensor, &wanted)?, &wanted)
+    }))
+}
+
+fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {
+    let py = obj.py();
+    Ok(obj.hasattr(intern!(py, "__dlpack__"))? && obj.hasattr(intern!(py, "__dlpack_device__"))?)
+}
+
+/// Takes a tensor by way of `__dlpack__`. Where it is, is asked first, because the stream that the producer is given
+/// depends on that; `on_host` says that it is known.
+fn by_capsule(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<CoreTensor> {
+    match by_methods(obj, on_host, wanted) {
+        Err(Error::Python(error)) if error.is_instance_of::<PyAttributeError>(obj.py()) && !has_method(obj)? => {
+            wrong_type!("{} has no __dlpack__ and __dlpack_device__", obj.get_type())
+        }
+        taken => taken,
+    }
+}
+
+fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<CoreTensor> {
+    let source = match on_host {
+        true => Device::CPU,
+        false => device::from_python(&call::call_method(obj, intern!(obj.py(), "__dlpack_device__"))?)?,
+    };
+    let wanted_on = wanted.stream_for(source)?;
+    // SAFETY: the stream is the caller's, alive as it was named.
+    let asked = wanted_on.map(|stream| unsafe { RawStream::new(stream.value()) });
+    let mut tensor = from_there(capsule::take(&request(obj, asked, wanted.copy)?, asked)?, source)?;
+    // The producer takes the number of a default stream for that of its own device: one of another device waits for it.
+    if let Some(named) = wanted_on.filter(|_| wanted_on != asked) {
+        let consumer = tensor.stream(named)?;
+        tensor.wait(consumer)?;
+        // SAFETY: it has just been made to wait for the data.
+        unsafe { tensor.produced_on(consumer) }?;
+    }
+    Ok(tensor)
+}
+
+/// A tensor that has to be where the object said.
+#[inline(always)]
+fn from_there(tensor: CoreTensor, source: Device) -> Result<CoreTensor> {
+    if tensor.device() != source {
+        return refuse!(DEVX_DEVICE, "the tensor is on {}: __dlpack_device__ said {source}", tensor.device());
+    }
+    Ok(tensor)
+}
