@@ -22,7 +22,8 @@ use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::handle::Handle;
 use crate::python::in_order::InOrder;
 use crate::schema::{self, Schema};
-use crate::tensor_type::New;
+use crate::tensor::numpy;
+use crate::tensor::type_object::New;
 use crate::{batch_stream, capsule, convert, copy, device};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
@@ -226,7 +227,7 @@ impl RecordBatch {
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         let matrix = self.to_matrix(py, copy.filter(|copy| !copy), None).map_err(|error| error.for_numpy(py))?;
-        convert::to_numpy(py, matrix, dtype, copy)
+        numpy::array(py, matrix, dtype, copy)
     }
 
     /// A capsule with the schema (Arrow PyCapsule interface).

@@ -11,7 +11,8 @@ use crate::python::argument;
 use crate::python::error::{Result, refuse};
 use crate::python::handle::Kept;
 use crate::python::in_order::InOrder;
-use crate::tensor_type::New;
+use crate::tensor::numpy;
+use crate::tensor::type_object::New;
 use crate::{convert, metadata, value};
 
 /// A view of one array of a batch, whose memory it keeps: values by the number of their row, in order or reversed.
@@ -107,7 +108,7 @@ impl Column {
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         let tensor = self.to_tensor(py, copy.filter(|copy| !copy)).map_err(|error| error.for_numpy(py))?;
-        convert::to_numpy(py, tensor, dtype, copy)
+        numpy::array(py, tensor, dtype, copy)
     }
 
     /// So many rows from the one at `offset` on, or all of them; `column[i:j]` as with any sequence.

@@ -6,15 +6,14 @@ use devexchange_core::dlpack::Copying;
 use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Batch, Column, Tensor as CoreTensor};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{IntoPyDict, PySequence, PyString};
+use pyo3::types::{PySequence, PyString};
 
 use crate::batch::RecordBatch;
 use crate::order::raw_stream;
 use crate::python::argument;
 use crate::python::class::Class;
 use crate::python::error::{Result, refuse, wrong_type};
-use crate::tensor_type::New;
+use crate::tensor::type_object::New;
 
 static PLAN: Class = Class::new("devexchange._types", "Plan");
 
@@ -108,24 +107,4 @@ pub(crate) fn fixed_shape_column(
     copy: Option<bool>,
 ) -> Result<RecordBatch> {
     Ok(RecordBatch::new(py.detach(|| convert::fixed_shape_column(tensor, name, copying(copy)))?))
-}
-
-/// The values as an array of NumPy's, as its protocol has it (`__array__`): a view is read-only if the tensor is.
-pub(crate) fn to_numpy<'py>(
-    py: Python<'py>,
-    tensor: New,
-    dtype: Option<&Bound<'py, PyAny>>,
-    copy: Option<bool>,
-) -> Result<Bound<'py, PyAny>> {
-    static FROM_DLPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let array = FROM_DLPACK.import(py, "numpy", "from_dlpack")?.call1((tensor,))?;
-    if dtype.is_none() && copy != Some(true) {
-        return Ok(array);
-    }
-    let numpy = py.import("numpy")?;
-    Ok(match copy {
-        // As before NumPy 2, which knows nothing of copies here.
-        None => numpy.call_method1("asarray", (array, dtype))?,
-        Some(copy) => numpy.call_method("array", (array, dtype), Some(&[("copy", copy)].into_py_dict(py)?))?,
-    })
 }

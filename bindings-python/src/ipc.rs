@@ -18,7 +18,7 @@ use crate::python::handle::Handle;
 use crate::python::waiting::seconds;
 use crate::python::{aside, queue};
 use crate::tensor::Tensor;
-use crate::tensor_type::New;
+use crate::tensor::type_object::New;
 use crate::{convert, dtype, shape};
 
 /// Where a server listens: a path, as `str` or `os.PathLike`, or "@" and a name.

@@ -11,17 +11,13 @@ mod batch;
 mod batch_source;
 mod batch_stream;
 mod bell;
-mod buffer;
 mod capsule;
 mod column;
 mod convert;
 mod copy;
-mod cuda_array;
 mod device;
 mod dlpack;
 mod dtype;
-mod exchange_table;
-mod from_dlpack;
 mod ipc;
 mod ledger;
 mod manager;
@@ -29,11 +25,9 @@ mod memory;
 mod metadata;
 mod order;
 mod python;
-mod quick_methods;
 mod schema;
 mod shape;
 mod tensor;
-mod tensor_type;
 mod torch;
 mod value;
 mod written;
@@ -58,15 +52,9 @@ mod _native {
     #[pymodule_export]
     use crate::bell::Bell;
     #[pymodule_export]
-    use crate::buffer::from_buffer;
-    #[pymodule_export]
     use crate::column::Column;
     #[pymodule_export]
-    use crate::cuda_array::from_cuda_array_interface;
-    #[pymodule_export]
     use crate::device::{device_count, device_info, device_name};
-    #[pymodule_export]
-    use crate::from_dlpack::from_dlpack;
     #[pymodule_export]
     use crate::ipc::{Client, Server, empty_shared, plan_offer};
     #[pymodule_export]
@@ -82,7 +70,13 @@ mod _native {
     #[pymodule_export]
     use crate::schema::Schema;
     #[pymodule_export]
-    use crate::tensor::close_after;
+    use crate::tensor::buffer::from_buffer;
+    #[pymodule_export]
+    use crate::tensor::cuda_array::from_cuda_array_interface;
+    #[pymodule_export]
+    use crate::tensor::from_dlpack::from_dlpack;
+    #[pymodule_export]
+    use crate::tensor::methods::close_after;
     #[pymodule_export]
     use crate::torch::give_torch;
 
@@ -90,8 +84,8 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::python::interpreter::require_main(module.py())?;
         crate::python::error::add_classes(module)?;
-        module.add("Tensor", crate::tensor_type::init(module.py())?)?;
-        crate::from_dlpack::add_quick(module)?;
+        module.add("Tensor", crate::tensor::type_object::init(module.py())?)?;
+        crate::tensor::from_dlpack::add_quick(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         crate::python::queue::at_exit(module.py())
     }

@@ -16,8 +16,9 @@ use crate::python::class::Class;
 use crate::python::error::{Result, wrong_type};
 use crate::python::handle::Handle;
 use crate::python::{argument, queue, raised};
-use crate::tensor_type::New;
-use crate::{buffer, device, dtype, shape, written};
+use crate::tensor::buffer;
+use crate::tensor::type_object::New;
+use crate::{device, dtype, shape, written};
 
 static MEMORY_INFO: Class = Class::new("devexchange._types", "MemoryInfo");
 static IPC_HANDLE: Class = Class::new("devexchange._types", "IpcHandle");

@@ -3,10 +3,10 @@
 
 pub(crate) mod address;
 pub(crate) mod consumer;
-pub(crate) mod exchange;
+mod exchange;
 pub(crate) mod export;
 pub(crate) mod import;
-pub(crate) mod offer;
-pub(crate) mod request;
+mod offer;
+mod request;
 pub(crate) mod version;
 pub(crate) mod wanted;

@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use crate::python::aside;
 use crate::python::error::{Result, refuse};
 use crate::python::queue::{self, Held};
-use crate::tensor::{Tensor, require_host};
-use crate::tensor_type::New;
+use crate::tensor::Tensor;
+use crate::tensor::type_object::New;
 
 // ---- in ----
 
@@ -155,7 +155,7 @@ pub(crate) unsafe fn lend(object: Bound<'_, Tensor>, view: *mut ffi::Py_buffer, 
     };
     view.obj = std::ptr::null_mut();
     let tensor = object.get().get()?;
-    require_host(&tensor)?;
+    tensor.require_host()?;
     let format = format_of(tensor.dtype())?;
     let read_only = tensor.flags().has(Flags::READ_ONLY);
     let wants = |flag: c_int| flags & flag == flag;

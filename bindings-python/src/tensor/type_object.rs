@@ -17,8 +17,7 @@ use pyo3::types::{PyTuple, PyType};
 
 use crate::python::aside::Aside;
 use crate::python::quick;
-use crate::quick_methods;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, quick_methods};
 
 /// What is needed of both types. They live as long as the process.
 struct Kind {

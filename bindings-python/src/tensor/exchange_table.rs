@@ -20,10 +20,10 @@ use devexchange_core::{Device, DeviceType, Error as CoreError, Flags, Tensor as 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::capsule;
 use crate::order::raw_stream;
 use crate::python::error::{Error, Result, builtin, refuse, wrong_type};
-use crate::tensor::Tensor;
-use crate::{capsule, tensor_type};
+use crate::tensor::{Tensor, type_object};
 
 /// A table that never changes.
 #[repr(transparent)]
@@ -121,7 +121,7 @@ unsafe extern "C" fn take(managed: *mut DLManagedTensorVersioned, out: *mut *mut
         // SAFETY: the contract of the table: attached.
         let py = unsafe { Python::assume_attached() };
         // The object first: making it may fail, and the tensor cannot be given back once it was taken.
-        let object = tensor_type::empty(py)?;
+        let object = type_object::empty(py)?;
         // SAFETY: the caller gives a tensor that it owns; work on it was queued on the stream that this table names.
         let tensor = unsafe { dlpack::import(managed.as_ptr()) }?;
         // SAFETY: made just now, so nobody else has it.

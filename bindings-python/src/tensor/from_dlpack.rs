@@ -12,7 +12,7 @@ use crate::order::stream;
 use crate::python::error::Result;
 use crate::python::queue;
 use crate::python::quick::{PyObject_Vectorcall, borrowed, define, quickly, table, unready};
-use crate::tensor_type::{self, New};
+use crate::tensor::type_object::{self, New};
 
 /// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
 /// memory, which is released when the last user of the tensor is gone.
@@ -72,7 +72,7 @@ unsafe extern "C" fn quick_from_dlpack(
         // SAFETY: its caller keeps it alive.
         let object = unsafe { borrowed::<PyAny>(py, object) };
         queue::drain();
-        Some(tensor_type::make_quickly(py, import::take_quickly(&object)?))
+        Some(type_object::make_quickly(py, import::take_quickly(&object)?))
     };
     quickly(py, quick, || match USUAL.get(py) {
         // SAFETY: the arguments are those of the call.

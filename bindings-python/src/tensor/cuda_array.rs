@@ -19,7 +19,7 @@ use crate::order::{raw_stream, stream};
 use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::queue::{self, Held};
 use crate::python::{argument, call, waiting};
-use crate::tensor_type::{self, New};
+use crate::tensor::type_object::{self, New};
 
 // ---- in ----
 
@@ -76,7 +76,7 @@ pub(crate) fn from_cuda_array_interface<'py>(
         queue::drain();
     }
     let Imported { tensor, mask: valid } = imported?;
-    let tensor = tensor_type::make(obj.py(), tensor)?;
+    let tensor = type_object::make(obj.py(), tensor)?;
     if !mask {
         return Ok(tensor.into_any());
     }

@@ -1,10 +1,8 @@
-//! Tensors: looking at them, handing them on.
+//! What a program does with a tensor: looking at it, handing it on.
 
 use core::ffi::c_int;
 
-use devexchange_core::abi::dlpack::DLPackVersion;
-use devexchange_core::dlpack::{Managed, Owned, Request, share};
-use devexchange_core::{Device, Flags, Tensor as CoreTensor};
+use devexchange_core::Flags;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,71 +10,20 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::batch::RecordBatch;
 use crate::dlpack::consumer::Maker;
-use crate::dlpack::export::Asked;
-use crate::dlpack::{address, export, version};
+use crate::dlpack::export::{self, Asked};
+use crate::dlpack::{address, version};
 use crate::order::stream;
 use crate::python::address::Address;
 use crate::python::argument;
 use crate::python::error::{Error, Result, wrong_type};
 use crate::python::handle::Handle;
-use crate::tensor_type::New;
-use crate::{buffer, convert, copy, cuda_array, device, exchange_table};
-
-/// N-dimensional memory of somebody's: what it is, where it is, who keeps it alive and when it may be touched.
-///
-/// It comes from `from_dlpack`, `from_cuda_array_interface`, `from_buffer` or a column, and goes to every consumer of
-/// DLPack, of the CUDA Array Interface and, in host memory, of the buffer protocol. The memory is released when the
-/// last user is gone: this object, or whoever it was handed to. `close`, or a `with` block, gives up this object's
-/// part.
-#[pyclass(frozen, subclass, module = "devexchange", weakref)]
-pub(crate) struct Tensor(Handle<CoreTensor>);
-
-impl Tensor {
-    /// # Safety
-    /// Nobody else has the object.
-    pub(crate) unsafe fn fill_alone(&self, tensor: CoreTensor) {
-        // SAFETY: the caller's contract.
-        unsafe { self.0.fill_alone(tensor) };
-    }
-
-    /// What the object holds, if it is not closed.
-    ///
-    /// # Safety
-    /// As [`Tensor::fill_alone`].
-    pub(crate) unsafe fn take_alone(&self) -> Option<CoreTensor> {
-        // SAFETY: the caller's contract.
-        unsafe { self.0.take_alone() }
-    }
-
-    /// What a consumer is handed that reads this version, of host memory. None if it is elsewhere or closed, or cannot be
-    /// handed over so, which [`dlpack::export`] says.
-    #[inline]
-    pub(crate) fn share_on_host<M: Managed>(&self, py: Python<'_>, max_version: DLPackVersion) -> Option<Owned<M>> {
-        let on_host = |tensor: &CoreTensor| match tensor.device() {
-            // Nothing is waited for, so nothing foreign is called.
-            Device::CPU => share(tensor, &Request { max_version, ..Request::default() }).ok(),
-            _ => None,
-        };
-        // SAFETY: no method of a tensor detaches while it uses the handle.
-        unsafe { self.0.with_attached(py, on_host) }.flatten()
-    }
-
-    /// Where it is; none if it is closed.
-    #[inline]
-    pub(crate) fn device_now(&self, py: Python<'_>) -> Option<Device> {
-        // SAFETY: as above.
-        unsafe { self.0.with_attached(py, CoreTensor::device) }
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> Result<CoreTensor> {
-        self.0.get()
-    }
-}
+use crate::tensor::type_object::New;
+use crate::tensor::{Tensor, buffer, cuda_array, exchange_table, numpy};
+use crate::{convert, copy, device};
 
 #[pymethods]
 impl Tensor {
-    /// An object that is closed: what `tensor_type` fills. Programs cannot ask for one.
+    /// An object that is closed: what `type_object` fills. Programs cannot ask for one.
     #[new]
     fn closed() -> Self {
         Self(Handle::closed("tensor"))
@@ -317,7 +264,7 @@ impl Tensor {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        convert::to_numpy(py, New(self.get()?), dtype, copy)
+        numpy::array(py, New(self.get()?), dtype, copy)
     }
 
     /// Without this and the next one Python would take the bytes for the text of a number.
@@ -359,11 +306,6 @@ impl Tensor {
         let (dtype, shape, device) = (tensor.dtype(), tensor.shape(), tensor.device());
         format!("<devexchange.Tensor {dtype} {shape:?} on {device}{read_only}>")
     }
-}
-
-/// Refuses memory that the host cannot read as it is, now.
-pub(crate) fn require_host(tensor: &CoreTensor) -> Result<()> {
-    Ok(tensor.require_host()?)
 }
 
 fn no_number<T>() -> Result<T> {

@@ -1,0 +1,28 @@
+//! Tensors as arrays of NumPy's.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::IntoPyDict;
+
+use crate::python::error::Result;
+use crate::tensor::type_object::New;
+
+/// The values as an array of NumPy's, as its protocol has it (`__array__`): a view is read-only if the tensor is.
+pub(crate) fn array<'py>(
+    py: Python<'py>,
+    tensor: New,
+    dtype: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> Result<Bound<'py, PyAny>> {
+    static FROM_DLPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let array = FROM_DLPACK.import(py, "numpy", "from_dlpack")?.call1((tensor,))?;
+    if dtype.is_none() && copy != Some(true) {
+        return Ok(array);
+    }
+    let numpy = py.import("numpy")?;
+    Ok(match copy {
+        // As before NumPy 2, which knows nothing of copies here.
+        None => numpy.call_method1("asarray", (array, dtype))?,
+        Some(copy) => numpy.call_method("array", (array, dtype), Some(&[("copy", copy)].into_py_dict(py)?))?,
+    })
+}
