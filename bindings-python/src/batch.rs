@@ -213,7 +213,7 @@ impl RecordBatch {
     /// default stream). A view is read-only; it needs columns that follow each other at equal distances.
     #[pyo3(signature = (*, copy=None, stream=None))]
     fn to_matrix(&self, py: Python<'_>, copy: Option<bool>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
-        convert::matrix(py, &self.get()?, copy, stream::optional(stream)?)
+        Ok(New(convert::matrix(py, &self.get()?, copy, stream::optional(stream)?)?))
     }
 
     /// The matrix as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).

@@ -94,7 +94,7 @@ impl Column {
     /// one where a view is not possible.
     #[pyo3(signature = (*, copy=None))]
     fn to_tensor(&self, py: Python<'_>, copy: Option<bool>) -> Result<New> {
-        convert::tensor(py, self.view()?, copy)
+        Ok(New(convert::tensor(py, self.view()?, copy)?))
     }
 
     /// The values as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).

@@ -4,16 +4,14 @@ use devexchange_core::arrow::MAX_NODES;
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Batch, Column, Tensor as CoreTensor};
+use devexchange_core::{Batch, Column, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PySequence, PyString};
 
-use crate::batch::RecordBatch;
 use crate::order::raw_stream;
 use crate::python::argument;
 use crate::python::class::Class;
 use crate::python::error::{Result, refuse, wrong_type};
-use crate::tensor::type_object::New;
 
 static PLAN: Class = Class::new("devexchange._types", "Plan");
 
@@ -34,53 +32,53 @@ pub(crate) fn plan(py: Python<'_>, plan: Plan) -> Result<Bound<'_, PyAny>> {
     })
 }
 
-pub(crate) fn plan_column<'py>(py: Python<'py>, tensor: &CoreTensor) -> Result<Bound<'py, PyAny>> {
+pub(crate) fn plan_column<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
     plan(py, convert::plan_column(tensor))
 }
 
-pub(crate) fn column(py: Python<'_>, tensor: &CoreTensor, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
-    Ok(RecordBatch::new(py.detach(|| convert::column(tensor, name, copying(copy)))?))
+pub(crate) fn column(py: Python<'_>, tensor: &Tensor, name: &str, copy: Option<bool>) -> Result<Batch> {
+    Ok(py.detach(|| convert::column(tensor, name, copying(copy)))?)
 }
 
 pub(crate) fn plan_tensor<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyAny>> {
     plan(py, convert::plan_tensor(column)?)
 }
 
-pub(crate) fn tensor(py: Python<'_>, column: Column<'_>, copy: Option<bool>) -> Result<New> {
-    Ok(New(py.detach(|| convert::tensor(column, copying(copy)))?))
+pub(crate) fn tensor(py: Python<'_>, column: Column<'_>, copy: Option<bool>) -> Result<Tensor> {
+    Ok(py.detach(|| convert::tensor(column, copying(copy)))?)
 }
 
 pub(crate) fn plan_matrix<'py>(py: Python<'py>, batch: &Batch) -> Result<Bound<'py, PyAny>> {
     plan(py, convert::plan_matrix(batch)?)
 }
 
-pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<RawStream>) -> Result<New> {
+pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: Option<RawStream>) -> Result<Tensor> {
     let value = raw_stream::of_copy(stream);
     let _hold = raw_stream::hold(value)?;
     let matrix = py.detach(|| {
         let stream = batch.device().has_streams().then(|| batch.stream(value)).transpose()?;
         convert::matrix(batch, copying(copy), stream)
     });
-    Ok(New(matrix?))
+    Ok(matrix?)
 }
 
-pub(crate) fn plan_batch<'py>(py: Python<'py>, tensor: &CoreTensor) -> Result<Bound<'py, PyAny>> {
+pub(crate) fn plan_batch<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
     plan(py, convert::plan_batch(tensor))
 }
 
 pub(crate) fn batch(
     py: Python<'_>,
-    tensor: &CoreTensor,
+    tensor: &Tensor,
     names: Option<&Bound<'_, PyAny>>,
     copy: Option<bool>,
-) -> Result<RecordBatch> {
+) -> Result<Batch> {
     let names = match (names, tensor.shape()) {
         (Some(names), &[_, columns]) => names_of(names, columns)?,
         // What is no matrix is refused as such.
         _ => Vec::new(),
     };
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Ok(RecordBatch::new(py.detach(|| convert::batch(tensor, &names, copying(copy)))?))
+    Ok(py.detach(|| convert::batch(tensor, &names, copying(copy)))?)
 }
 
 /// The names for so many columns.
@@ -96,15 +94,10 @@ fn names_of(names: &Bound<'_, PyAny>, columns: i64) -> Result<Vec<String>> {
     }
 }
 
-pub(crate) fn plan_fixed_shape_column<'py>(py: Python<'py>, tensor: &CoreTensor) -> Result<Bound<'py, PyAny>> {
+pub(crate) fn plan_fixed_shape_column<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>> {
     plan(py, convert::plan_fixed_shape_column(tensor))
 }
 
-pub(crate) fn fixed_shape_column(
-    py: Python<'_>,
-    tensor: &CoreTensor,
-    name: &str,
-    copy: Option<bool>,
-) -> Result<RecordBatch> {
-    Ok(RecordBatch::new(py.detach(|| convert::fixed_shape_column(tensor, name, copying(copy)))?))
+pub(crate) fn fixed_shape_column(py: Python<'_>, tensor: &Tensor, name: &str, copy: Option<bool>) -> Result<Batch> {
+    Ok(py.detach(|| convert::fixed_shape_column(tensor, name, copying(copy)))?)
 }

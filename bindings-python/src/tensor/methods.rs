@@ -152,7 +152,7 @@ impl Tensor {
     /// as for `from_dlpack`. The result has one array and no columns; see `RecordBatch.root`.
     #[pyo3(signature = (name="", *, copy=None))]
     fn to_column(&self, py: Python<'_>, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
-        convert::column(py, &self.get()?, name, copy)
+        Ok(RecordBatch::new(convert::column(py, &self.get()?, name, copy)?))
     }
 
     /// How `to_batch` would make a record batch of it: as a view, with a copy, or not at all, and why.
@@ -164,7 +164,7 @@ impl Tensor {
     /// for `from_dlpack`. A view needs columns whose values follow each other (column-major).
     #[pyo3(signature = (names=None, *, copy=None))]
     fn to_batch(&self, py: Python<'_>, names: Option<&Bound<'_, PyAny>>, copy: Option<bool>) -> Result<RecordBatch> {
-        convert::batch(py, &self.get()?, names, copy)
+        Ok(RecordBatch::new(convert::batch(py, &self.get()?, names, copy)?))
     }
 
     /// How `to_fixed_shape_column` would make a column of it: as a view, with a copy, or not at all, and why.
@@ -176,7 +176,7 @@ impl Tensor {
     /// each is a tensor of the others, which may lie in any order. `Column.to_tensor` is the way back.
     #[pyo3(signature = (name="", *, copy=None))]
     fn to_fixed_shape_column(&self, py: Python<'_>, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
-        convert::fixed_shape_column(py, &self.get()?, name, copy)
+        Ok(RecordBatch::new(convert::fixed_shape_column(py, &self.get()?, name, copy)?))
     }
 
     /// Device type and number (array API).
