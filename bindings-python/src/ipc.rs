@@ -9,7 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-use crate::batch::{self, RecordBatch};
+use crate::arrow::batch::{self, RecordBatch};
 use crate::dlpack::import;
 use crate::dlpack::wanted::Wanted;
 use crate::python::call::call_if_there;

@@ -5,14 +5,7 @@
 //! to a thing of the core's; what the core holds of Python's is given up through [`python::queue`].
 
 mod arrow;
-mod async_reader;
-mod async_writer;
-mod batch;
-mod batch_source;
-mod batch_stream;
-mod bell;
 mod capsule;
-mod column;
 mod convert;
 mod copy;
 mod device;
@@ -22,14 +15,11 @@ mod ipc;
 mod ledger;
 mod manager;
 mod memory;
-mod metadata;
 mod order;
 mod python;
-mod schema;
 mod shape;
 mod tensor;
 mod torch;
-mod value;
 mod written;
 
 use pyo3::prelude::*;
@@ -40,19 +30,21 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::arrow::from_arrow;
+    use crate::arrow::asynchronous::bell::Bell;
     #[pymodule_export]
-    use crate::async_reader::AsyncReader;
+    use crate::arrow::asynchronous::reader::AsyncReader;
     #[pymodule_export]
-    use crate::async_writer::AsyncWriter;
+    use crate::arrow::asynchronous::writer::AsyncWriter;
     #[pymodule_export]
-    use crate::batch::RecordBatch;
+    use crate::arrow::batch::RecordBatch;
     #[pymodule_export]
-    use crate::batch_stream::BatchStream;
+    use crate::arrow::batch_stream::BatchStream;
     #[pymodule_export]
-    use crate::bell::Bell;
+    use crate::arrow::column::Column;
     #[pymodule_export]
-    use crate::column::Column;
+    use crate::arrow::from_arrow::from_arrow;
+    #[pymodule_export]
+    use crate::arrow::schema::Schema;
     #[pymodule_export]
     use crate::device::{device_count, device_info, device_name};
     #[pymodule_export]
@@ -67,8 +59,6 @@ mod _native {
     use crate::order::device_stream::DeviceStream;
     #[pymodule_export]
     use crate::python::error::status_name;
-    #[pymodule_export]
-    use crate::schema::Schema;
     #[pymodule_export]
     use crate::tensor::buffer::from_buffer;
     #[pymodule_export]

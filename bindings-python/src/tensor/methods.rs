@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use crate::batch::RecordBatch;
+use crate::arrow::batch::RecordBatch;
 use crate::dlpack::consumer::Maker;
 use crate::dlpack::export::{self, Asked};
 use crate::dlpack::{address, version};

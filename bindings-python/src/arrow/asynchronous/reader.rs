@@ -9,15 +9,15 @@ use devexchange_core::memory::Counted;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
-use crate::batch::RecordBatch;
-use crate::bell::Bell;
-use crate::metadata;
+use crate::arrow::asynchronous::bell::Bell;
+use crate::arrow::batch::RecordBatch;
+use crate::arrow::metadata;
+use crate::arrow::schema::Schema;
 use crate::python::class::Class;
 use crate::python::error::{Error, Result};
 use crate::python::handle::Handle;
 use crate::python::waiting::waiting;
 use crate::python::{argument, aside, queue};
-use crate::schema::Schema;
 
 static RECEIVED: Class = Class::new("devexchange._types", "Received");
 static PRODUCER_ERROR: Class = Class::new("devexchange._types", "ProducerError");

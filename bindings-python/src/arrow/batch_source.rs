@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use pyo3::{ffi, intern};
 
-use crate::batch;
+use crate::arrow::batch;
 use crate::python::aside::Aside;
 use crate::python::call::{self, Deeper};
 use crate::python::error::Result;

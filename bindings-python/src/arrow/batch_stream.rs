@@ -6,36 +6,15 @@ use devexchange_core::{BatchStream as CoreStream, DeviceType};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::batch::{RecordBatch, refuse_arguments};
-use crate::batch_source::Source;
+use crate::arrow::batch::RecordBatch;
+use crate::arrow::batch_source::Source;
+use crate::arrow::export;
+use crate::arrow::schema::{self, Schema};
 use crate::python::address::Address;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
 use crate::python::{aside, queue, raised, waiting};
-use crate::schema::{self, Schema};
 use crate::{capsule, device};
-
-/// A capsule with a stream, for one consumer.
-pub(crate) fn given<'py>(
-    py: Python<'py>,
-    stream: CoreStream,
-    requested_schema: Option<&Bound<'py, PyAny>>,
-) -> Result<Bound<'py, PyAny>> {
-    schema::check_request(stream.schema(), requested_schema)?;
-    // SAFETY: the capsule has room for the struct.
-    capsule::filled::<ArrowArrayStream>(py, |out| Ok(unsafe { stream.export(out) }?))
-}
-
-/// As [`given`], with the device type.
-pub(crate) fn given_device<'py>(
-    py: Python<'py>,
-    stream: CoreStream,
-    requested_schema: Option<&Bound<'py, PyAny>>,
-) -> Result<Bound<'py, PyAny>> {
-    schema::check_request(stream.schema(), requested_schema)?;
-    // SAFETY: the capsule has room for the struct.
-    capsule::filled::<ArrowDeviceArrayStream>(py, |out| Ok(unsafe { stream.export_device(out) }?))
-}
 
 /// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
 /// Arrow stream pulls from the same source.
@@ -114,7 +93,7 @@ impl BatchStream {
 
     /// A capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        schema::export(py, self.get()?.schema())
+        export::schema(py, self.get()?.schema())
     }
 
     /// A capsule with the stream, for one consumer. Nothing is converted: `requested_schema` must have as many fields.
@@ -124,7 +103,7 @@ impl BatchStream {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyAny>> {
-        given(py, self.get()?, requested_schema)
+        export::stream(py, self.get()?, requested_schema)
     }
 
     /// As `__arrow_c_stream__`, with the device type.
@@ -135,8 +114,8 @@ impl BatchStream {
         requested_schema: Option<&Bound<'py, PyAny>>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyAny>> {
-        refuse_arguments(kwargs)?;
-        given_device(py, self.get()?, requested_schema)
+        export::refuse_arguments(kwargs)?;
+        export::device_stream(py, self.get()?, requested_schema)
     }
 
     /// Takes a stream from the `ArrowArrayStream` at this address, which is marked as released. The address is believed:

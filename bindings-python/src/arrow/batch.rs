@@ -8,23 +8,23 @@ use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::memory::push;
 use devexchange_core::{Batch, BatchStream};
-use pyo3::exceptions::PyNotImplementedError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
-use crate::column::Column;
+use crate::arrow::column::Column;
+use crate::arrow::export;
+use crate::arrow::schema::{self, Schema};
 use crate::order::{raw_stream, stream};
 use crate::python::address::Address;
 use crate::python::argument;
 use crate::python::call::call_if_there;
-use crate::python::error::{Error, Result, refuse, wrong_type};
+use crate::python::error::{Result, refuse, wrong_type};
 use crate::python::handle::Handle;
 use crate::python::in_order::InOrder;
-use crate::schema::{self, Schema};
 use crate::tensor::numpy;
 use crate::tensor::type_object::New;
-use crate::{batch_stream, capsule, convert, copy, device};
+use crate::{capsule, convert, copy, device};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
 /// any other array, `root` is the one column that there is.
@@ -231,41 +231,31 @@ impl RecordBatch {
     }
 
     /// A capsule with the schema (Arrow PyCapsule interface).
-    pub(crate) fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        schema::export(py, self.get()?.schema())
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
+        export::schema(py, self.get()?.schema())
     }
 
     /// Capsules with schema and array, for one consumer. Nothing is converted: `requested_schema` must have as many
     /// fields.
     #[pyo3(signature = (requested_schema=None))]
-    pub(crate) fn __arrow_c_array__<'py>(
+    fn __arrow_c_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyTuple>> {
-        let batch = self.get()?;
-        schema::check_request(batch.schema(), requested_schema)?;
-        let schema = schema::export(py, batch.schema())?;
-        // SAFETY: the capsule has room for the struct.
-        let array = capsule::filled::<ArrowArray>(py, |out| Ok(unsafe { batch.export(out) }?))?;
-        Ok(PyTuple::new(py, [schema, array])?)
+        export::array(py, self.get()?, requested_schema)
     }
 
     /// As `__arrow_c_array__`, with device and event.
     #[pyo3(signature = (requested_schema=None, **kwargs))]
-    pub(crate) fn __arrow_c_device_array__<'py>(
+    fn __arrow_c_device_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyTuple>> {
-        refuse_arguments(kwargs)?;
-        let batch = self.get()?;
-        schema::check_request(batch.schema(), requested_schema)?;
-        let schema = schema::export(py, batch.schema())?;
-        // SAFETY: the capsule has room for the struct.
-        let array = capsule::filled::<ArrowDeviceArray>(py, |out| Ok(unsafe { batch.export_device(out) }?))?;
-        Ok(PyTuple::new(py, [schema, array])?)
+        export::refuse_arguments(kwargs)?;
+        export::device_array(py, self.get()?, requested_schema)
     }
 
     /// A capsule with a stream of this batch alone, for a consumer that takes nothing else.
@@ -275,7 +265,7 @@ impl RecordBatch {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyAny>> {
-        batch_stream::given(py, self.as_stream()?, requested_schema)
+        export::stream(py, self.as_stream()?, requested_schema)
     }
 
     /// As `__arrow_c_stream__`, with the device type.
@@ -286,8 +276,8 @@ impl RecordBatch {
         requested_schema: Option<&Bound<'py, PyAny>>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyAny>> {
-        refuse_arguments(kwargs)?;
-        batch_stream::given_device(py, self.as_stream()?, requested_schema)
+        export::refuse_arguments(kwargs)?;
+        export::device_stream(py, self.as_stream()?, requested_schema)
     }
 
     /// Takes an array and its schema from structs of the Arrow C data interface at these addresses, as PyArrow's
@@ -367,16 +357,6 @@ fn find(batch: &Batch, which: &Bound<'_, PyAny>) -> Result<DevxColumn> {
         Some(column) => Ok(column.to_raw()),
         None => refuse!(DEVX_OUT_OF_RANGE, "column is {which}: there are {n}"),
     }
-}
-
-/// Keyword arguments that this library does not know must be None (Arrow PyCapsule interface).
-pub(crate) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<()> {
-    for (name, value) in arguments.into_iter().flatten() {
-        if !value.is_none() {
-            return Err(Error::Python(PyNotImplementedError::new_err(format!("{name} is {value}: not supported"))));
-        }
-    }
-    Ok(())
 }
 
 /// What an object offers through the Arrow PyCapsule interface, if it offers an array.

@@ -9,11 +9,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::arrow::export;
+use crate::arrow::metadata;
+use crate::capsule;
 use crate::python::address::Address;
 use crate::python::call::call_if_there;
-use crate::python::error::{Result, refuse, wrong_type};
+use crate::python::error::{Result, wrong_type};
 use crate::python::handle::Kept;
-use crate::{capsule, metadata};
 
 /// What the arrays of a batch are: a tree of fields. Two are equal if names, formats, flags and metadata of all fields are.
 #[pyclass(frozen, eq, hash, module = "devexchange", weakref)]
@@ -75,7 +77,7 @@ impl Schema {
 
     /// A capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        export(py, &self.0)
+        export::schema(py, &self.0)
     }
 
     /// Takes a schema from the `ArrowSchema` at this address, which is marked as released. The address is believed: there
@@ -117,12 +119,6 @@ pub(crate) fn fields(schema: &CoreSchema) -> String {
     shown.chain((more > 0).then(|| format!("… and {more} more"))).collect::<Vec<_>>().join(", ")
 }
 
-/// A capsule with a schema.
-pub(crate) fn export<'py>(py: Python<'py>, schema: &CoreSchema) -> Result<Bound<'py, PyAny>> {
-    // SAFETY: the capsule has room for the struct.
-    capsule::filled::<ArrowSchema>(py, |out| Ok(unsafe { schema.export(out) }?))
-}
-
 /// Takes the schema out of a capsule.
 pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
     let schema = capsule::claim::<ArrowSchema>(capsule)?;
@@ -144,22 +140,4 @@ pub(crate) fn wanted(obj: &Bound<'_, PyAny>) -> Result<CoreSchema> {
             None => wrong_type!("{} has no __arrow_c_schema__", obj.get_type()),
         },
     }
-}
-
-/// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to
-/// expect; but data with other fields than it asked for is refused (Arrow PyCapsule interface, "Schema requests").
-pub(crate) fn check_request(schema: &CoreSchema, requested: Option<&Bound<'_, PyAny>>) -> Result<()> {
-    let Some(requested) = requested else { return Ok(()) };
-    let claim = capsule::claim::<ArrowSchema>(requested)?;
-    // It stays the consumer's, whatever comes of the call: nothing is moved out of it.
-    // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
-    let requested = unsafe { &*claim.pointer };
-    if requested.release.is_none() {
-        return refuse!(DEVX_RELEASED, "requested_schema.release is NULL: the schema was released or moved from");
-    }
-    let (wanted, there) = (requested.n_children, schema.root().n_children());
-    if usize::try_from(wanted) != Ok(there) {
-        return refuse!(DEVX_INVALID_CHILDREN, "requested_schema has {wanted} fields: the data has {there}");
-    }
-    Ok(())
 }

@@ -3,11 +3,11 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::arrow::schema::{self, Schema};
+use crate::arrow::{batch, batch_stream};
 use crate::python::call::call_if_there;
 use crate::python::error::{Result, wrong_type};
 use crate::python::queue;
-use crate::schema::{self, Schema};
-use crate::{batch, batch_stream};
 
 /// Takes what an object offers through the Arrow PyCapsule interface: a `RecordBatch`, a `BatchStream` or a `Schema`.
 /// Of several protocols the first one is used: device array, array, device stream, stream, schema.

@@ -7,13 +7,14 @@ use devexchange_core::arrow::asynchronous::AsyncWriter as CoreWriter;
 use devexchange_core::memory::Counted;
 use pyo3::prelude::*;
 
-use crate::bell::Bell;
+use crate::arrow::asynchronous::bell::Bell;
+use crate::arrow::{batch, metadata, schema};
+use crate::device;
 use crate::python::address::Address;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
 use crate::python::waiting::waiting;
 use crate::python::{argument, aside, queue};
-use crate::{batch, device, metadata, schema};
 
 /// The consumer is called by some of these calls: it may wait for threads of its own, which may be in Python.
 #[pyclass(frozen, module = "devexchange._native")]

@@ -6,14 +6,15 @@ use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
 
-use crate::batch::RecordBatch;
+use crate::arrow::batch::RecordBatch;
+use crate::arrow::{export, metadata, value};
+use crate::convert;
 use crate::python::argument;
 use crate::python::error::{Result, refuse};
 use crate::python::handle::Kept;
 use crate::python::in_order::InOrder;
 use crate::tensor::numpy;
 use crate::tensor::type_object::New;
-use crate::{convert, metadata, value};
 
 /// A view of one array of a batch, whose memory it keeps: values by the number of their row, in order or reversed.
 #[pyclass(frozen, sequence, module = "devexchange", weakref)]
@@ -130,7 +131,7 @@ impl Column {
 
     /// A capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        self.share()?.__arrow_c_schema__(py)
+        export::schema(py, self.view()?.share()?.schema())
     }
 
     /// Capsules with schema and array, for one consumer, as those of a batch.
@@ -140,7 +141,7 @@ impl Column {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyTuple>> {
-        self.share()?.__arrow_c_array__(py, requested_schema)
+        export::array(py, self.view()?.share()?, requested_schema)
     }
 
     /// As `__arrow_c_array__`, with device and event.
@@ -151,7 +152,9 @@ impl Column {
         requested_schema: Option<&Bound<'py, PyAny>>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyTuple>> {
-        self.share()?.__arrow_c_device_array__(py, requested_schema, kwargs)
+        let batch = self.view()?.share()?;
+        export::refuse_arguments(kwargs)?;
+        export::device_array(py, batch, requested_schema)
     }
 
     fn __len__(&self) -> usize {

@@ -1,0 +1,95 @@
+//! Capsules for consumers (Arrow PyCapsule interface), and what consumers may ask for.
+
+use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
+use devexchange_core::abi::arrow_device_stream::ArrowDeviceArrayStream;
+use devexchange_core::abi::arrow_stream::ArrowArrayStream;
+use devexchange_core::{Batch, BatchStream, Schema};
+use pyo3::exceptions::PyNotImplementedError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::capsule;
+use crate::python::error::{Error, Result, refuse};
+
+/// A capsule with a schema.
+pub(super) fn schema<'py>(py: Python<'py>, schema: &Schema) -> Result<Bound<'py, PyAny>> {
+    // SAFETY: the capsule has room for the struct.
+    capsule::filled::<ArrowSchema>(py, |out| Ok(unsafe { schema.export(out) }?))
+}
+
+/// Capsules with schema and array, for one consumer.
+pub(super) fn array<'py>(
+    py: Python<'py>,
+    batch: Batch,
+    requested_schema: Option<&Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyTuple>> {
+    check_request(batch.schema(), requested_schema)?;
+    let schema = schema(py, batch.schema())?;
+    // SAFETY: the capsule has room for the struct.
+    let array = capsule::filled::<ArrowArray>(py, |out| Ok(unsafe { batch.export(out) }?))?;
+    Ok(PyTuple::new(py, [schema, array])?)
+}
+
+/// As [`array`], with device and event.
+pub(super) fn device_array<'py>(
+    py: Python<'py>,
+    batch: Batch,
+    requested_schema: Option<&Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyTuple>> {
+    check_request(batch.schema(), requested_schema)?;
+    let schema = schema(py, batch.schema())?;
+    // SAFETY: the capsule has room for the struct.
+    let array = capsule::filled::<ArrowDeviceArray>(py, |out| Ok(unsafe { batch.export_device(out) }?))?;
+    Ok(PyTuple::new(py, [schema, array])?)
+}
+
+/// A capsule with a stream, for one consumer.
+pub(super) fn stream<'py>(
+    py: Python<'py>,
+    stream: BatchStream,
+    requested_schema: Option<&Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyAny>> {
+    check_request(stream.schema(), requested_schema)?;
+    // SAFETY: the capsule has room for the struct.
+    capsule::filled::<ArrowArrayStream>(py, |out| Ok(unsafe { stream.export(out) }?))
+}
+
+/// As [`stream`], with the device type.
+pub(super) fn device_stream<'py>(
+    py: Python<'py>,
+    stream: BatchStream,
+    requested_schema: Option<&Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyAny>> {
+    check_request(stream.schema(), requested_schema)?;
+    // SAFETY: the capsule has room for the struct.
+    capsule::filled::<ArrowDeviceArrayStream>(py, |out| Ok(unsafe { stream.export_device(out) }?))
+}
+
+/// Keyword arguments that this library does not know must be None (Arrow PyCapsule interface).
+pub(super) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<()> {
+    for (name, value) in arguments.into_iter().flatten() {
+        if !value.is_none() {
+            return Err(Error::Python(PyNotImplementedError::new_err(format!("{name} is {value}: not supported"))));
+        }
+    }
+    Ok(())
+}
+
+/// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to
+/// expect; but data with other fields than it asked for is refused (Arrow PyCapsule interface, "Schema requests").
+fn check_request(schema: &Schema, requested: Option<&Bound<'_, PyAny>>) -> Result<()> {
+    let Some(requested) = requested else { return Ok(()) };
+    let claim = capsule::claim::<ArrowSchema>(requested)?;
+    // It stays the consumer's, whatever comes of the call: nothing is moved out of it.
+    // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
+    let requested = unsafe { &*claim.pointer };
+    if requested.release.is_none() {
+        return refuse!(DEVX_RELEASED, "requested_schema.release is NULL: the schema was released or moved from");
+    }
+    let (wanted, there) = (requested.n_children, schema.root().n_children());
+    if usize::try_from(wanted) != Ok(there) {
+        return refuse!(DEVX_INVALID_CHILDREN, "requested_schema has {wanted} fields: the data has {there}");
+    }
+    Ok(())
+}

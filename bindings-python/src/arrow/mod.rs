@@ -1,0 +1,13 @@
+//! Arrow: batches, their columns, schemas and values, streams of batches, and the way in for all of them. Capsules for
+//! consumers are filled in one place.
+
+pub(crate) mod asynchronous;
+pub(crate) mod batch;
+mod batch_source;
+pub(crate) mod batch_stream;
+pub(crate) mod column;
+mod export;
+pub(crate) mod from_arrow;
+mod metadata;
+pub(crate) mod schema;
+mod value;
