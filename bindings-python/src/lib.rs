@@ -5,7 +5,6 @@
 //! to a thing of the core's; what the core holds of Python's is given up through [`python::queue`].
 
 mod arrow;
-mod capsule;
 mod convert;
 mod copy;
 mod device;

@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
 use crate::arrow::column::Column;
-use crate::arrow::export;
 use crate::arrow::schema::{self, Schema};
+use crate::arrow::{capsule, export};
 use crate::order::{raw_stream, stream};
 use crate::python::address::Address;
 use crate::python::argument;
@@ -24,7 +24,7 @@ use crate::python::handle::Handle;
 use crate::python::in_order::InOrder;
 use crate::tensor::numpy;
 use crate::tensor::type_object::New;
-use crate::{capsule, convert, copy, device};
+use crate::{convert, copy, device};
 
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
 /// any other array, `root` is the one column that there is.

@@ -8,13 +8,13 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::arrow::batch::RecordBatch;
 use crate::arrow::batch_source::Source;
-use crate::arrow::export;
 use crate::arrow::schema::{self, Schema};
+use crate::arrow::{capsule, export};
+use crate::device;
 use crate::python::address::Address;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
 use crate::python::{aside, queue, raised, waiting};
-use crate::{capsule, device};
 
 /// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
 /// Arrow stream pulls from the same source.

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::capsule;
+use crate::arrow::capsule;
 use crate::python::error::{Error, Result, refuse};
 
 /// A capsule with a schema.

@@ -5,6 +5,7 @@ pub(crate) mod asynchronous;
 pub(crate) mod batch;
 mod batch_source;
 pub(crate) mod batch_stream;
+mod capsule;
 pub(crate) mod column;
 mod export;
 pub(crate) mod from_arrow;

@@ -9,9 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrow::export;
-use crate::arrow::metadata;
-use crate::capsule;
+use crate::arrow::{capsule, export, metadata};
 use crate::python::address::Address;
 use crate::python::call::call_if_there;
 use crate::python::error::{Result, wrong_type};

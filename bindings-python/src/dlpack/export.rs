@@ -7,9 +7,10 @@ use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Device, Tensor as CoreTensor};
 use pyo3::prelude::*;
 
+use crate::copy;
+use crate::dlpack::capsule;
 use crate::order::raw_stream;
 use crate::python::error::{Result, refuse};
-use crate::{capsule, copy};
 
 /// What `__dlpack__` was asked for.
 pub(crate) struct Asked {

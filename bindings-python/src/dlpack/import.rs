@@ -6,13 +6,13 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::dlpack::exchange;
 use crate::dlpack::offer::Offer;
 use crate::dlpack::request::{request, request_quickly};
 use crate::dlpack::wanted::Wanted;
+use crate::dlpack::{capsule, exchange};
 use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::{call, quick};
-use crate::{capsule, copy, device};
+use crate::{copy, device};
 
 /// Takes a tensor as it is wanted: a view of the object's memory, or a copy where that is needed.
 pub(crate) fn import(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {

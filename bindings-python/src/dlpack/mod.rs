@@ -2,6 +2,7 @@
 //! consumer is handed. Nothing here knows our own type.
 
 pub(crate) mod address;
+pub(crate) mod capsule;
 pub(crate) mod consumer;
 mod exchange;
 pub(crate) mod export;

@@ -17,7 +17,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::capsule;
+use crate::dlpack::capsule;
 use crate::dlpack::exchange::Table;
 use crate::python::ask;
 use crate::python::error::Result;

@@ -6,6 +6,7 @@ pub(crate) mod argument;
 pub(crate) mod aside;
 pub(crate) mod ask;
 pub(crate) mod call;
+pub(crate) mod capsule;
 pub(crate) mod class;
 pub(crate) mod error;
 pub(crate) mod handle;

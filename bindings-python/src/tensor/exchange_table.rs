@@ -20,7 +20,7 @@ use devexchange_core::{Device, DeviceType, Error as CoreError, Flags, Tensor as 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::capsule;
+use crate::dlpack::capsule;
 use crate::order::raw_stream;
 use crate::python::error::{Error, Result, builtin, refuse, wrong_type};
 use crate::tensor::{Tensor, type_object};

@@ -10,9 +10,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
-use crate::capsule;
 use crate::dlpack::consumer::Maker;
-use crate::dlpack::version;
+use crate::dlpack::{capsule, version};
 use crate::python::quick::{borrowed, call_method, define, or_raise, quickly, table, unready};
 use crate::tensor::Tensor;
 
