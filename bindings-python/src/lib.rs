@@ -13,13 +13,10 @@ mod dtype;
 mod ipc;
 mod ledger;
 mod manager;
-mod memory;
 mod order;
 mod python;
 mod shape;
 mod tensor;
-mod torch;
-mod written;
 
 use pyo3::prelude::*;
 
@@ -51,9 +48,13 @@ mod _native {
     #[pymodule_export]
     use crate::ledger::{ledger, outstanding, releases_lost, releases_waiting};
     #[pymodule_export]
-    use crate::manager::{MemoryManager, empty};
+    use crate::manager::MemoryManager;
     #[pymodule_export]
-    use crate::memory::Memory;
+    use crate::manager::empty::empty;
+    #[pymodule_export]
+    use crate::manager::memory::Memory;
+    #[pymodule_export]
+    use crate::manager::torch::give_torch;
     #[pymodule_export]
     use crate::order::device_stream::DeviceStream;
     #[pymodule_export]
@@ -66,8 +67,6 @@ mod _native {
     use crate::tensor::from_dlpack::from_dlpack;
     #[pymodule_export]
     use crate::tensor::methods::close_after;
-    #[pymodule_export]
-    use crate::torch::give_torch;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

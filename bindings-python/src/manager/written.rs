@@ -14,7 +14,7 @@ use devexchange_core::{Device, Error as CoreError, Owner, Result as CoreResult};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::memory::Memory;
+use crate::manager::memory::Memory;
 use crate::python::call::{self, Arguments};
 use crate::python::class::Class;
 use crate::python::error::{self, Error, Result, refuse, wrong_type};

@@ -1,15 +1,22 @@
-//! Who allocates: memory managers, those of the library and those that are written in Python.
+//! Who allocates: memory managers, those of the library and those that are written in Python; memory and tensors of them,
+//! and PyTorch's allocator over one.
 
-use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
+mod deferred_cleanup;
+pub(crate) mod empty;
+pub(crate) mod memory;
+pub(crate) mod torch;
+mod written;
 
 use devexchange_core::manager::{Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared};
 use devexchange_core::order::Ready;
 use devexchange_core::runtime::cuda::{RawStream, Stream};
-use devexchange_core::{DType, Device, DeviceType, Owner, Tensor as CoreTensor};
+use devexchange_core::{Device, DeviceType, Owner};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
 
-use crate::memory::Memory;
+use crate::device;
+use crate::manager::deferred_cleanup::DeferredCleanup;
+use crate::manager::memory::Memory;
 use crate::order::stream;
 use crate::python::address::Address;
 use crate::python::class::Class;
@@ -17,8 +24,6 @@ use crate::python::error::{Result, wrong_type};
 use crate::python::handle::Handle;
 use crate::python::{argument, queue, raised};
 use crate::tensor::buffer;
-use crate::tensor::type_object::New;
-use crate::{device, dtype, shape, written};
 
 static MEMORY_INFO: Class = Class::new("devexchange._types", "MemoryInfo");
 static IPC_HANDLE: Class = Class::new("devexchange._types", "IpcHandle");
@@ -220,7 +225,7 @@ impl MemoryManager {
     /// A context manager: within it, what is expensive about giving memory back does not happen. Memory in the order of
     /// a stream goes back to its pool at once all the same, and so does host memory that was pinned.
     fn defer_cleanup(&self) -> Result<DeferredCleanup> {
-        Ok(DeferredCleanup { manager: self.get()?, depth: AtomicUsize::new(0) })
+        Ok(DeferredCleanup::new(self.get()?))
     }
 
     /// What was allocated and given back.
@@ -273,75 +278,6 @@ fn pinned(
     let keep = std::mem::replace(&mut memory.owner, Owner::none());
     memory.owner = Owner::new((unpin, keep));
     Ok(memory)
-}
-
-/// What `MemoryManager.defer_cleanup` gives: a context manager, which may be entered several times.
-#[pyclass(frozen, module = "devexchange")]
-pub(crate) struct DeferredCleanup {
-    manager: Shared,
-    depth: AtomicUsize,
-}
-
-#[pymethods]
-impl DeferredCleanup {
-    fn __enter__(slf: Bound<'_, Self>) -> Result<Bound<'_, Self>> {
-        let this = slf.get();
-        this.depth.fetch_add(1, AcqRel);
-        raised::calling(slf.py(), || {
-            this.manager.defer_cleanup();
-            Ok(())
-        })?;
-        Ok(slf)
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> Result<()> {
-        if self.depth.fetch_update(AcqRel, Acquire, |depth| depth.checked_sub(1)).is_err() {
-            return Ok(());
-        }
-        raised::calling(py, || {
-            self.manager.resume_cleanup();
-            // Before an interrupt comes, which would come to what gives memory back.
-            queue::drain();
-            Ok(())
-        })
-    }
-}
-
-impl Drop for DeferredCleanup {
-    fn drop(&mut self) {
-        for _ in 0..*self.depth.get_mut() {
-            self.manager.resume_cleanup();
-        }
-    }
-}
-
-/// A tensor over new memory, compact and row-major, not initialised. `dtype` is a name, a dtype of NumPy or PyTorch, or a
-/// type (`float`); `device` is named as for `from_dlpack`. Without a `manager` the library allocates by itself: with a
-/// `stream`, memory of a device comes from its default pool, ready for work on that stream; without one it is ready at once.
-/// Such memory is given back on its stream, which must not be destroyed before everybody has released it; a `DeviceStream`
-/// that is closed waits for that by itself. Pinned and managed memory is made for the device of the stream.
-#[pyfunction]
-#[pyo3(signature = (shape, dtype=None, *, device=None, stream=None, manager=None))]
-pub(crate) fn empty(
-    py: Python<'_>,
-    shape: &Bound<'_, PyAny>,
-    dtype: Option<&Bound<'_, PyAny>>,
-    device: Option<&Bound<'_, PyAny>>,
-    stream: Option<&Bound<'_, PyAny>>,
-    manager: Option<&MemoryManager>,
-) -> Result<New> {
-    queue::drain();
-    let shape = shape::from_python(shape)?;
-    let dtype = dtype.map_or(Ok(DType::FLOAT64), dtype::from_python)?;
-    let device = device.map_or(Ok(Device::CPU), device::asked)?;
-    let stream = stream_or_none(device, stream)?;
-    let manager = manager.map(MemoryManager::get).transpose()?;
-    let made = raised::calling(py, || match manager {
-        Some(manager) => CoreTensor::allocate_with(&*manager, device, dtype, &shape, stream),
-        None => CoreTensor::allocate(device, dtype, &shape, stream),
-    });
-    Ok(New(made?))
 }
 
 /// A stream of a device's to allocate on; −1 stands for none, too.

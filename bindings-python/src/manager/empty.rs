@@ -1,0 +1,38 @@
+//! Tensors over new memory.
+
+use devexchange_core::{DType, Device, Tensor};
+use pyo3::prelude::*;
+
+use crate::manager::{MemoryManager, stream_or_none};
+use crate::python::error::Result;
+use crate::python::{queue, raised};
+use crate::tensor::type_object::New;
+use crate::{device, dtype, shape};
+
+/// A tensor over new memory, compact and row-major, not initialised. `dtype` is a name, a dtype of NumPy or PyTorch, or a
+/// type (`float`); `device` is named as for `from_dlpack`. Without a `manager` the library allocates by itself: with a
+/// `stream`, memory of a device comes from its default pool, ready for work on that stream; without one it is ready at once.
+/// Such memory is given back on its stream, which must not be destroyed before everybody has released it; a `DeviceStream`
+/// that is closed waits for that by itself. Pinned and managed memory is made for the device of the stream.
+#[pyfunction]
+#[pyo3(signature = (shape, dtype=None, *, device=None, stream=None, manager=None))]
+pub(crate) fn empty(
+    py: Python<'_>,
+    shape: &Bound<'_, PyAny>,
+    dtype: Option<&Bound<'_, PyAny>>,
+    device: Option<&Bound<'_, PyAny>>,
+    stream: Option<&Bound<'_, PyAny>>,
+    manager: Option<&MemoryManager>,
+) -> Result<New> {
+    queue::drain();
+    let shape = shape::from_python(shape)?;
+    let dtype = dtype.map_or(Ok(DType::FLOAT64), dtype::from_python)?;
+    let device = device.map_or(Ok(Device::CPU), device::asked)?;
+    let stream = stream_or_none(device, stream)?;
+    let manager = manager.map(MemoryManager::get).transpose()?;
+    let made = raised::calling(py, || match manager {
+        Some(manager) => Tensor::allocate_with(&*manager, device, dtype, &shape, stream),
+        None => Tensor::allocate(device, dtype, &shape, stream),
+    });
+    Ok(New(made?))
+}
