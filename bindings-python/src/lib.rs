@@ -1,8 +1,13 @@
 //! The Python binding, native half: the module `devexchange._native`. What a person uses is the package `devexchange`
 //! (`python/devexchange`), which names what is here.
 //!
-//! One file has one noun, as in the core. A method converts, guards and delegates. Python holds a counted reference
-//! to a thing of the core's; what the core holds of Python's is given up through [`python::queue`].
+//! A file has one noun, a folder one subject, with the names of the core. From below: [`python`] is all that deals with the
+//! interpreter; [`device`], [`dtype`], [`shape`] and [`order`] are what programs name; [`dlpack`], [`copy`] and [`convert`]
+//! know the core's types only; [`tensor`], [`arrow`], [`manager`] and [`ipc`] are what programs have. A tensor and a batch turn
+//! into each other by methods: those of a tensor are above both.
+//!
+//! A method converts, guards and delegates. Python holds a counted reference to a thing of the core's; what the core holds
+//! of Python's is given up through [`python::queue`].
 
 mod arrow;
 mod convert;

@@ -31,7 +31,7 @@ pub(super) fn array<'py>(
     Ok(PyTuple::new(py, [schema, array])?)
 }
 
-/// As [`array`], with device and event.
+/// As [`array()`], with device and event.
 pub(super) fn device_array<'py>(
     py: Python<'py>,
     batch: Batch,
