@@ -1,4 +1,4 @@
-//! What is asked for, and for which stream the data has to be ready then.
+//! What a caller of `from_dlpack` asks for, and for which stream the data has to be ready then.
 
 use devexchange_core::Device;
 use devexchange_core::order::{self, NO_SYNC};

@@ -44,8 +44,8 @@ fn state() -> Locked<'static, State> {
     STATE.lock()
 }
 
-/// Has the main thread call `call` soon, unless a call is on its way already, which says so by [`has_come`]. False when the
-/// interpreter ends: there are no more calls.
+/// Has the main thread call `call` soon, unless that is on its way already: it is until the call says by [`has_come`] that it
+/// came. False when the interpreter ends: there are no more calls.
 pub(super) fn call_soon(call: extern "C" fn(*mut c_void) -> c_int) -> bool {
     let mut state = state();
     if state.ending {
