@@ -2,7 +2,8 @@
 
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::memory::collected;
-use devexchange_core::{Device, Owner};
+use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::{Device, Owner, Refused, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -13,7 +14,6 @@ use crate::ctypes::{
 use crate::error::{guard, guard_release, handed_over, handle, list, required, texts};
 use crate::schema::SchemaHandle;
 use crate::stream::stream_with_batch;
-use crate::tensor::keep;
 
 handle! {
     /// A record batch, or any other Arrow array, with its schema: one reference. It stays valid until it is released or
@@ -75,6 +75,14 @@ unsafe fn devx_batch_create_sized(
         let batch = keep(unsafe { Batch::from_sized_parts(&schema, device, &nodes, sizes, owner) })?;
         out.write(BatchHandle::give(batch));
         Ok(())
+    })
+}
+
+/// The owner of a refused call stays the caller's, so it is not released here.
+fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> Result<T> {
+    made.map_err(|refused| {
+        refused.returned.into_raw();
+        refused.error
     })
 }
 
@@ -140,6 +148,29 @@ unsafe fn devx_batch_copy(
         // SAFETY: the caller gives a living handle.
         let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         out.write(BatchHandle::give(batch.copy()?));
+        Ok(())
+    })
+}
+
+/// As `devx_tensor_copy_to`, for a whole batch: one allocation, one copy for each buffer. Of texts and binary in device
+/// memory the last offset is read first, which the host waits for. Within host memory use `devx_batch_copy`.
+#[ffi_export]
+unsafe fn devx_batch_copy_to(
+    batch: *const BatchHandle,
+    device: DlDevice,
+    stream: i64,
+    out: Option<Out<'_, *mut BatchHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
+        let device = Device::from_dlpack(device.0)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = batch.stream_to(device, unsafe { RawStream::new(stream) })?;
+        let copy = batch.copy_to(device, stream)?;
+        out.write(BatchHandle::give(copy));
         Ok(())
     })
 }
@@ -307,6 +338,14 @@ unsafe fn devx_batch_get_info(
         out.write(BatchInfoRecord(batch.info()));
         Ok(())
     })
+}
+
+/// Asks the driver whether the buffers of a batch are where the batch says, all bytes that its lengths and offsets come to.
+/// No buffer is read, so the bytes that offsets and views point into are left out: only those tell how many they are.
+#[ffi_export]
+unsafe fn devx_batch_check_pointers(batch: *const BatchHandle, error: Option<&mut ErrorRecord>) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { BatchHandle::borrow(batch, "batch") }?.check_pointers())
 }
 
 /// A reference to the schema of the batch.

@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_OUT_OF_RANGE, DevxColumn};
 use devexchange_core::arrow::{Batch, Column};
 use devexchange_core::memory::said;
+use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::text::fill;
 use devexchange_core::{Borrowed, Error, Result};
 use safer_ffi::ffi_export;
@@ -180,6 +181,27 @@ unsafe fn devx_column_null_count(
     guard(error, || {
         let count = view(&batch?, column)?.null_count()?;
         required(out, "out")?.write(count);
+        Ok(())
+    })
+}
+
+/// The number of nulls of a column in memory of any device. If it is not known, the validity buffer is copied on `stream`,
+/// for which the host waits, and counted.
+#[ffi_export]
+unsafe fn devx_column_null_count_on(
+    batch: *const BatchHandle,
+    column: Option<&ColumnRecord>,
+    stream: i64,
+    out: Option<Out<'_, i64>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a living handle.
+    let batch = unsafe { BatchHandle::borrow(batch, "batch") };
+    guard(error, || {
+        let (out, batch) = (required(out, "out")?, batch?);
+        // SAFETY: the caller's stream is alive.
+        let stream = batch.stream(unsafe { RawStream::new(stream) })?;
+        out.write(view(&batch, column)?.null_count_on(stream)?);
         Ok(())
     })
 }

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::dlpack::{self, Managed, Owned, Request};
+use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Refused, Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
@@ -41,6 +42,45 @@ unsafe fn import<M: Managed>(source: *mut M, out: Option<Out<'_, *mut TensorHand
     let out = required(out, "out")?;
     // SAFETY: the caller's contract.
     let tensor = unsafe { dlpack::import(source) }?;
+    out.write(TensorHandle::give(tensor));
+    Ok(())
+}
+
+/// As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is ready for work that is
+/// queued there from now on. −1 where the producer was asked for no synchronisation: that says nothing of the data, which
+/// counts as queued on the legacy default stream. Until the tensor, and what was handed on of it, is released, the stream is
+/// not destroyed; it may be closed (`devx_stream_close`).
+#[ffi_export]
+unsafe fn devx_tensor_import_on(
+    source: *mut Versioned,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a valid tensor that it owns.
+    guard(error, || unsafe { import_on(source.cast::<DLManagedTensorVersioned>(), stream, out) })
+}
+
+/// As `devx_tensor_import_on`, for the struct of DLPack before 1.0.
+#[ffi_export]
+unsafe fn devx_tensor_import_on_legacy(
+    source: *mut Legacy,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    // SAFETY: the caller gives a valid tensor that it owns.
+    guard(error, || unsafe { import_on(source.cast::<DLManagedTensor>(), stream, out) })
+}
+
+/// # Safety
+/// As [`dlpack::import_on`] and [`RawStream::new`].
+unsafe fn import_on<M: Managed>(source: *mut M, stream: i64, out: Option<Out<'_, *mut TensorHandle>>) -> Result<()> {
+    let out = required(out, "out")?;
+    // SAFETY: the caller's contract.
+    let stream = unsafe { RawStream::new(stream) };
+    // SAFETY: as above.
+    let tensor = unsafe { dlpack::import_on(source, Some(stream)) }?;
     out.write(TensorHandle::give(tensor));
     Ok(())
 }

@@ -35,6 +35,7 @@ mod ledger;
 mod library;
 mod manager;
 mod metadata;
+mod order;
 mod schema;
 mod stream;
 mod tensor;

@@ -1,12 +1,13 @@
-//! `devx_tensor_*`: making tensors, looking at them, giving them up.
+//! `devx_tensor_*`: making tensors, looking at them, copying them, giving them up.
 
-use devexchange_core::error::Refused;
-use devexchange_core::{Flags, Owner, Result, Tensor, dlpack};
+use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::{DType, Device, Flags, Owner, Tensor, dlpack};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
-use crate::ctypes::{DlTensor, ErrorRecord, OwnerRecord, Status};
-use crate::error::{guard, guard_release, handed_over, handle, required};
+use crate::ctypes::{DlDataType, DlDevice, DlTensor, ErrorRecord, OwnerRecord, Status, Void};
+use crate::error::{guard, guard_release, handed_over, handle, list, list_mut, required};
+use crate::stream::stream_or_none;
 
 handle! {
     /// A tensor: one reference to memory with a shape and an element type. It stays valid until it is released or moved.
@@ -40,11 +41,29 @@ unsafe fn devx_tensor_create(
     })
 }
 
-/// The owner of a refused call stays the caller's, so it is not released here.
-pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> Result<T> {
-    made.map_err(|refused| {
-        refused.returned.into_raw();
-        refused.error
+/// Makes a tensor over new memory of a device, compact and row-major, not initialised. On a GPU with a stream the memory
+/// comes from the device's pool, ready for work on that stream, which is not destroyed before the tensor is released, but
+/// may be closed (`devx_stream_close`); with −1 it is ready at once.
+#[ffi_export]
+unsafe fn devx_tensor_allocate(
+    device: DlDevice,
+    dtype: DlDataType,
+    shape: *const i64,
+    ndim: usize,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives `ndim` extents.
+        let shape = unsafe { list(shape, ndim, "shape") }?;
+        let device = Device::from_dlpack(device.0)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = unsafe { stream_or_none(device, stream) }?;
+        let tensor = Tensor::allocate(device, DType::from_dlpack(dtype.0)?, shape, stream)?;
+        out.write(TensorHandle::give(tensor));
+        Ok(())
     })
 }
 
@@ -145,6 +164,80 @@ unsafe fn devx_tensor_copy(
         out.write(TensorHandle::give(tensor.copy()?));
         Ok(())
     })
+}
+
+/// A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the tensor is released
+/// only after the copy. Copies into host memory that is not pinned are waited for. One of the two has streams, or it is
+/// DEVX_DEVICE: within host memory use `devx_tensor_copy`. Elements in another order than row-major are so in copies from and
+/// to host memory that is not pinned; other copies have the same strides.
+#[ffi_export]
+unsafe fn devx_tensor_copy_to(
+    tensor: *const TensorHandle,
+    device: DlDevice,
+    stream: i64,
+    out: Option<Out<'_, *mut TensorHandle>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        let device = Device::from_dlpack(device.0)?;
+        // SAFETY: the caller's stream is alive.
+        let stream = tensor.stream_to(device, unsafe { RawStream::new(stream) })?;
+        let copy = tensor.copy_to(device, stream)?;
+        out.write(TensorHandle::give(copy));
+        Ok(())
+    })
+}
+
+/// Reads all elements of a tensor of a GPU (or in pinned or managed memory) into `bytes` bytes of host memory and waits for
+/// them. They have to lie compactly in row-major order. Host tensors are read through `devx_tensor_borrow`.
+#[ffi_export]
+unsafe fn devx_tensor_read(
+    tensor: *const TensorHandle,
+    into: *mut Void,
+    bytes: usize,
+    stream: i64,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        // SAFETY: the caller gives so many bytes, which are its own to be written.
+        let into = unsafe { list_mut(into.cast::<u8>(), bytes, "into") }?;
+        // SAFETY: the caller's stream is alive.
+        tensor.read(into, tensor.stream(unsafe { RawStream::new(stream) })?)
+    })
+}
+
+/// Writes all elements from `bytes` bytes of host memory, as `devx_tensor_read` reads them; work that is queued on `stream`
+/// afterwards sees them. Nobody else uses the elements meanwhile.
+#[ffi_export]
+unsafe fn devx_tensor_write(
+    tensor: *const TensorHandle,
+    from: *const Void,
+    bytes: usize,
+    stream: i64,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        // SAFETY: the caller gives a living handle.
+        let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
+        // SAFETY: the caller gives so many bytes.
+        let from = unsafe { list(from.cast::<u8>(), bytes, "from") }?;
+        // SAFETY: the caller's stream is alive.
+        let stream = tensor.stream(unsafe { RawStream::new(stream) })?;
+        // SAFETY: the caller keeps others away from the elements.
+        unsafe { tensor.write(from, stream) }
+    })
+}
+
+/// Asks the driver whether the memory of a tensor is where the tensor says, all of it.
+#[ffi_export]
+unsafe fn devx_tensor_check_pointers(tensor: *const TensorHandle, error: Option<&mut ErrorRecord>) -> Status {
+    // SAFETY: the caller gives a living handle.
+    guard(error, || unsafe { TensorHandle::borrow(tensor, "tensor") }?.check_pointers())
 }
 
 /// Gives up a tensor and sets the handle to NULL. NULL and a handle that is NULL are fine. From any thread.
