@@ -17,8 +17,9 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::answers::{Answers, thrown};
-use crate::error::{Result, native, plain};
+use crate::error::Result;
 use crate::handle::{give, take};
+use crate::native::{native, plain};
 use crate::queue::{ask, owner, try_owner};
 
 /// What is asked, one of the numbers below, and what about. `AllocatorTask.java` has the same numbers.

@@ -11,7 +11,8 @@ use jni::Env;
 use jni::objects::JString;
 use jni::sys::{jint, jlong};
 
-use crate::error::{Result, plain};
+use crate::error::Result;
+use crate::native::plain;
 use crate::{allocator, batch_stream};
 
 /// Who waits for an answer, by the number of the question. `None` when no more answers come.

@@ -8,8 +8,9 @@ use devexchange_core::arrow::asynchronous::{AsyncReader, MetadataBlock, ReaderOp
 use jni::sys::{jint, jlong};
 
 use crate::boxed::{Held, held, hold};
-use crate::error::{Result, plain};
+use crate::error::Result;
 use crate::handle::{give, take};
+use crate::native::plain;
 use crate::queue::bell;
 
 /// What Java holds.

@@ -9,8 +9,9 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::boxed::{Held, Room, held};
-use crate::error::{Result, native, plain};
+use crate::error::Result;
 use crate::handle::{address, batch, schema, take};
+use crate::native::{native, plain};
 use crate::queue::bell;
 
 impl Held for AsyncWriter {

@@ -10,8 +10,9 @@ use devexchange_core::order::Ready;
 use jni::sys::jlong;
 
 use crate::device::device;
-use crate::error::{Result, plain};
+use crate::error::Result;
 use crate::handle::{address, batch, give, schema, take};
+use crate::native::plain;
 use crate::queue::{keep, try_owner};
 use crate::stream::optional;
 

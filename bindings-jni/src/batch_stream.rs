@@ -10,8 +10,9 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::answers::{Answers, thrown};
-use crate::error::{Result, native, plain};
+use crate::error::Result;
 use crate::handle::{address, batch_stream, give, schema, take};
+use crate::native::{native, plain};
 use crate::queue::{ask, cancel, try_owner};
 
 /// The next batch of a source, or `None` at its end.

@@ -8,9 +8,10 @@ use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::jlong;
 
-use crate::error::{Result, native, plain};
+use crate::error::Result;
 use crate::handle::{batch, give, take};
 use crate::memory::string;
+use crate::native::{native, plain};
 use crate::stream::stream;
 
 plain! { column_null_count(batch: jlong, column: jlong) -> jlong }

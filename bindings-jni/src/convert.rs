@@ -9,8 +9,9 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::column::view;
-use crate::error::{Result, native, plain};
+use crate::error::Result;
 use crate::handle::{batch, give, take, tensor};
+use crate::native::{native, plain};
 use crate::stream::optional;
 
 plain! { column_plan_tensor(batch: jlong, column: jlong, out: jlong) }

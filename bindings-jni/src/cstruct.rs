@@ -11,10 +11,11 @@ use devexchange_core::arrow::{release_array, release_device_stream, release_sche
 use devexchange_core::cuda_array;
 use jni::sys::jlong;
 
-use crate::error::{Result, plain, refuse};
+use crate::error::{Result, refuse};
 use crate::handle::{
     ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, CUDA_ARRAY, TAG_MASK, give, take,
 };
+use crate::native::plain;
 
 /// Room for any of the structs, aligned so that a token has its low bits free. All zero is a released struct.
 #[repr(C, align(16))]

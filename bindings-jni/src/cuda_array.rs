@@ -5,8 +5,9 @@ use devexchange_core::abi::cuda_array::{DevxCudaArray, DevxCudaArrayRequest};
 use devexchange_core::cuda_array::{self, Imported, Request};
 use jni::sys::jlong;
 
-use crate::error::{Result, plain};
+use crate::error::Result;
 use crate::handle::{address, give, take, tensor};
+use crate::native::plain;
 
 /// # Safety
 /// `record` is the address of a record, and its stream is alive.

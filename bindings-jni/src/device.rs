@@ -5,8 +5,9 @@ use devexchange_core::runtime::cuda::{Stream, reaper};
 use devexchange_core::{Device, DeviceType, Result as CoreResult};
 use jni::sys::{jint, jlong};
 
-use crate::error::{Result, plain};
+use crate::error::Result;
 use crate::handle::take;
+use crate::native::plain;
 
 /// A device as Java passes it: the type and, above 32 bits, the id.
 pub(crate) fn device(packed: jlong) -> CoreResult<Device> {

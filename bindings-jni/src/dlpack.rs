@@ -10,8 +10,9 @@ use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::{Refused, Tensor};
 use jni::sys::jlong;
 
-use crate::error::{Result, plain};
+use crate::error::Result;
 use crate::handle::{address, give, take, tensor};
+use crate::native::plain;
 use crate::stream::number;
 
 plain! { tensor_import_on(source: jlong, stream: jlong, legacy: jboolean) -> jlong }

@@ -1,8 +1,7 @@
-//! The one place where errors and panics become exceptions, and where native methods are declared.
+//! Why a call is refused, and the one place where that, or a panic, becomes an exception.
 
 use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use devexchange_core::abi::types::DEVX_CALLBACK;
 use jni::errors::{Error as JniError, ErrorPolicy, JniError as JniCode, Result as JniResult};
@@ -10,9 +9,7 @@ use jni::exceptions::JOutOfMemoryError;
 use jni::objects::{JString, JThrowable};
 use jni::refs::{LoaderContext, Reference};
 use jni::strings::JNIString;
-use jni::{Env, EnvUnowned, jni_sig, jni_str};
-
-use crate::foreign;
+use jni::{Env, jni_sig, jni_str};
 
 /// Why a call is refused: the core's reason, or trouble with the JVM.
 #[derive(Debug)]
@@ -128,68 +125,4 @@ impl<T: Default> ErrorPolicy<T, Error> for Throw {
         Self::throw(env, &devexchange_core::Error::panicked(payload));
         Ok(T::default())
     }
-}
-
-/// Declares a native method of `dev.devexchange.Native`. The exported symbol has the signature in it, so that a
-/// declaration in Java that differs is an `UnsatisfiedLinkError`, not a wrong call.
-macro_rules! native {
-    ($($declaration:tt)*) => {
-        const _: ::jni::NativeMethod = {
-            use $crate::error::Throw;
-            ::jni::native_method! {
-                java_type = "dev.devexchange.Native",
-                error_policy = Throw,
-                static extern fn $($declaration)*
-            }
-        };
-    };
-}
-pub(crate) use native;
-
-/// As [`native!`], for a method that needs nothing of the JVM: the environment is looked at only to throw, which makes a
-/// call several times cheaper, and lets Java make it without JNI ([`foreign`]).
-macro_rules! plain {
-    ($name:ident($($argument:ident: $type:ident),* $(,)?) $(-> $result:ident)?) => {
-        const _: ::jni::NativeMethod = {
-            fn raw<'l>(
-                env: ::jni::EnvUnowned<'l>,
-                _: ::jni::objects::JClass<'l>,
-                $($argument: ::jni::sys::$type),*
-            ) $(-> ::jni::sys::$result)? {
-                $crate::error::answer(env, || $name($($argument),*))
-            }
-            ::jni::native_method! {
-                java_type = "dev.devexchange.Native",
-                static raw extern fn $name($($argument: $type),*) $(-> $result)?,
-                fn = raw,
-                // It asks JNI whether the method is static: all are, as a test of the Java part sees.
-                abi_check = UnsafeNever,
-            }
-        };
-    };
-}
-pub(crate) use plain;
-
-/// What a method comes to; an error or a panic is thrown.
-#[inline]
-pub(crate) fn answer<T: Default>(env: EnvUnowned<'_>, body: impl FnOnce() -> Result<T>) -> T {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(value)) => {
-            if env.as_raw().is_null() {
-                foreign::forget();
-            }
-            value
-        }
-        Ok(Err(error)) => thrown(env, error),
-        Err(payload) => thrown(env, Error::Refused(devexchange_core::Error::panicked(payload))),
-    }
-}
-
-#[cold]
-fn thrown<T: Default>(mut env: EnvUnowned<'_>, error: Error) -> T {
-    if env.as_raw().is_null() {
-        foreign::keep(error);
-        return T::default();
-    }
-    env.with_env(|_| Err(error)).resolve::<Throw>()
 }

@@ -1,14 +1,11 @@
 //! Calls that a newer JVM makes without JNI, through its foreign function interface (`src/main/java22`): of the same
-//! symbols, with NULL for environment and class. Only what is declared with [`plain!`](crate::error::plain) can be
+//! symbols, with NULL for environment and class. Only what is declared with [`plain!`](crate::native::plain) can be
 //! called so. An error cannot be thrown then: it is kept for the thread, and a flag says that Java has to ask for it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use jni::sys::jlong;
-
-use crate::error::{Error, Result, plain};
-use crate::handle::give;
+use crate::error::Error;
 
 /// Not 0 once any such call has failed, on any thread: this is rare, so it stays.
 static FAILED: AtomicI64 = AtomicI64::new(0);
@@ -33,14 +30,12 @@ pub(crate) fn forget() {
     }
 }
 
-plain! { foreign_failed() -> jlong }
-/// The address of the flag, a long.
-fn foreign_failed() -> Result<jlong> {
-    Ok(give(FAILED.as_ptr()))
+/// The address of the flag.
+pub(crate) fn failed() -> *mut i64 {
+    FAILED.as_ptr()
 }
 
-plain! { foreign_throw() }
-/// Throws what the thread's last such call failed with, if it did.
-fn foreign_throw() -> Result<()> {
-    KEPT.try_with(Cell::take).ok().flatten().map_or(Ok(()), Err)
+/// What the thread's last such call failed with, if it did.
+pub(crate) fn take() -> Option<Error> {
+    KEPT.try_with(Cell::take).ok().flatten()
 }

@@ -8,7 +8,8 @@ use core::ffi::c_void;
 use devexchange_core::{Batch, BatchStream, Borrowed, Schema, Tensor, trace};
 use jni::sys::jlong;
 
-use crate::error::{Result, plain, refuse};
+use crate::error::{Result, refuse};
+use crate::native::plain;
 use crate::{boxed, cstruct, stream};
 
 /// Bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.

@@ -10,8 +10,9 @@ use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::boxed::{Held, held, hold};
-use crate::error::{Result, native, plain};
+use crate::error::Result;
 use crate::handle::{batch, give, take, tensor};
+use crate::native::{native, plain};
 use crate::tensor::wanted;
 
 impl Held for Server {

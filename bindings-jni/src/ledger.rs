@@ -4,8 +4,9 @@ use devexchange_core::abi::types::DevxLedger;
 use devexchange_core::ledger;
 use jni::sys::jlong;
 
-use crate::error::{Result, plain};
+use crate::error::Result;
 use crate::handle::take;
+use crate::native::plain;
 
 plain! { ledger_read(out: jlong) }
 fn ledger_read(out: jlong) -> Result<()> {

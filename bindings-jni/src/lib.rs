@@ -3,7 +3,7 @@
 //! Conventions, without exceptions:
 //! * A function converts its arguments, guards them and delegates to the core. What fails is thrown as a
 //!   `DevExchangeException`, a panic too (status 255); see [`error`].
-//! * What needs nothing of the JVM is declared with [`plain!`](error::plain), and Java may call it without JNI; see
+//! * What needs nothing of the JVM is declared with [`plain!`](native::plain), and Java may call it without JNI; see
 //!   [`foreign`].
 //! * Handles are `long`s that Java gives up through one function, [`handle`]. Java makes sure that a handle is not
 //!   given up while a call uses it (`Handle.java`).
@@ -34,6 +34,7 @@ mod library;
 mod load;
 mod manager;
 mod memory;
+mod native;
 mod queue;
 mod schema;
 mod stream;

@@ -11,8 +11,9 @@ use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::{jboolean, jint};
 
-use crate::error::{Result, native, plain};
+use crate::error::Result;
 use crate::memory::string;
+use crate::native::{native, plain};
 
 native! { version() -> JString }
 fn version<'l>(env: &mut Env<'l>, _: JClass<'l>) -> Result<JString<'l>> {

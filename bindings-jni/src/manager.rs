@@ -9,8 +9,9 @@ use jni::sys::{jint, jlong};
 
 use crate::allocator::{self, pack};
 use crate::boxed::{Held, Room, held, hold};
-use crate::error::{Result, plain, refuse};
+use crate::error::{Result, refuse};
 use crate::handle::{give, take};
+use crate::native::plain;
 use crate::queue::{cancel, try_owner};
 use crate::stream::optional;
 use crate::tensor::wanted;

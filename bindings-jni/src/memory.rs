@@ -7,8 +7,9 @@ use jni::Env;
 use jni::objects::{JByteBuffer, JClass, JString};
 use jni::sys::jlong;
 
-use crate::error::{Result, native, plain, refuse};
+use crate::error::{Result, refuse};
 use crate::handle::{give, take};
+use crate::native::{native, plain};
 
 native! { buffer_address(buffer: java.nio.ByteBuffer) -> jlong }
 /// The address of index 0 of a direct buffer.

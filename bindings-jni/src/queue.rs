@@ -14,8 +14,9 @@ use jni::EnvUnowned;
 use jni::objects::JClass;
 use jni::sys::{jint, jlong};
 
-use crate::error::{Result, plain};
+use crate::error::Result;
 use crate::handle::take;
+use crate::native::plain;
 
 struct Line {
     queue: LazyLock<Arc<ReleaseQueue>>,

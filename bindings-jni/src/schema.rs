@@ -6,8 +6,9 @@ use devexchange_core::arrow::{Field, metadata};
 use devexchange_core::memory::{collected, vector};
 use jni::sys::jlong;
 
-use crate::error::{Result, plain};
+use crate::error::Result;
 use crate::handle::{address, give, schema, take};
+use crate::native::plain;
 
 plain! { schema_create(fields: jlong, count: jlong) -> jlong }
 /// Makes a schema of `count` field records, in depth-first order.

@@ -10,8 +10,9 @@ use jni::objects::JClass;
 use jni::sys::jlong;
 
 use crate::device::device;
-use crate::error::{Result, native, plain, refuse};
+use crate::error::{Result, refuse};
 use crate::handle::{batch, give, take, tensor};
+use crate::native::{native, plain};
 
 /// What Java holds: the number of a stream, with the device that it is on. The address leaves room for a tag.
 #[repr(align(16))]

@@ -6,8 +6,9 @@ use devexchange_core::order::Ready;
 use devexchange_core::{DType, Device, Flags, Tensor, TensorDesc, dlpack};
 use jni::sys::jlong;
 
-use crate::error::{Result, plain, refuse};
+use crate::error::{Result, refuse};
 use crate::handle::{give, take, tensor};
+use crate::native::plain;
 use crate::queue::{keep, try_owner};
 use crate::stream::optional;
 

@@ -48,7 +48,7 @@ final class Native {
 
     static native long ledgerOutstanding();
 
-    // foreign.rs
+    // native.rs
 
     static native long foreignFailed();
 
