@@ -1,28 +1,26 @@
-//! Handles: addresses of counted references as Java holds them, and how they are given up.
+//! Handles: addresses of counted references as Java holds them.
 //!
-//! What is given up is a *token*: the address with the kind in its low bits, which the alignment of everything that is
+//! What Java gives up is a *token*: the address with the kind in its low bits, which the alignment of everything that is
 //! handed out leaves free. `Handle.Kind` in Java has the same numbers.
 
 use core::ffi::c_void;
 
-use devexchange_core::{Batch, BatchStream, Borrowed, Schema, Tensor, trace};
+use devexchange_core::{Batch, BatchStream, Borrowed, Schema, Tensor};
 use jni::sys::jlong;
 
 use crate::error::{Result, refuse};
-use crate::native::plain;
-use crate::{boxed, cstruct, stream};
 
 /// Bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.
 pub(crate) const TAG_MASK: jlong = 15;
-const TENSOR: jlong = 1;
-const BATCH: jlong = 2;
-const SCHEMA: jlong = 3;
+pub(crate) const TENSOR: jlong = 1;
+pub(crate) const BATCH: jlong = 2;
+pub(crate) const SCHEMA: jlong = 3;
 pub(crate) const ARROW_ARRAY: jlong = 4;
 pub(crate) const ARROW_SCHEMA: jlong = 5;
 pub(crate) const ARROW_DEVICE_ARRAY: jlong = 6;
-const STREAM: jlong = 7;
-const BATCH_STREAM: jlong = 8;
-const BOXED: jlong = 9;
+pub(crate) const STREAM: jlong = 7;
+pub(crate) const BATCH_STREAM: jlong = 8;
+pub(crate) const BOXED: jlong = 9;
 pub(crate) const CUDA_ARRAY: jlong = 10;
 pub(crate) const ARROW_STREAM: jlong = 11;
 pub(crate) const ARROW_DEVICE_STREAM: jlong = 12;
@@ -67,52 +65,3 @@ borrow! { tensor: Tensor }
 borrow! { batch: Batch }
 borrow! { schema: Schema }
 borrow! { batch_stream: BatchStream }
-
-plain! { release(token: jlong) }
-/// Gives a handle up.
-fn release(token: jlong) -> Result<()> {
-    let kind = token & TAG_MASK;
-    let raw = take::<c_void>(token - kind);
-    // Java gives a handle up once, with the kind that it was made with, when no call uses it.
-    match kind {
-        // SAFETY: the address of a tensor, given up once.
-        TENSOR => drop(unsafe { Tensor::from_raw(raw) }),
-        // SAFETY: the address of a batch, given up once.
-        BATCH => drop(unsafe { Batch::from_raw(raw) }),
-        // SAFETY: the address of a schema, given up once.
-        SCHEMA => drop(unsafe { Schema::from_raw(raw) }),
-        // SAFETY: the address of a stream of batches, given up once.
-        BATCH_STREAM => drop(unsafe { BatchStream::from_raw(raw) }),
-        // SAFETY: the address of a box, given up once.
-        BOXED => unsafe { boxed::give_up(raw) },
-        // SAFETY: the address of a stream, given up once.
-        STREAM => return unsafe { stream::close(raw) },
-        // SAFETY: the address of a struct of this kind, given up once.
-        _ => return unsafe { cstruct::free(kind, raw) },
-    }
-    Ok(())
-}
-
-plain! { give_up(token: jlong) }
-/// As `release`, for a handle that nobody closed: says so in the trace.
-fn give_up(token: jlong) -> Result<()> {
-    let kind = token & TAG_MASK;
-    let raw = take::<c_void>(token - kind);
-    if kind == STREAM {
-        // SAFETY: the address of a stream, given up once.
-        unsafe { stream::forget(raw) };
-        return Ok(());
-    }
-    let what = match kind {
-        TENSOR => "Tensor",
-        BATCH => "Batch",
-        SCHEMA => "Schema",
-        BATCH_STREAM => "BatchStream",
-        // SAFETY: the address of a box.
-        BOXED => unsafe { boxed::class(raw) },
-        _ => "CStruct",
-    };
-    let article = if what.starts_with(['A', 'I']) { "an" } else { "a" };
-    trace::say(format_args!("{article} {what} was not closed; the garbage collector found it, and it is released now"));
-    release(token)
-}

@@ -5,8 +5,8 @@
 //!   `DevExchangeException`, a panic too (status 255); see [`error`].
 //! * What needs nothing of the JVM is declared with [`plain!`](native::plain), and Java may call it without JNI; see
 //!   [`foreign`].
-//! * Handles are `long`s that Java gives up through one function, [`handle`]. Java makes sure that a handle is not
-//!   given up while a call uses it (`Handle.java`).
+//! * Handles are `long`s ([`handle`]) that Java gives up through one function, [`release`]. Java makes sure that a handle
+//!   is not given up while a call uses it (`Handle.java`).
 //! * Results of several values are written to an address that Java gives: the records of `devexchange/types.h`, whose
 //!   offsets stand in `Records.java`.
 //! * No foreign thread and no release path calls Java: it queues a token, which a thread of Java's fetches; see
@@ -36,6 +36,7 @@ mod manager;
 mod memory;
 mod native;
 mod queue;
+mod release;
 mod schema;
 mod stream;
 mod tensor;

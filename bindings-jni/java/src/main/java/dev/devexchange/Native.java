@@ -54,7 +54,7 @@ final class Native {
 
     static native void foreignThrow();
 
-    // handle.rs
+    // release.rs
 
     static native void release(long token);
 
