@@ -11,10 +11,6 @@ use jni::Env;
 use jni::objects::JString;
 use jni::sys::{jint, jlong};
 
-use crate::error::Result;
-use crate::native::plain;
-use crate::{allocator, batch_stream};
-
 /// Who waits for an answer, by the number of the question. `None` when no more answers come.
 pub(crate) struct Answers<A>(Mutex<Option<BTreeMap<jlong, SyncSender<A>>>>);
 
@@ -56,12 +52,4 @@ impl<A> Answers<A> {
 pub(crate) fn thrown(env: &Env<'_>, status: jint, driver_code: jint, text: &JString<'_>) -> Error {
     let text = text.try_to_string(env).unwrap_or_else(|_| "a callback failed, and its text cannot be read".to_owned());
     Error::driver(DevxStatus(status), driver_code, text)
-}
-
-plain! { answers_close() }
-/// Ends every wait for Java, and those to come: the JVM is about to end.
-fn answers_close() -> Result<()> {
-    batch_stream::close();
-    allocator::close();
-    Ok(())
 }

@@ -26,6 +26,7 @@ mod cuda_array;
 mod device;
 mod dlpack;
 mod error;
+mod exit;
 mod foreign;
 mod handle;
 mod ipc;

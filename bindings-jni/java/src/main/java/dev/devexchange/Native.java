@@ -248,7 +248,7 @@ final class Native {
 
     static native void asyncWriterFail(long writer, int code, String text);
 
-    // answers.rs
+    // exit.rs
 
     static native void answersClose();
 
