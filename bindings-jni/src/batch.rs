@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::handle::{address, batch, give, schema, take};
 use crate::native::plain;
 use crate::queue::{keep, try_owner};
-use crate::stream::optional;
+use crate::stream::{optional, stream};
 
 plain! { batch_create(schema: jlong, device: jlong, nodes: jlong, count: jlong, token: jlong) -> jlong }
 /// Makes a batch over memory of Java's. `device` is the device type and, above 32 bits, its id. `nodes` is the address
@@ -133,6 +133,16 @@ fn batch_copy(handle: jlong) -> Result<jlong> {
     Ok(give(batch.copy()?.into_raw()))
 }
 
+plain! { batch_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
+/// A copy on another device, queued on a stream.
+fn batch_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let (batch, target) = (unsafe { batch(handle) }?, device(packed)?);
+    // SAFETY: as above.
+    let stream = unsafe { stream(queue, |number| batch.stream_to(target, number)) }?;
+    Ok(give(batch.copy_to(target, stream)?.into_raw()))
+}
+
 plain! { batch_share(handle: jlong) -> jlong }
 /// Another reference to the same batch.
 fn batch_share(handle: jlong) -> Result<jlong> {
@@ -188,4 +198,11 @@ fn batch_schema(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     Ok(give(batch.schema().clone().into_raw()))
+}
+
+plain! { batch_check_pointers(handle: jlong) }
+/// Asks the driver whether the memory is where it is said to be.
+fn batch_check_pointers(handle: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { batch(handle) }?.check_pointers()?)
 }

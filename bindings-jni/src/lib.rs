@@ -36,6 +36,7 @@ mod load;
 mod manager;
 mod memory;
 mod native;
+mod order;
 mod queue;
 mod release;
 mod schema;

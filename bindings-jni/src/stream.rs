@@ -1,18 +1,16 @@
-//! Streams, and tensors and batches in their order. Java holds a stream as a handle of its own, so that one that it made
-//! is destroyed once, and never while a call uses it.
+//! Streams. Java holds one as a handle of its own, so that one that it made is destroyed once, and never while a call uses
+//! it.
 
 use core::ffi::c_void;
 
 use devexchange_core::runtime::cuda::{Hold, RawStream, Stream};
 use devexchange_core::{Device, DeviceType, Result as CoreResult, trace};
-use jni::Env;
-use jni::objects::JClass;
 use jni::sys::jlong;
 
 use crate::device::device;
 use crate::error::{Result, refuse};
-use crate::handle::{batch, give, take, tensor};
-use crate::native::{native, plain};
+use crate::handle::{give, take};
+use crate::native::plain;
 
 /// What Java holds: the number of a stream, with the device that it is on. The address leaves room for a tag.
 #[repr(align(16))]
@@ -178,95 +176,4 @@ plain! { stream_synchronize(handle: jlong) }
 fn stream_synchronize(handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held(handle) }?.stream()?.synchronize()?)
-}
-
-plain! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
-/// A copy on another device, queued on a stream.
-fn tensor_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
-    // SAFETY: Java gives a living handle.
-    let (tensor, target) = (unsafe { tensor(handle) }?, device(packed)?);
-    // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| tensor.stream_to(target, number)) }?;
-    Ok(give(tensor.copy_to(target, stream)?.into_raw()))
-}
-
-plain! { tensor_read(handle: jlong, into: jlong, bytes: jlong, stream: jlong) }
-/// Reads all elements into memory of Java's, and waits for them.
-fn tensor_read(handle: jlong, into: jlong, bytes: jlong, queue: jlong) -> Result<()> {
-    // SAFETY: Java gives a living handle.
-    let tensor = unsafe { tensor(handle) }?;
-    // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| tensor.stream(number)) }?;
-    // SAFETY: Java gives a buffer of its caller's, of so many bytes, which is there to be written.
-    let into = unsafe { std::slice::from_raw_parts_mut(take::<u8>(into), bytes.cast_unsigned() as usize) };
-    Ok(tensor.read(into, stream)?)
-}
-
-plain! { tensor_write(handle: jlong, source: jlong, bytes: jlong, stream: jlong) }
-/// Writes all elements from memory of Java's.
-fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Result<()> {
-    // SAFETY: Java gives a living handle.
-    let tensor = unsafe { tensor(handle) }?;
-    // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| tensor.stream(number)) }?;
-    // SAFETY: Java gives a buffer of its caller's, of so many bytes.
-    let source = unsafe { std::slice::from_raw_parts(take::<u8>(source), bytes.cast_unsigned() as usize) };
-    // SAFETY: Java's caller keeps others away from the elements.
-    Ok(unsafe { tensor.write(source, stream) }?)
-}
-
-/// The calls that a tensor and a batch have in common.
-macro_rules! ordered {
-    ($what:ident: $produced_on:ident, $wait_on:ident, $used_on:ident, $check_pointers:ident) => {
-        native! { $produced_on(handle: jlong, stream: jlong) }
-        /// The data is there when what is queued on the stream is done. Java sees to it that no other call is in the
-        /// handle meanwhile.
-        fn $produced_on<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, queue: jlong) -> Result<()> {
-            // SAFETY: Java gives a living handle that no other call is in, and no call lends anything of it longer.
-            let mut thing = unsafe { $what(handle) }?;
-            // SAFETY: as above.
-            let stream = unsafe { stream(queue, |number| thing.stream(number)) }?;
-            // SAFETY: that is what the caller says.
-            Ok(unsafe { thing.produced_on(stream) }?)
-        }
-
-        native! { $wait_on(handle: jlong, stream: jlong) }
-        /// Makes the stream wait until the data may be touched.
-        fn $wait_on<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, queue: jlong) -> Result<()> {
-            // SAFETY: Java gives a living handle.
-            let thing = unsafe { $what(handle) }?;
-            // SAFETY: as above.
-            let stream = unsafe { stream(queue, |number| thing.stream(number)) }?;
-            Ok(thing.wait(stream)?)
-        }
-
-        native! { $used_on(handle: jlong, stream: jlong) }
-        /// Work that is queued on the stream uses the data.
-        fn $used_on<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, queue: jlong) -> Result<()> {
-            // SAFETY: Java gives a living handle.
-            let thing = unsafe { $what(handle) }?;
-            // SAFETY: as above.
-            let stream = unsafe { stream(queue, |number| thing.stream(number)) }?;
-            Ok(thing.used_on(stream)?)
-        }
-
-        plain! { $check_pointers(handle: jlong) }
-        /// Asks the driver whether the memory is where it is said to be.
-        fn $check_pointers(handle: jlong) -> Result<()> {
-            // SAFETY: Java gives a living handle.
-            Ok(unsafe { $what(handle) }?.check_pointers()?)
-        }
-    };
-}
-ordered! { tensor: tensor_produced_on, tensor_wait_on, tensor_used_on, tensor_check_pointers }
-ordered! { batch: batch_produced_on, batch_wait_on, batch_used_on, batch_check_pointers }
-
-plain! { batch_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
-/// A copy on another device, queued on a stream.
-fn batch_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
-    // SAFETY: Java gives a living handle.
-    let (batch, target) = (unsafe { batch(handle) }?, device(packed)?);
-    // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| batch.stream_to(target, number)) }?;
-    Ok(give(batch.copy_to(target, stream)?.into_raw()))
 }

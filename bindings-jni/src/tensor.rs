@@ -1,4 +1,4 @@
-//! Tensors: making them, looking at them.
+//! Tensors: making them, looking at them, copying them.
 
 use devexchange_core::abi::dlpack::DLTensor;
 use devexchange_core::layout::{self, Layout};
@@ -6,11 +6,12 @@ use devexchange_core::order::Ready;
 use devexchange_core::{DType, Device, Flags, Tensor, TensorDesc, dlpack};
 use jni::sys::jlong;
 
+use crate::device::device;
 use crate::error::{Result, refuse};
 use crate::handle::{give, take, tensor};
 use crate::native::plain;
 use crate::queue::{keep, try_owner};
-use crate::stream::optional;
+use crate::stream::{optional, stream};
 
 plain! { tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> jlong }
 /// Makes a tensor over memory of Java's. `description` is the address of a `DLTensor`; `room` says how many bytes there
@@ -121,4 +122,46 @@ fn tensor_copy(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     Ok(give(tensor.copy()?.into_raw()))
+}
+
+plain! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
+/// A copy on another device, queued on a stream.
+fn tensor_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
+    // SAFETY: Java gives a living handle.
+    let (tensor, target) = (unsafe { tensor(handle) }?, device(packed)?);
+    // SAFETY: as above.
+    let stream = unsafe { stream(queue, |number| tensor.stream_to(target, number)) }?;
+    Ok(give(tensor.copy_to(target, stream)?.into_raw()))
+}
+
+plain! { tensor_read(handle: jlong, into: jlong, bytes: jlong, stream: jlong) }
+/// Reads all elements into memory of Java's, and waits for them.
+fn tensor_read(handle: jlong, into: jlong, bytes: jlong, queue: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    // SAFETY: as above.
+    let stream = unsafe { stream(queue, |number| tensor.stream(number)) }?;
+    // SAFETY: Java gives a buffer of its caller's, of so many bytes, which is there to be written.
+    let into = unsafe { std::slice::from_raw_parts_mut(take::<u8>(into), bytes.cast_unsigned() as usize) };
+    Ok(tensor.read(into, stream)?)
+}
+
+plain! { tensor_write(handle: jlong, source: jlong, bytes: jlong, stream: jlong) }
+/// Writes all elements from memory of Java's.
+fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    let tensor = unsafe { tensor(handle) }?;
+    // SAFETY: as above.
+    let stream = unsafe { stream(queue, |number| tensor.stream(number)) }?;
+    // SAFETY: Java gives a buffer of its caller's, of so many bytes.
+    let source = unsafe { std::slice::from_raw_parts(take::<u8>(source), bytes.cast_unsigned() as usize) };
+    // SAFETY: Java's caller keeps others away from the elements.
+    Ok(unsafe { tensor.write(source, stream) }?)
+}
+
+plain! { tensor_check_pointers(handle: jlong) }
+/// Asks the driver whether the memory is where it is said to be.
+fn tensor_check_pointers(handle: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { tensor(handle) }?.check_pointers()?)
 }

@@ -92,13 +92,7 @@ final class Native {
 
     static native void streamSynchronize(long stream);
 
-    static native long tensorCopyTo(long tensor, long device, long stream);
-
-    static native void tensorRead(long tensor, long into, long bytes, long stream);
-
-    static native void tensorWrite(long tensor, long source, long bytes, long stream);
-
-    static native void tensorCheckPointers(long tensor);
+    // order.rs
 
     static native void tensorProducedOn(long tensor, long stream);
 
@@ -106,17 +100,11 @@ final class Native {
 
     static native void tensorUsedOn(long tensor, long stream);
 
-    static native long batchCopy(long batch);
-
-    static native long batchCopyTo(long batch, long device, long stream);
-
     static native void batchProducedOn(long batch, long stream);
 
     static native void batchWaitOn(long batch, long stream);
 
     static native void batchUsedOn(long batch, long stream);
-
-    static native void batchCheckPointers(long batch);
 
     // tensor.rs
 
@@ -131,6 +119,14 @@ final class Native {
     static native long tensorSlice(long tensor, int dimension, long offset, long length);
 
     static native long tensorCopy(long tensor);
+
+    static native long tensorCopyTo(long tensor, long device, long stream);
+
+    static native void tensorRead(long tensor, long into, long bytes, long stream);
+
+    static native void tensorWrite(long tensor, long source, long bytes, long stream);
+
+    static native void tensorCheckPointers(long tensor);
 
     // dlpack.rs
 
@@ -189,6 +185,10 @@ final class Native {
 
     static native long batchImportBoth(long source, long schemaSource, boolean device);
 
+    static native long batchCopy(long batch);
+
+    static native long batchCopyTo(long batch, long device, long stream);
+
     static native long batchShare(long batch);
 
     static native void batchExport(long batch, long out, boolean device);
@@ -196,6 +196,8 @@ final class Native {
     static native void batchDescribe(long batch, long out, long room);
 
     static native long batchSchema(long batch);
+
+    static native void batchCheckPointers(long batch);
 
     // batch_stream.rs
 
