@@ -11,12 +11,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use devexchange_core::abi::types::{DEVX_CALLBACK, DevxIpcHandle, DevxMemoryInfo};
 use devexchange_core::manager::{Callbacks, IpcHandle, MemoryInfo, Request, Shared, driver_ipc_handle};
 use devexchange_core::runtime::cuda::Allocation;
-use devexchange_core::{Device, DeviceType, Error, Owner, Result as CoreResult};
+use devexchange_core::{Error, Owner, Result as CoreResult};
 use jni::Env;
 use jni::objects::{JClass, JString};
 use jni::sys::{jint, jlong};
 
 use crate::answers::{Answers, thrown};
+use crate::device::{pack, unpack};
 use crate::error::Result;
 use crate::handle::{give, take};
 use crate::native::{native, plain};
@@ -93,8 +94,7 @@ unsafe impl Callbacks for Allocator {
         let asked = request.to_raw();
         let device = pack(asked.device_type, asked.device_id);
         let answer = self.ask([ALLOCATE, device, asked.bytes, asked.stream, asked.host_flags.into()])?;
-        let device = Device { kind: DeviceType(answer.second as i32), id: (answer.second >> 32) as i32 };
-        Ok(Allocation { address: take(answer.first), device, owner: answer.owner })
+        Ok(Allocation { address: take(answer.first), device: unpack(answer.second), owner: answer.owner })
     }
 
     unsafe fn pin(&self, address: *mut c_void, request: &Request) -> CoreResult<Option<Owner>> {
@@ -135,11 +135,6 @@ fn next(token: jlong) -> Option<(jlong, Question)> {
         all.remove(&token);
     }
     next
-}
-
-/// A device as Java passes it.
-pub(crate) fn pack(device_type: i32, device_id: i32) -> jlong {
-    jlong::from(device_type.cast_unsigned()) | jlong::from(device_id) << 32
 }
 
 plain! { allocator_take(token: jlong, out: jlong) -> jlong }

@@ -9,9 +9,20 @@ use crate::error::Result;
 use crate::handle::take;
 use crate::native::plain;
 
-/// A device as Java passes it: the type and, above 32 bits, the id.
+/// A device as Java passes it, if there is such a one.
 pub(crate) fn device(packed: jlong) -> CoreResult<Device> {
-    Device::new(DeviceType(packed as i32), packed >> 32)
+    let Device { kind, id } = unpack(packed);
+    Device::new(kind, id.into())
+}
+
+/// What Java says for a device: the type and, above 32 bits, the id.
+pub(crate) fn pack(device_type: i32, device_id: i32) -> jlong {
+    jlong::from(device_type.cast_unsigned()) | jlong::from(device_id) << 32
+}
+
+/// What [`pack`] made of a device. Nobody is asked whether it is there.
+pub(crate) fn unpack(packed: jlong) -> Device {
+    Device { kind: DeviceType(packed as i32), id: (packed >> 32) as i32 }
 }
 
 plain! { device_count(device_type: jint) -> jint }

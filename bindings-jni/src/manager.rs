@@ -7,8 +7,9 @@ use devexchange_core::manager::{
 use devexchange_core::{Owner, Tensor};
 use jni::sys::{jint, jlong};
 
-use crate::allocator::{self, pack};
+use crate::allocator;
 use crate::boxed::{Held, Room, held, hold};
+use crate::device::pack;
 use crate::error::{Result, refuse};
 use crate::handle::{give, take};
 use crate::native::plain;
