@@ -10,7 +10,9 @@
 //! during shutdown too; no panic leaves them.
 
 mod call;
+mod callee;
 mod gate;
+mod guard;
 mod manager;
 mod request;
 mod source;
@@ -24,12 +26,13 @@ use devexchange_core::abi::types::{
     DEVX_CLOSED, DEVX_NULL_ARGUMENT, DEVX_OK, DEVX_PANIC, DevxBatchSource, DevxManagerTable, DevxOwner,
     DevxStatus as Status, DevxWake,
 };
-use devexchange_core::error::caught;
 use devexchange_core::memory::{ReleaseQueue, Vacant};
 use devexchange_core::trace;
 
-use call::{Call, Callee, Serve};
+use call::Call;
+use callee::{Callee, Serve};
 use gate::{Gate, Wake};
+use guard::guard;
 use request::{Desk, Request};
 use source::Waker;
 
@@ -132,7 +135,7 @@ pub unsafe extern "C" fn devx_julia_drain(tokens: *mut u64, capacity: usize) -> 
 /// there.
 #[unsafe(no_mangle)]
 pub extern "C" fn devx_julia_thread() {
-    guard((), call::mark_thread);
+    guard((), callee::mark_thread);
 }
 
 /// Writes a source that asks Julia for batches. On a thread of Julia's it calls `serve(token, call)`. On any other thread
@@ -363,16 +366,6 @@ pub extern "C" fn devx_julia_silence() {
         GATE.close();
         DESK.close();
     });
-}
-
-/// The token that stands for an address, which is aligned to eight bytes and lies below 2^61, with a tag.
-fn address_token(address: *mut c_void, tag: u64) -> u64 {
-    (address.expose_provenance() as u64) << 3 | tag
-}
-
-/// Runs the body of a function; a panic becomes `otherwise`.
-fn guard<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
-    caught(|| Ok(body())).unwrap_or(otherwise)
 }
 
 const _: () = assert!(size_of::<Status>() == size_of::<c_int>());

@@ -7,7 +7,8 @@ use devexchange_core::abi::types::{
     DevxOwner, DevxStatus as Status,
 };
 
-use crate::call::{self, ALLOCATE, Call, DEFER_CLEANUP, INITIALIZE, IPC_HANDLE, MEMORY_INFO, PIN, RESET, TRIM};
+use crate::call::{ALLOCATE, Call, DEFER_CLEANUP, INITIALIZE, IPC_HANDLE, MEMORY_INFO, PIN, RESET, TRIM};
+use crate::callee;
 
 /// A manager that asks Julia, through a context. Of the callbacks that may be missing it has those whose bits are set.
 pub(crate) fn table(context: *mut c_void, callbacks: u32) -> DevxManagerTable {
@@ -24,7 +25,7 @@ pub(crate) fn table(context: *mut c_void, callbacks: u32) -> DevxManagerTable {
         trim: has(TRIM).then_some(trim as _),
         defer_cleanup: has(DEFER_CLEANUP).then_some(defer_cleanup as _),
         context,
-        release: Some(call::release),
+        release: Some(callee::release),
     }
 }
 
@@ -32,7 +33,7 @@ pub(crate) fn table(context: *mut c_void, callbacks: u32) -> DevxManagerTable {
 
 unsafe extern "C" fn initialize(context: *mut c_void, device_id: i32, error: *mut DevxError) -> Status {
     // SAFETY: the table's contract.
-    unsafe { call::tell(context, Call::on(INITIALIZE, device_id), error) }
+    unsafe { callee::tell(context, Call::on(INITIALIZE, device_id), error) }
 }
 
 unsafe extern "C" fn allocate(
@@ -44,7 +45,7 @@ unsafe extern "C" fn allocate(
     // SAFETY: the table's contract.
     let call = Call { request: unsafe { *request }, ..Call::of(ALLOCATE) };
     // SAFETY: the table's contract.
-    unsafe { call::ask(context, call, error, out, |answer| answer.memory) }
+    unsafe { callee::ask(context, call, error, out, |answer| answer.memory) }
 }
 
 unsafe extern "C" fn pin(
@@ -60,7 +61,7 @@ unsafe extern "C" fn pin(
     call.request.bytes = bytes;
     call.request.host_flags = host_flags;
     // SAFETY: the table's contract.
-    unsafe { call::ask(context, call, error, out, |answer| answer.memory.owner) }
+    unsafe { callee::ask(context, call, error, out, |answer| answer.memory.owner) }
 }
 
 unsafe extern "C" fn memory_info(
@@ -70,7 +71,7 @@ unsafe extern "C" fn memory_info(
     error: *mut DevxError,
 ) -> Status {
     // SAFETY: the table's contract.
-    unsafe { call::ask(context, Call::on(MEMORY_INFO, device_id), error, out, |answer| answer.info) }
+    unsafe { callee::ask(context, Call::on(MEMORY_INFO, device_id), error, out, |answer| answer.info) }
 }
 
 unsafe extern "C" fn ipc_handle(
@@ -81,24 +82,24 @@ unsafe extern "C" fn ipc_handle(
 ) -> Status {
     let call = Call { address: address.cast_mut(), ..Call::of(IPC_HANDLE) };
     // SAFETY: the table's contract.
-    unsafe { call::ask(context, call, error, out, |answer| answer.handle) }
+    unsafe { callee::ask(context, call, error, out, |answer| answer.handle) }
 }
 
 unsafe extern "C" fn reset(context: *mut c_void, device_id: i32, error: *mut DevxError) -> Status {
     // SAFETY: the table's contract.
-    unsafe { call::tell(context, Call::on(RESET, device_id), error) }
+    unsafe { callee::tell(context, Call::on(RESET, device_id), error) }
 }
 
 unsafe extern "C" fn trim(context: *mut c_void, device_id: i32, keep: i64, error: *mut DevxError) -> Status {
     let mut call = Call::on(TRIM, device_id);
     call.request.bytes = keep;
     // SAFETY: the table's contract.
-    unsafe { call::tell(context, call, error) }
+    unsafe { callee::tell(context, call, error) }
 }
 
 /// It has no status: what goes wrong is logged by Julia.
 unsafe extern "C" fn defer_cleanup(context: *mut c_void, begin: i32) {
     let call = Call { begin, ..Call::of(DEFER_CLEANUP) };
     // SAFETY: the table's contract.
-    unsafe { call::tell(context, call, std::ptr::null_mut()) };
+    unsafe { callee::tell(context, call, std::ptr::null_mut()) };
 }

@@ -6,19 +6,20 @@ use devexchange_core::Owner;
 use devexchange_core::abi::types::{DevxBatch, DevxBatchSource, DevxError, DevxStatus as Status, DevxWake};
 use devexchange_core::memory::{Signal, Vacant};
 
-use crate::call::{self, Call, NEXT};
-use crate::guard;
+use crate::call::{Call, NEXT};
+use crate::callee;
+use crate::guard::guard;
 
 /// A source that asks Julia, through a context.
 pub(crate) fn record(context: *mut c_void) -> DevxBatchSource {
-    DevxBatchSource { context, next: Some(next), release: Some(call::release) }
+    DevxBatchSource { context, next: Some(next), release: Some(callee::release) }
 }
 
 /// # Safety
 /// As `DevxBatchSource.next`; `context` is that of a source that was not released.
 unsafe extern "C" fn next(context: *mut c_void, out: *mut *mut DevxBatch, error: *mut DevxError) -> Status {
     // SAFETY: the caller's contract.
-    unsafe { call::ask(context, Call::of(NEXT), error, out, |answer| answer.batch) }
+    unsafe { callee::ask(context, Call::of(NEXT), error, out, |answer| answer.batch) }
 }
 
 /// Pushes a token whenever somebody is to be woken.

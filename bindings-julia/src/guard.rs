@@ -1,0 +1,8 @@
+//! No panic leaves a function that others call.
+
+use devexchange_core::error::caught;
+
+/// Runs the body of a function; a panic becomes `otherwise`.
+pub(crate) fn guard<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    caught(|| Ok(body())).unwrap_or(otherwise)
+}
