@@ -6,10 +6,9 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-use devexchange_core::abi::types::{DEVX_ERROR_MESSAGE_BYTES, DEVX_OK, DEVX_PANIC, DevxError, DevxStatus as Status};
-use devexchange_core::error::Error;
+use devexchange_core::Owner;
+use devexchange_core::abi::types::{DEVX_OK, DEVX_PANIC, DevxError, DevxStatus as Status};
 use devexchange_core::memory::{ReleaseQueue, Vacant};
-use devexchange_core::{Owner, text};
 
 use crate::call::Call;
 use crate::guard::guard;
@@ -56,7 +55,7 @@ impl Callee {
                 status
             }
             Err(refused) => {
-                call.error = record(&refused);
+                call.error = refused.to_raw();
                 refused.status()
             }
         }
@@ -112,10 +111,4 @@ pub(crate) unsafe extern "C" fn release(context: *mut c_void) {
 /// The token that stands for an address, which is aligned to eight bytes and lies below 2^61, with a tag.
 fn address_token(address: *mut c_void, tag: u64) -> u64 {
     (address.expose_provenance() as u64) << 3 | tag
-}
-
-fn record(error: &Error) -> DevxError {
-    let mut message = [0; DEVX_ERROR_MESSAGE_BYTES];
-    text::fill(error.message(), &mut message);
-    DevxError { status: error.status(), driver_code: error.driver_code(), message }
 }
