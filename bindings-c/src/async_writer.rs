@@ -1,8 +1,6 @@
 //! `devx_async_writer_*`: batches for somebody's asynchronous handler. The handler is called within these functions
 //! and nowhere else.
 
-use core::ffi::CStr;
-
 use devexchange_core::DeviceType;
 use devexchange_core::arrow::asynchronous::AsyncWriter;
 use devexchange_core::arrow::metadata;
@@ -146,7 +144,7 @@ unsafe fn devx_async_writer_fail(
         // SAFETY: the caller gives a living handle.
         let writer = unsafe { AsyncWriterHandle::borrow(writer, "writer") }?;
         // SAFETY: the caller gives NULL or a text.
-        let message = unsafe { text(message, "message") }?.map_or("", |text| CStr::to_str(text).unwrap_or_default());
+        let message = unsafe { text(message, "message") }?.unwrap_or_default();
         // SAFETY: the caller gives NULL or a block.
         writer.fail(code, message, unsafe { metadata::block(metadata.cast()) }?)
     })

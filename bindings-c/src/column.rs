@@ -85,8 +85,8 @@ unsafe fn devx_batch_column_named(
     // SAFETY: the caller gives a NUL-terminated text.
     let name = unsafe { text(name, "name") };
     guard(error, || {
-        let (batch, name) = (batch?, required(name?, "name")?.to_string_lossy());
-        let Some(column) = batch.column_named(&name) else {
+        let (batch, name) = (batch?, required(name?, "name")?);
+        let Some(column) = batch.column_named(name) else {
             return Err(out_of_range(format_args!("name is {name:?}: the batch has no such column")));
         };
         write(out, column)

@@ -192,8 +192,8 @@ unsafe fn to_column(
     // SAFETY: the caller's contract.
     let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
     // SAFETY: the caller's contract.
-    let name = unsafe { text(name, "name") }?.unwrap_or_default().to_string_lossy();
-    out.write(BatchHandle::give(convert(&tensor, &name, Copying::from_raw(copy)?)?));
+    let name = unsafe { text(name, "name") }?.unwrap_or_default();
+    out.write(BatchHandle::give(convert(&tensor, name, Copying::from_raw(copy)?)?));
     Ok(())
 }
 

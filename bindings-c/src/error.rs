@@ -8,7 +8,7 @@ use devexchange_core::abi::types;
 use devexchange_core::memory::collected;
 use devexchange_core::{Error, Result};
 
-use crate::ctypes::{ErrorRecord, Status};
+use crate::ctypes::{Char, ErrorRecord, Status};
 
 /// Runs the body of a function; no panic leaves it.
 #[inline(always)]
@@ -57,14 +57,14 @@ fn missing(name: &'static str) -> Error {
 ///
 /// # Safety
 /// `text` is NULL or NUL-terminated, and outlives the result.
-pub(crate) unsafe fn text<'a>(text: *const crate::ctypes::Char, name: impl Display) -> Result<Option<&'a CStr>> {
+pub(crate) unsafe fn text<'a>(text: *const Char, name: impl Display) -> Result<Option<&'a str>> {
     if text.is_null() {
         return Ok(None);
     }
     // SAFETY: the caller's contract.
     let text = unsafe { CStr::from_ptr(text.cast()) };
     match text.to_str() {
-        Ok(_) => Ok(Some(text)),
+        Ok(text) => Ok(Some(text)),
         Err(_) => Err(Error::new(types::DEVX_INVALID_TEXT, format_args!("{name} is not valid UTF-8: {text:?}"))),
     }
 }
@@ -73,30 +73,22 @@ pub(crate) unsafe fn text<'a>(text: *const crate::ctypes::Char, name: impl Displ
 ///
 /// # Safety
 /// As [`text`].
-pub(crate) unsafe fn required_text<'a>(given: *const crate::ctypes::Char, name: &'static str) -> Result<&'a str> {
+pub(crate) unsafe fn required_text<'a>(given: *const Char, name: &'static str) -> Result<&'a str> {
     // SAFETY: the caller's contract.
-    let given = unsafe { text(given, name) }?.ok_or_else(|| missing(name))?;
-    // Checked by `text`.
-    Ok(given.to_str().unwrap_or_default())
+    unsafe { text(given, name) }?.ok_or_else(|| missing(name))
 }
 
 /// A list of texts, none of which may be NULL.
 ///
 /// # Safety
 /// `first` is NULL or has `length` texts, each NULL or NUL-terminated, that outlive the result.
-pub(crate) unsafe fn texts<'a>(
-    first: *const *const crate::ctypes::Char,
-    length: usize,
-    name: &'static str,
-) -> Result<Vec<&'a str>> {
+pub(crate) unsafe fn texts<'a>(first: *const *const Char, length: usize, name: &'static str) -> Result<Vec<&'a str>> {
     // SAFETY: the caller's contract.
     let list = unsafe { list(first, length, name) }?.iter().enumerate();
     collected(list.map(|(i, &one)| {
         // SAFETY: the caller's contract.
         let one = unsafe { text(one, format_args!("{name}[{i}]")) }?;
-        let one = one.ok_or_else(|| Error::new(types::DEVX_NULL_ARGUMENT, format_args!("{name}[{i}] is NULL")))?;
-        // Checked by `text`.
-        Ok(one.to_str().unwrap_or_default())
+        one.ok_or_else(|| Error::new(types::DEVX_NULL_ARGUMENT, format_args!("{name}[{i}] is NULL")))
     }))
 }
 
