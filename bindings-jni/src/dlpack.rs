@@ -20,34 +20,28 @@ plain! { tensor_import_on(source: jlong, stream: jlong, legacy: jboolean) -> jlo
 fn tensor_import_on(source: jlong, stream: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle, or none.
     let stream = Some(unsafe { number(stream) }?);
-    let tensor = if legacy {
-        // SAFETY: Java's caller says that there is a tensor that it owns.
-        unsafe { import::<DLManagedTensor>(source, stream) }
-    } else {
-        // SAFETY: as above.
-        unsafe { import::<DLManagedTensorVersioned>(source, stream) }
-    };
-    Ok(give(tensor?.into_raw()))
+    // SAFETY: Java's caller says that there is a tensor that it owns.
+    unsafe { import(source, stream, legacy) }
 }
 
 plain! { tensor_import(source: jlong, legacy: jboolean) -> jlong }
 /// Takes a DLPack tensor from its producer; if this fails, it is untouched.
 fn tensor_import(source: jlong, legacy: bool) -> Result<jlong> {
-    let tensor = if legacy {
-        // SAFETY: Java's caller says that there is a tensor that it owns.
-        unsafe { import::<DLManagedTensor>(source, None) }
-    } else {
-        // SAFETY: as above.
-        unsafe { import::<DLManagedTensorVersioned>(source, None) }
-    };
-    Ok(give(tensor?.into_raw()))
+    // SAFETY: Java's caller says that there is a tensor that it owns.
+    unsafe { import(source, None, legacy) }
 }
 
 /// # Safety
-/// As [`dlpack::import_on`].
-unsafe fn import<M: Managed>(source: jlong, stream: Option<RawStream>) -> Result<Tensor> {
-    // SAFETY: the caller's contract.
-    Ok(unsafe { dlpack::import_on(address::<M>(source, "tensor")?, stream) }?)
+/// As [`dlpack::import_on`], of one struct or the other.
+unsafe fn import(source: jlong, stream: Option<RawStream>, legacy: bool) -> Result<jlong> {
+    let tensor = if legacy {
+        // SAFETY: the caller's contract.
+        unsafe { dlpack::import_on(address::<DLManagedTensor>(source, "tensor")?, stream) }
+    } else {
+        // SAFETY: the caller's contract.
+        unsafe { dlpack::import_on(address::<DLManagedTensorVersioned>(source, "tensor")?, stream) }
+    };
+    Ok(give(tensor?.into_raw()))
 }
 
 plain! { tensor_export(handle: jlong, request: jlong, legacy: jboolean) -> jlong }
