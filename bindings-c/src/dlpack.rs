@@ -75,6 +75,7 @@ unsafe fn devx_tensor_import_on_legacy(
 
 /// # Safety
 /// As [`dlpack::import_on`] and [`RawStream::new`].
+// Apart from `import`: what the core does is inlined in both, and would not be in one function for the two.
 unsafe fn import_on<M: Managed>(source: *mut M, stream: i64, out: Option<Out<'_, *mut TensorHandle>>) -> Result<()> {
     let out = required(out, "out")?;
     // SAFETY: the caller's contract.
