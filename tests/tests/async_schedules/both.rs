@@ -7,18 +7,17 @@ use std::task::Poll;
 
 use devexchange_core::DeviceType;
 use devexchange_core::abi::types::DEVX_NOT_READY;
-use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOptions, Wake};
+use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOptions};
 
-use crate::consumer::make;
-use crate::producer::type_of_batches;
+use crate::batches::{make, type_of_batches};
+use crate::wake::{InWake, Woken, wake_of};
 use crate::{Rng, STEPS, explore};
 
 struct World {
     reader: RefCell<Option<Arc<AsyncReader>>>,
     writer: RefCell<Option<Arc<AsyncWriter>>>,
     rng: Rng,
-    in_wake: usize,
-    depth: Cell<u32>,
+    in_wake: InWake,
     manual: bool,
     total: usize,
     fails: bool,
@@ -30,27 +29,23 @@ struct World {
     complete: Cell<bool>,
 }
 
-struct Woken(*const World);
-// SAFETY: the schedules run on one thread.
-unsafe impl Send for Woken {}
-// SAFETY: as above.
-unsafe impl Sync for Woken {}
+impl Woken for World {
+    fn rng(&self) -> &Rng {
+        &self.rng
+    }
 
-impl Woken {
-    fn wake(&self) {
-        // SAFETY: the world outlives both sides.
-        let world = unsafe { &*self.0 };
-        if world.in_wake > 0 && world.depth.get() < 4 && world.rng.one_in(world.in_wake) {
-            world.depth.set(world.depth.get() + 1);
-            world.act(true);
-            world.depth.set(world.depth.get() - 1);
-        }
+    fn in_wake(&self) -> &InWake {
+        &self.in_wake
+    }
+
+    fn act(&self) {
+        self.step(true);
     }
 }
 
 impl World {
     /// One of the two does something. Without `mischief`, both only work towards the end.
-    fn act(&self, mischief: bool) -> bool {
+    fn step(&self, mischief: bool) -> bool {
         if self.rng.one_in(2) { self.read(mischief) } else { self.write(mischief) }
     }
 
@@ -125,8 +120,7 @@ fn schedule(seed: u64) {
         reader: RefCell::default(),
         writer: RefCell::default(),
         rng: Rng::new(seed ^ 0x777),
-        in_wake: rng.choose(&[0, 1, 3]),
-        depth: Cell::default(),
+        in_wake: InWake::new(rng.choose(&[0, 1, 3])),
         manual: rng.one_in(2),
         total: rng.below(8) + 1,
         fails: rng.one_in(4),
@@ -137,26 +131,25 @@ fn schedule(seed: u64) {
         cancelled: Cell::default(),
         complete: Cell::default(),
     });
-    let (reads, writes) = (Woken(&raw const *world), Woken(&raw const *world));
+    // SAFETY: the world outlives both sides.
+    let (reads, writes) = unsafe { (wake_of(&raw const *world), wake_of(&raw const *world)) };
     let options = ReaderOptions { limit: if world.manual { 0 } else { rng.choose(&[1, 3]) }, abi_h_metadata: true };
-    let reader = AsyncReader::new(options, Some(Wake::new(move || reads.wake()).unwrap())).unwrap();
+    let reader = AsyncReader::new(options, Some(reads)).unwrap();
     let handler = reader.handler().unwrap();
     world.reader.replace(Some(Arc::new(reader)));
     // SAFETY: handed out just now, for this writer.
-    let writer =
-        unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(Wake::new(move || writes.wake()).unwrap())) }
-            .unwrap();
+    let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(writes)) }.unwrap();
     world.writer.replace(Some(Arc::new(writer)));
 
     for _ in 0..40 {
-        world.act(true);
+        world.step(true);
     }
     let both_there = world.reader.borrow().is_some() && world.writer.borrow().is_some();
     if both_there && rng.one_in(2) {
         let mut turns = 0;
         while !world.ended.get() {
             // What is left of `mischief` here is what the wakes do.
-            world.act(false);
+            world.step(false);
             turns += 1;
             assert!(turns < STEPS, "there is no end to it");
             if world.reader.borrow().is_none() || world.writer.borrow().is_none() {
@@ -169,7 +162,7 @@ fn schedule(seed: u64) {
         assert_eq!(world.seen.borrow().len(), world.total);
     }
     let seen = world.seen.borrow().clone();
-    assert!(world.in_wake > 0 || seen.iter().enumerate().all(|(at, length)| at as i64 == *length), "{seen:?}");
+    assert!(!world.in_wake.is_never() || seen.iter().enumerate().all(|(at, length)| at as i64 == *length), "{seen:?}");
     assert!(world.errors.borrow().len() <= 1, "{:?}", world.errors);
     if rng.one_in(2) {
         world.reader.take();

@@ -1,93 +1,93 @@
-//! Our writer, and a consumer as somebody else would write it: by the letter, or breaking it in one way.
+//! A consumer as somebody else would write it: by the letter, or breaking it in one way.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr::{null, null_mut};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr::null_mut;
 
 use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
 use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
-use devexchange_core::abi::types::DEVX_NOT_READY;
-use devexchange_core::arrow::asynchronous::{AsyncWriter, Wake};
-use devexchange_core::arrow::batch::NodeDesc;
-use devexchange_core::arrow::{release_array, release_schema};
-use devexchange_core::{Batch, Device, DeviceType, Owner};
+use devexchange_core::arrow::release_schema;
 
-use crate::producer::type_of_batches;
-use crate::{Rng, explore};
+use crate::Rng;
 
-static VALUES: [u8; 16] = [7; 16];
-
-/// What the consumer does within a callback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Habit {
-    /// Requests now and then.
-    Good,
-    /// Requests 0, a negative number, or more than can be counted.
-    BadRequest,
-    /// Cancels.
-    Cancels,
-    /// Returns an error, after it extracted the task or not.
-    Refuses,
-    RefusesExtracted,
-    /// Extracts twice.
-    ExtractsTwice,
-    /// Calls `request` and `cancel` after the release.
-    CallsLate,
+listed! {
+    /// What the consumer does within a callback.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Habit in HABITS {
+        /// Requests now and then.
+        Good,
+        /// Requests 0, a negative number, or more than can be counted.
+        BadRequest,
+        /// Cancels.
+        Cancels,
+        /// Returns an error, after it extracted the task or not.
+        Refuses,
+        RefusesExtracted,
+        /// Extracts twice.
+        ExtractsTwice,
+        /// Calls `request` and `cancel` after the release.
+        CallsLate,
+    }
 }
 
-const HABITS: [Habit; 7] = [
-    Habit::Good,
-    Habit::BadRequest,
-    Habit::Cancels,
-    Habit::Refuses,
-    Habit::RefusesExtracted,
-    Habit::ExtractsTwice,
-    Habit::CallsLate,
-];
-
-/// The batch and how often it was released.
-type Made = (i64, Arc<AtomicU32>);
-
-pub(crate) fn make(length: i64) -> (Batch, Arc<AtomicU32>) {
-    let released = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&released);
-    let buffers: [*const c_void; 2] = [null(), VALUES.as_ptr().cast()];
-    let nodes = [NodeDesc { length, null_count: 0, offset: 0, buffers: &buffers }];
-    let owner = Owner::on_release(move || {
-        count.fetch_add(1, Relaxed);
-    });
-    // SAFETY: the values are static, and no batch is longer.
-    let batch = unsafe { Batch::from_raw_parts(&type_of_batches(), Device::CPU, &nodes, owner) };
-    (batch.map_err(|refused| refused.error).unwrap(), released)
-}
-
-struct Consumer {
-    handler: ArrowAsyncDeviceStreamHandler,
+/// The consumer, and what came to it.
+pub(crate) struct Consumer {
+    pub(crate) handler: ArrowAsyncDeviceStreamHandler,
     rng: Rng,
     habit: Habit,
     busy: Cell<bool>,
-    schemas: Cell<u32>,
-    came: Cell<i64>,
+    pub(crate) schemas: Cell<u32>,
+    pub(crate) came: Cell<i64>,
     /// Requested, and not come.
     due: Cell<i64>,
-    bad_request: Cell<bool>,
-    cancelled: Cell<bool>,
-    refused: Cell<bool>,
-    ended: Cell<bool>,
-    errors: RefCell<Vec<(c_int, String)>>,
-    releases: Cell<u32>,
+    pub(crate) bad_request: Cell<bool>,
+    pub(crate) cancelled: Cell<bool>,
+    pub(crate) refused: Cell<bool>,
+    pub(crate) ended: Cell<bool>,
+    pub(crate) errors: RefCell<Vec<(c_int, String)>>,
+    pub(crate) releases: Cell<u32>,
     /// Tasks that are kept, and whether they were extracted.
-    tasks: RefCell<Vec<(ArrowAsyncTask, bool)>>,
-    arrays: RefCell<Vec<ArrowDeviceArray>>,
-    lengths: RefCell<Vec<i64>>,
+    pub(crate) tasks: RefCell<Vec<(ArrowAsyncTask, bool)>>,
+    pub(crate) arrays: RefCell<Vec<ArrowDeviceArray>>,
+    pub(crate) lengths: RefCell<Vec<i64>>,
 }
 
 impl Consumer {
+    /// A consumer with a handler that leads to it, in a box of its own.
+    pub(crate) fn new(rng: Rng, habit: Habit) -> *mut Self {
+        let place = Box::into_raw(Box::new(Self {
+            handler: ArrowAsyncDeviceStreamHandler {
+                on_schema: Some(on_schema),
+                on_next_task: Some(on_next_task),
+                on_error: Some(on_error),
+                release: Some(release),
+                producer: null_mut(),
+                private_data: null_mut(),
+            },
+            rng,
+            habit,
+            busy: Cell::default(),
+            schemas: Cell::default(),
+            came: Cell::default(),
+            due: Cell::default(),
+            bad_request: Cell::default(),
+            cancelled: Cell::default(),
+            refused: Cell::default(),
+            ended: Cell::default(),
+            errors: RefCell::default(),
+            releases: Cell::default(),
+            tasks: RefCell::default(),
+            arrays: RefCell::default(),
+            lengths: RefCell::default(),
+        }));
+        // SAFETY: made just now.
+        unsafe { (*place).handler.private_data = place.cast() };
+        place
+    }
+
     unsafe fn of<'a>(handler: *mut ArrowAsyncDeviceStreamHandler) -> &'a Self {
-        // SAFETY: set by `schedule`, which keeps the consumer.
+        // SAFETY: set by `Consumer::new`, and whoever called that keeps the consumer.
         unsafe { &*(*handler).private_data.cast::<Self>() }
     }
 
@@ -108,7 +108,8 @@ impl Consumer {
         }
     }
 
-    fn request(&self, n: i64) {
+    /// Asks for more.
+    pub(crate) fn request(&self, n: i64) {
         if !self.cancelled.get() && !self.bad_request.get() {
             match self.due.get().checked_add(n) {
                 Some(sum) if n > 0 => self.due.set(sum),
@@ -120,7 +121,8 @@ impl Consumer {
         unsafe { (*producer).request.unwrap()(producer, n) }
     }
 
-    fn cancel(&self) {
+    /// Wants no more.
+    pub(crate) fn cancel(&self) {
         self.cancelled.set(true);
         let producer = self.producer();
         // SAFETY: as above.
@@ -128,7 +130,7 @@ impl Consumer {
     }
 
     /// What a consumer does of its own accord, within callbacks and between them.
-    fn act(&self) {
+    pub(crate) fn act(&self) {
         if self.schemas.get() == 0 {
             return;
         }
@@ -160,7 +162,8 @@ impl Consumer {
         self.extract(&mut task, extracted);
     }
 
-    fn extract(&self, task: &mut ArrowAsyncTask, extracted: bool) {
+    /// Takes what a task has, which was taken before, or not.
+    pub(crate) fn extract(&self, task: &mut ArrowAsyncTask, extracted: bool) {
         let mut array = ArrowDeviceArray::RELEASED;
         let unwanted = self.rng.one_in(4);
         let out = if unwanted { null_mut() } else { &raw mut array };
@@ -262,207 +265,4 @@ unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {
     // SAFETY: the consumer's own struct.
     unsafe { (*handler).release = None };
     consumer.busy.set(false);
-}
-
-/// What the user of the writer does.
-struct User {
-    writer: RefCell<Option<Arc<AsyncWriter>>>,
-    rng: Rng,
-    in_wake: usize,
-    depth: Cell<u32>,
-    started: Cell<bool>,
-    /// Sent with success, and all that were made.
-    sent: RefCell<Vec<i64>>,
-    made: RefCell<Vec<Made>>,
-    failed: Cell<bool>,
-    finished: Cell<bool>,
-}
-
-struct Woken(*const User);
-// SAFETY: the schedules run on one thread.
-unsafe impl Send for Woken {}
-// SAFETY: as above.
-unsafe impl Sync for Woken {}
-
-impl Woken {
-    fn wake(&self) {
-        // SAFETY: the user outlives the writer.
-        let user = unsafe { &*self.0 };
-        if user.in_wake > 0 && user.depth.get() < 3 && user.rng.one_in(user.in_wake) {
-            user.depth.set(user.depth.get() + 1);
-            user.act();
-            user.depth.set(user.depth.get() - 1);
-        }
-    }
-}
-
-impl User {
-    fn act(&self) {
-        let Some(writer) = self.writer.borrow().clone() else { return };
-        match self.rng.below(40) {
-            0 => {
-                let given_up = self.writer.borrow_mut().take();
-                drop(given_up);
-            }
-            1 if self.started.get() => {
-                self.finished.set(self.finished.get() || writer.finish().is_ok());
-            }
-            2 => self.failed.set(self.failed.get() || writer.fail(4, "no \0 luck", None).is_ok()),
-            3 => {
-                let _ = writer.try_ready();
-            }
-            4..=9 => {
-                let started = writer.start(&type_of_batches());
-                assert!(!(started.is_ok() && self.started.get()), "started twice");
-                self.started.set(self.started.get() || started.is_ok());
-            }
-            _ => {
-                self.send(&writer);
-            }
-        }
-    }
-
-    fn send(&self, writer: &AsyncWriter) -> bool {
-        let length = self.made.borrow().len() as i64 % 16;
-        let (batch, released) = make(length);
-        self.made.borrow_mut().push((length, released));
-        let demand = writer.demand();
-        match writer.try_send(batch, None) {
-            Ok(()) => {
-                assert!(self.in_wake > 0 || demand > 0);
-                self.sent.borrow_mut().push(length);
-                true
-            }
-            Err(refused) => {
-                assert_eq!(refused.returned.length(), length, "the batch is given back");
-                if refused.error.status() == DEVX_NOT_READY {
-                    assert!(self.in_wake > 0 || demand == 0);
-                }
-                false
-            }
-        }
-    }
-}
-
-#[test]
-fn writer_against_any_consumer() {
-    type_of_batches();
-    explore("writer", schedule);
-}
-
-fn schedule(seed: u64) {
-    let rng = Rng::new(seed);
-    let habit = rng.choose(&HABITS);
-    let place = Box::into_raw(Box::new(Consumer {
-        handler: ArrowAsyncDeviceStreamHandler {
-            on_schema: Some(on_schema),
-            on_next_task: Some(on_next_task),
-            on_error: Some(on_error),
-            release: Some(release),
-            producer: null_mut(),
-            private_data: null_mut(),
-        },
-        rng: Rng::new(seed ^ 0x5678),
-        habit,
-        busy: Cell::default(),
-        schemas: Cell::default(),
-        came: Cell::default(),
-        due: Cell::default(),
-        bad_request: Cell::default(),
-        cancelled: Cell::default(),
-        refused: Cell::default(),
-        ended: Cell::default(),
-        errors: RefCell::default(),
-        releases: Cell::default(),
-        tasks: RefCell::default(),
-        arrays: RefCell::default(),
-        lengths: RefCell::default(),
-    }));
-    // SAFETY: made just now, and taken back at the end.
-    unsafe { (*place).handler.private_data = place.cast() };
-    // SAFETY: as above.
-    let consumer = unsafe { &*place };
-    let user = Box::new(User {
-        writer: RefCell::default(),
-        rng: Rng::new(seed ^ 0xdef),
-        in_wake: rng.choose(&[0, 1, 4]),
-        depth: Cell::default(),
-        started: Cell::default(),
-        sent: RefCell::default(),
-        made: RefCell::default(),
-        failed: Cell::default(),
-        finished: Cell::default(),
-    });
-    let woken = Woken(&raw const *user);
-    // SAFETY: the handler stays until the end.
-    let handler = unsafe { &raw mut (*place).handler };
-    // SAFETY: as above.
-    let writer =
-        unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(Wake::new(move || woken.wake()).unwrap())) }
-            .unwrap();
-    user.writer.replace(Some(Arc::new(writer)));
-
-    let stops_at = if rng.one_in(4) { rng.below(20) } else { usize::MAX };
-    for turn in 0..50 {
-        if rng.one_in(2) {
-            user.act();
-        } else if turn < stops_at {
-            consumer.act();
-        }
-    }
-
-    // Whoever still has a writer ends it, in one way or the other.
-    let writer = user.writer.take();
-    if let Some(writer) = &writer {
-        let _ = writer.try_ready();
-        let over = consumer.releases.get() == 1;
-        match rng.below(3) {
-            0 if user.started.get() => {
-                let result = writer.finish();
-                assert!(result.is_ok() || over || consumer.refused.get(), "{result:?}");
-            }
-            1 => {
-                let result = writer.fail(4, "no luck", None);
-                assert!(result.is_ok() || over, "{result:?}");
-            }
-            _ => {}
-        }
-    }
-    let unended = !consumer.ended.get()
-        && !consumer.cancelled.get()
-        && !consumer.refused.get()
-        && consumer.errors.borrow().is_empty()
-        && consumer.releases.get() == 0;
-    drop(writer);
-    assert_eq!(consumer.releases.get(), 1, "released once");
-    assert!(!unended || consumer.errors.borrow().iter().any(|(code, _)| *code == libc::EPIPE), "the end is told");
-    if consumer.bad_request.get() && !consumer.cancelled.get() && !consumer.refused.get() && !consumer.ended.get() {
-        let errors = consumer.errors.borrow();
-        let (code, _) = errors.first().expect("a bad request is an error");
-        assert!(*code == libc::EINVAL || user.failed.get() && *code == 4 || *code == libc::EPIPE, "{errors:?}");
-    }
-    if habit == Habit::CallsLate && consumer.schemas.get() == 1 {
-        consumer.request(1);
-        consumer.cancel();
-        consumer.request(-1);
-    }
-
-    // What was sent can be extracted after the end, and only once.
-    let tasks: Vec<_> = consumer.tasks.take();
-    for (mut task, extracted) in tasks {
-        consumer.extract(&mut task, extracted);
-        consumer.extract(&mut task, true);
-    }
-    let mut lengths = consumer.lengths.take();
-    lengths.sort_unstable();
-    assert!(lengths.len() as i64 <= consumer.came.get());
-    for mut array in consumer.arrays.take() {
-        // SAFETY: extracted, and ours.
-        unsafe { release_array(&mut array.array) };
-    }
-    for (length, released) in user.made.borrow().iter() {
-        assert_eq!(released.load(Relaxed), 1, "batch {length} is released once");
-    }
-    // SAFETY: made above; the writer is gone, and the late calls were made.
-    drop(unsafe { Box::from_raw(place) });
 }

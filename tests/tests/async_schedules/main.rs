@@ -12,9 +12,25 @@
     reason = "a test fails by panicking"
 )]
 
+/// An enum, and a list of all that it can be.
+macro_rules! listed {
+    ($(#[$about:meta])* enum $name:ident in $all:ident { $($(#[$doc:meta])* $variant:ident,)* }) => {
+        $(#[$about])*
+        pub(crate) enum $name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        pub(crate) const $all: &[$name] = &[$($name::$variant),*];
+    };
+}
+
+mod batches;
 mod both;
 mod consumer;
 mod producer;
+mod reader;
+mod wake;
+mod writer;
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,116 +1,75 @@
-//! Our reader, and a producer as somebody else would write it: by the letter, or breaking it in one way.
+//! A producer as somebody else would write it: by the letter, or breaking it in one way.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
-use std::task::Poll;
 
 use devexchange_core::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::{ARROW_DEVICE_CPU, ArrowDeviceArray};
-use devexchange_core::abi::types::DEVX_CLOSED;
-use devexchange_core::arrow::asynchronous::{AsyncReader, ReaderOptions, Wake};
-use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::{Batch, Schema};
 
-use crate::{Rng, STEPS, explore};
+use crate::Rng;
+use crate::batches::{VALUES, type_of_batches};
 
-/// How a producer breaks the contract, or uses what it leaves open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fault {
-    None,
-    /// `on_schema` before `handler.producer` is set.
-    NoProducer,
-    /// `producer.request` is NULL.
-    NoRequest,
-    /// A schema with a format that does not exist.
-    BadSchema,
-    /// `on_schema` again.
-    SchemaTwice,
-    /// A task, or the end, before the schema.
-    TaskFirst,
-    EndFirst,
-    /// One more than requested.
-    TooMany,
-    /// A task without `extract_data`.
-    NoExtract,
-    /// A metadata block that cannot be.
-    BadMetadata,
-    /// The end twice; a task, a schema or an error after it.
-    EndTwice,
-    TaskAfterEnd,
-    SchemaAfterEnd,
-    ErrorAfterEnd,
-    /// Anything but release after an error.
-    TaskAfterError,
-    EndAfterError,
-    ErrorTwice,
-    /// Release without an end.
-    NoEnd,
-    /// `extract_data` fails; `on_error` follows, or not.
-    ExtractFails,
-    ExtractFailsSilently,
-    /// `extract_data` succeeds and gives nothing, or an array of another type.
-    ExtractGivesNothing,
-    ExtractGivesWrong,
-    /// `on_error` because of a cancel, as Arrow C++ has it, also from within `cancel`.
-    ErrorAfterCancel,
-    ErrorInCancel,
-    /// Release from within `cancel`, or from within `request`.
-    ReleaseInCancel,
-    ReleaseInRequest,
-    /// `on_next_task`, or `on_error`, from within `request`.
-    TaskInRequest,
-    ErrorInRequest,
-    /// Goes on after a cancel until all is sent that was requested.
-    IgnoresCancel,
-    /// Releases twice, or calls after the release, while the reader is still there.
-    ReleaseTwice,
-    CallAfterRelease,
-}
-
-const FAULTS: [Fault; 31] = {
-    use Fault::*;
-    [
+listed! {
+    /// How a producer breaks the contract, or uses what it leaves open.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Fault in FAULTS {
         None,
+        /// `on_schema` before `handler.producer` is set.
         NoProducer,
+        /// `producer.request` is NULL.
         NoRequest,
+        /// A schema with a format that does not exist.
         BadSchema,
+        /// `on_schema` again.
         SchemaTwice,
+        /// A task, or the end, before the schema.
         TaskFirst,
         EndFirst,
+        /// One more than requested.
         TooMany,
+        /// A task without `extract_data`.
         NoExtract,
+        /// A metadata block that cannot be.
         BadMetadata,
+        /// The end twice; a task, a schema or an error after it.
         EndTwice,
         TaskAfterEnd,
         SchemaAfterEnd,
         ErrorAfterEnd,
+        /// Anything but release after an error.
         TaskAfterError,
         EndAfterError,
         ErrorTwice,
+        /// Release without an end.
         NoEnd,
+        /// `extract_data` fails; `on_error` follows, or not.
         ExtractFails,
         ExtractFailsSilently,
+        /// `extract_data` succeeds and gives nothing, or an array of another type.
         ExtractGivesNothing,
         ExtractGivesWrong,
+        /// `on_error` because of a cancel, as Arrow C++ has it, also from within `cancel`.
         ErrorAfterCancel,
         ErrorInCancel,
+        /// Release from within `cancel`, or from within `request`.
         ReleaseInCancel,
         ReleaseInRequest,
+        /// `on_next_task`, or `on_error`, from within `request`.
         TaskInRequest,
         ErrorInRequest,
+        /// Goes on after a cancel until all is sent that was requested.
         IgnoresCancel,
+        /// Releases twice, or calls after the release, while the reader is still there.
         ReleaseTwice,
         CallAfterRelease,
-    ]
-};
+    }
+}
 
 impl Fault {
     /// Whether a user who reads to the end, and does not cancel, is told.
-    fn is_told(self) -> bool {
+    pub(crate) fn is_told(self) -> bool {
         use Fault::*;
         !matches!(
             self,
@@ -128,8 +87,6 @@ impl Fault {
         )
     }
 }
-
-static VALUES: [u8; 16] = [7; 16];
 
 struct Sent {
     fault: Fault,
@@ -149,20 +106,21 @@ enum Stage {
     Released,
 }
 
-struct Producer {
+/// The producer, and what came of what it did.
+pub(crate) struct Producer {
     handler: *mut ArrowAsyncDeviceStreamHandler,
     this: ArrowAsyncProducer,
     rng: Rng,
     fault: Fault,
     /// The misdeed is done.
     done: Cell<bool>,
-    total: usize,
-    fails: bool,
+    /// Batches that it has, before it ends, or fails.
+    pub(crate) total: usize,
+    pub(crate) fails: bool,
     stage: Cell<Stage>,
     requested: Cell<i64>,
     #[expect(clippy::vec_box, reason = "the tasks point to them")]
     sent: RefCell<Vec<Box<Sent>>>,
-    extract_failed: Cell<bool>,
     cancels: Cell<u32>,
     in_request: Cell<bool>,
     /// In `on_error` or `release`, which call no method of the producer.
@@ -170,8 +128,68 @@ struct Producer {
 }
 
 impl Producer {
+    /// A producer for a reader's handler.
+    pub(crate) fn new(
+        handler: *mut ArrowAsyncDeviceStreamHandler,
+        rng: Rng,
+        fault: Fault,
+        total: usize,
+        fails: bool,
+    ) -> Box<Self> {
+        // SAFETY: the reader has just handed it out.
+        HANDLER.set(Some(unsafe { *handler }));
+        let mut producer = Box::new(Self {
+            handler,
+            this: ArrowAsyncProducer {
+                device_type: ARROW_DEVICE_CPU,
+                request: (fault != Fault::NoRequest).then_some(request as _),
+                cancel: Some(cancel),
+                additional_metadata: null(),
+                private_data: null_mut(),
+            },
+            rng,
+            fault,
+            done: Cell::new(fault == Fault::NoRequest),
+            total,
+            fails,
+            stage: Cell::new(Stage::Schema),
+            requested: Cell::default(),
+            sent: RefCell::default(),
+            cancels: Cell::default(),
+            in_request: Cell::default(),
+            deaf: Cell::default(),
+        });
+        producer.this.private_data = (&raw const *producer).cast_mut().cast();
+        producer
+    }
+
+    /// Whether its fault has come.
+    pub(crate) fn has_done_it(&self) -> bool {
+        self.done.get()
+    }
+
+    /// Whether the handler is released.
+    pub(crate) fn is_over(&self) -> bool {
+        self.stage.get() == Stage::Released
+    }
+
+    /// With the reader gone, every task was extracted once, whatever became of it.
+    pub(crate) fn check_tasks(&self) {
+        for sent in self.sent.borrow().iter() {
+            assert_eq!(sent.extracted.get(), 1, "task {} of {:?}", sent.length, self.fault);
+        }
+    }
+
+    /// No array is released that was not taken, or twice; with nothing kept, all are.
+    pub(crate) fn check_arrays(&self, kept: bool) {
+        for sent in self.sent.borrow().iter() {
+            let (released, taken) = (sent.released.get(), sent.with_data.get());
+            assert!(released == taken || kept && released < taken, "an array is released once: {released} of {taken}");
+        }
+    }
+
     /// Makes one step; `false` if there is nothing to do.
-    fn step(&self) -> bool {
+    pub(crate) fn step(&self) -> bool {
         match self.stage.get() {
             Stage::Schema => self.begin(),
             Stage::Tasks => return self.go_on(),
@@ -230,7 +248,7 @@ impl Producer {
     fn go_on(&self) -> bool {
         let sent = self.sent.borrow().len();
         let cancelled = self.cancels.get() > 0;
-        if self.extract_failed.get() && self.fault == Fault::ExtractFails {
+        if self.fault == Fault::ExtractFails && self.extraction_failed() {
             self.error(6, Stage::Over);
         } else if cancelled && self.commit(Fault::ErrorAfterCancel) {
             self.error(22, Stage::Over);
@@ -262,6 +280,12 @@ impl Producer {
             return false;
         }
         true
+    }
+
+    fn extraction_failed(&self) -> bool {
+        let failed =
+            |sent: &Sent| sent.fault == Fault::ExtractFails && sent.extracted.get() > 0 && sent.with_data.get() == 0;
+        self.sent.borrow().iter().any(|sent| failed(sent))
     }
 
     fn may_send(&self) -> i64 {
@@ -332,7 +356,8 @@ impl Producer {
         self.deaf.set(deaf);
     }
 
-    fn release(&self) {
+    /// Releases the handler, as the last it does.
+    pub(crate) fn release(&self) {
         self.stage.set(Stage::Released);
         self.deaf.set(true);
         // SAFETY: as above; called once, unless the reader is still there.
@@ -340,8 +365,8 @@ impl Producer {
     }
 
     /// What only a reader that is still there survives.
-    fn after_release(&self) {
-        assert!(self.stage.get() == Stage::Released);
+    pub(crate) fn after_release(&self) {
+        assert!(self.is_over());
         if self.commit(Fault::ReleaseTwice) {
             self.release();
         }
@@ -398,7 +423,7 @@ impl Callbacks {
 }
 
 unsafe extern "C" fn request(producer: *mut ArrowAsyncProducer, n: i64) {
-    // SAFETY: set by `schedule`, and the producer outlives the reader.
+    // SAFETY: set by `Producer::new`, and the producer outlives the reader.
     let producer = unsafe { &*(*producer).private_data.cast::<Producer>() };
     assert!(n > 0, "request({n})");
     assert!(!producer.deaf.get(), "request after the last word");
@@ -467,274 +492,4 @@ unsafe extern "C" fn extract(task: *mut ArrowAsyncTask, out: *mut ArrowDeviceArr
     // SAFETY: the consumer gives room.
     unsafe { out.write(ArrowDeviceArray { array, device_id, device_type, sync_event: null_mut(), reserved: [0; 3] }) };
     0
-}
-
-thread_local!(static TYPE: Schema = Schema::new(&[FieldDesc::new(c"bytes", c"C")]).unwrap());
-
-/// Made once, so that the ledger does not count it: it was not handed to anybody.
-pub(crate) fn type_of_batches() -> Schema {
-    TYPE.with(Schema::clone)
-}
-
-/// What the user of the reader does and sees.
-struct User {
-    reader: RefCell<Option<Arc<AsyncReader>>>,
-    rng: Rng,
-    manual: bool,
-    cancels: bool,
-    /// Once in so many wakes, the user does something within the callback.
-    in_wake: usize,
-    depth: Cell<u32>,
-    cancelled: Cell<bool>,
-    kept: RefCell<Vec<Batch>>,
-    seen: RefCell<Vec<i64>>,
-    errors: Cell<u32>,
-    ended: Cell<bool>,
-}
-
-struct Woken(*const User);
-// SAFETY: the schedules run on one thread.
-unsafe impl Send for Woken {}
-// SAFETY: as above.
-unsafe impl Sync for Woken {}
-
-impl Woken {
-    fn wake(&self) {
-        // SAFETY: the user outlives the reader.
-        let user = unsafe { &*self.0 };
-        if user.in_wake > 0 && user.depth.get() < 3 && user.rng.one_in(user.in_wake) {
-            user.depth.set(user.depth.get() + 1);
-            user.act();
-            user.depth.set(user.depth.get() - 1);
-        }
-    }
-}
-
-impl User {
-    fn reader(&self) -> Option<Arc<AsyncReader>> {
-        self.reader.borrow().clone()
-    }
-
-    fn act(&self) {
-        let Some(reader) = self.reader() else { return };
-        match self.rng.below(24) {
-            0 if self.cancels => {
-                self.cancelled.set(true);
-                reader.cancel();
-            }
-            1 if self.cancels => {
-                self.cancelled.set(true);
-                let given_up = self.reader.borrow_mut().take();
-                drop(given_up);
-            }
-            2..=8 if self.manual => reader.request(self.rng.choose(&[1, 1, 2, 3])).unwrap(),
-            9 => assert!(reader.request(self.rng.choose(&[0, -1, i64::MIN])).is_err()),
-            10 => {
-                // Of an error before the schema, whoever asks for that is told, and no one else.
-                if matches!(reader.try_schema(), Poll::Ready(Err(error)) if error.status() != DEVX_CLOSED) {
-                    self.errors.set(1);
-                }
-            }
-            11 => self.kept.borrow_mut().clear(),
-            _ => {
-                self.take(&reader);
-            }
-        }
-    }
-
-    /// Whether there was something.
-    fn take(&self, reader: &AsyncReader) -> bool {
-        let depth = self.depth.get();
-        match reader.try_batch() {
-            Poll::Pending => false,
-            Poll::Ready(None) => {
-                self.ended.set(true);
-                false
-            }
-            Poll::Ready(Some(Ok((batch, _)))) => {
-                // A batch that was taken within a callback of this very call is seen first.
-                if depth == 0 && self.in_wake == 0 {
-                    assert!(!self.ended.get() && self.errors.get() == 0, "a batch after the end");
-                }
-                self.seen.borrow_mut().push(batch.length());
-                assert_eq!(batch.root().values::<u8>().unwrap()[0], 7);
-                self.kept.borrow_mut().push(batch);
-                true
-            }
-            Poll::Ready(Some(Err(error))) => {
-                assert_ne!(error.message(), "");
-                self.errors.set(self.errors.get() + 1);
-                true
-            }
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Tally {
-    done: u32,
-    told: u32,
-    clean: u32,
-    stopped: u32,
-    cancelled: u32,
-}
-
-#[test]
-fn reader_against_any_producer() {
-    let tally: RefCell<BTreeMap<Fault, Tally>> = RefCell::default();
-    type_of_batches();
-    explore("reader", |seed| schedule(seed, &mut tally.borrow_mut()));
-    if std::env::var_os("DEVX_ASYNC_SEED").is_some() || std::env::var_os("DEVX_ASYNC_SCHEDULES").is_some() {
-        return;
-    }
-    for fault in FAULTS {
-        let tally = tally.borrow();
-        let Tally { done, told, clean, stopped, cancelled } = tally[&fault];
-        assert!(done > 50 || fault == Fault::None, "{fault:?} was hardly done: {:?}", tally[&fault]);
-        assert!(
-            told + clean > 50 && stopped > 50 && cancelled > 50,
-            "{fault:?} was hardly explored: {:?}",
-            tally[&fault]
-        );
-    }
-}
-
-fn schedule(seed: u64, tally: &mut BTreeMap<Fault, Tally>) {
-    let rng = Rng::new(seed);
-    let fault = rng.choose(&FAULTS);
-    let user = Box::new(User {
-        reader: RefCell::default(),
-        rng: Rng::new(seed ^ 0xabcd),
-        manual: rng.one_in(2),
-        cancels: rng.one_in(3),
-        in_wake: rng.choose(&[0, 1, 4]),
-        depth: Cell::default(),
-        cancelled: Cell::default(),
-        kept: RefCell::default(),
-        seen: RefCell::default(),
-        errors: Cell::default(),
-        ended: Cell::default(),
-    });
-    let options =
-        ReaderOptions { limit: if user.manual { 0 } else { rng.choose(&[1, 2, 5]) }, abi_h_metadata: rng.one_in(2) };
-    let woken = Woken(&raw const *user);
-    let reader = AsyncReader::new(options, Some(Wake::new(move || woken.wake()).unwrap())).unwrap();
-    let handler = reader.handler().unwrap();
-    assert!(reader.handler().is_err());
-    // SAFETY: handed out just now.
-    HANDLER.set(Some(unsafe { *handler }));
-    user.reader.replace(Some(Arc::new(reader)));
-    let mut producer = Box::new(Producer {
-        handler,
-        this: ArrowAsyncProducer {
-            device_type: ARROW_DEVICE_CPU,
-            request: (fault != Fault::NoRequest).then_some(request as _),
-            cancel: Some(cancel),
-            additional_metadata: null(),
-            private_data: null_mut(),
-        },
-        rng: Rng::new(seed ^ 0x1234),
-        fault,
-        done: Cell::new(fault == Fault::NoRequest),
-        total: rng.below(7) + 1,
-        fails: rng.one_in(5),
-        stage: Cell::new(Stage::Schema),
-        requested: Cell::default(),
-        sent: RefCell::default(),
-        extract_failed: Cell::default(),
-        cancels: Cell::default(),
-        in_request: Cell::default(),
-        deaf: Cell::default(),
-    });
-    producer.this.private_data = (&raw const *producer).cast_mut().cast();
-    // A producer that stops does so for good.
-    let stops_at = if rng.one_in(4) { rng.below(14) } else { usize::MAX };
-    let reads_on = rng.one_in(2);
-
-    let mut steps = 0;
-    let mut idle = 0;
-    for turn in 0.. {
-        assert!(turn < STEPS, "there is no end to it");
-        let failed = producer.sent.borrow().iter().any(|sent| {
-            matches!(sent.fault, Fault::ExtractFails) && sent.extracted.get() > 0 && sent.with_data.get() == 0
-        });
-        producer.extract_failed.set(failed);
-        let produces = rng.one_in(2);
-        if produces && steps < stops_at {
-            steps += usize::from(producer.step());
-        } else if turn < 30 {
-            user.act();
-        }
-        // Then somebody who reads on wants all that comes.
-        if turn >= 30 {
-            let Some(reader) = user.reader().filter(|_| reads_on) else { break };
-            let _ = reader.request(1).map_err(|error| panic!("{error}"));
-            let took = user.take(&reader);
-            let stepped = steps < stops_at && producer.step();
-            steps += usize::from(stepped);
-            idle = if took || stepped { 0 } else { idle + 1 };
-            if idle > 20 {
-                break;
-            }
-        }
-    }
-
-    let read_all = user.reader().is_some() && reads_on && stops_at == usize::MAX;
-    if read_all {
-        assert!(producer.stage.get() == Stage::Released, "a producer that moves releases: {fault:?} idle {idle}");
-        assert!(user.ended.get(), "a producer that moves comes to an end");
-        if user.reader().is_some() {
-            producer.after_release();
-        }
-    }
-    assert!(user.errors.get() <= 1, "an error is told once");
-    assert!(user.seen.borrow().is_sorted_by(|a, b| a < b) || user.in_wake > 0, "in order: {:?}", user.seen);
-    let entry = tally.entry(fault).or_default();
-    entry.done += u32::from(producer.done.get());
-    if user.cancelled.get() {
-        entry.cancelled += 1;
-    } else if stops_at != usize::MAX {
-        entry.stopped += 1;
-    } else if read_all {
-        let expected = producer.done.get() && fault.is_told() || producer.fails;
-        let nested = fault == Fault::TaskInRequest;
-        if !nested {
-            assert_eq!(user.errors.get() == 1, expected, "{fault:?} told: {}", user.errors.get());
-        }
-        if user.errors.get() == 0 {
-            entry.clean += 1;
-            assert!(user.seen.borrow().len() >= producer.total, "all batches come");
-        } else {
-            entry.told += 1;
-        }
-    }
-
-    // Whoever is left goes, in any order; a producer that stopped is ended by its owner.
-    let reader_first = rng.one_in(2);
-    if reader_first {
-        user.reader.take();
-    }
-    if reader_first {
-        check_tasks(&producer);
-    }
-    if producer.stage.get() != Stage::Released {
-        producer.release();
-    }
-    user.reader.take();
-    check_tasks(&producer);
-    let kept = user.kept.take();
-    for sent in producer.sent.borrow().iter() {
-        assert!(sent.released.get() <= sent.with_data.get());
-    }
-    drop(kept);
-    for sent in producer.sent.borrow().iter() {
-        assert_eq!(sent.released.get(), sent.with_data.get(), "an array is released once");
-    }
-}
-
-/// With the reader gone, every task was extracted once, whatever became of it.
-fn check_tasks(producer: &Producer) {
-    for sent in producer.sent.borrow().iter() {
-        assert_eq!(sent.extracted.get(), 1, "task {} of {:?}", sent.length, producer.fault);
-    }
 }
