@@ -1,0 +1,63 @@
+# Which arrays share memory with a tensor, and what is copied before it is written because of that.
+
+# Julia compares where arrays begin. A tensor may be of any part of another array, so it is compared by all of its bytes;
+# and so is what Julia and LinearAlgebra wrap around one, up to three levels deep.
+Wrapped(P) = Union{SubArray{<:Any,<:Any,<:P},Base.ReshapedArray{<:Any,<:Any,<:P},
+    Base.ReinterpretArray{<:Any,<:Any,<:Any,<:P},PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:P},Transpose{<:Any,<:P},
+    Adjoint{<:Any,<:P}}
+const WrappedOnce = Union{Tensor,Wrapped(Tensor)}
+const WrappedTwice = Union{WrappedOnce,Wrapped(WrappedOnce)}
+const OfTensor = Union{WrappedTwice,Wrapped(WrappedTwice)}
+Base.mightalias(a::OfTensor, b::AbstractArray) = may_meet(a, b)
+Base.mightalias(a::AbstractArray, b::OfTensor) = may_meet(a, b)
+Base.mightalias(a::OfTensor, b::OfTensor) = may_meet(a, b)
+# Of views of arrays of the same type Julia has a method of its own.
+Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:WrappedTwice} = may_meet(a, b)
+
+# What is read while it is written is copied first: into an array, not as Julia does it into one of the same type, which
+# would be a tensor that nobody can close, and which not every version of Julia can make of what is permuted.
+const OfPermuted = PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:WrappedTwice}
+Base.unalias(dest, a::OfTensor) = apart(dest, a)
+Base.unalias(dest::OfTensor, a::PermutedDimsArray) = apart(dest, a)
+Base.unalias(dest::OfTensor, a::OfPermuted) = apart(dest, a)
+apart(dest, a) = Base.mightalias(dest, a) ? copy(a) : a
+# What is wrapped deeper wants its own type all the same.
+Base.unaliascopy(t::Tensor) = Tensor(copy(t))
+Base.unaliascopy(a::OfPermuted) = typeof(a)(Base.unaliascopy(parent(a)))
+# To fill what is permuted Julia has methods that do not look for this; other packages have some of their own, for sources
+# that are not of these types.
+const OfMemory{T,N} = Union{Array{T,N},Tensor{T,N},SubArray{T,N},Base.ReshapedArray{T,N},Base.ReinterpretArray{T,N},
+    PermutedDimsArray{T,N}}
+const Flipped{T} = Union{Transpose{T},Adjoint{T}}
+Base.copyto!(dest::OfPermuted, source::Union{OfMemory,Flipped}) =
+    invoke(copyto!, Tuple{PermutedDimsArray,AbstractArray}, dest, Base.unalias(dest, source))
+Base.copyto!(dest::PermutedDimsArray{T,N,<:Any,<:Any,<:WrappedTwice}, source::OfMemory{T,N}) where {T,N} =
+    invoke(copyto!, Tuple{PermutedDimsArray{T,N},AbstractArray{T,N}}, dest, Base.unalias(dest, source))
+Base.copyto!(dest::PermutedDimsArray{T,2,<:Any,<:Any,<:WrappedTwice}, source::Flipped{T}) where {T} =
+    invoke(copyto!, Tuple{PermutedDimsArray{T,2},AbstractArray{T,2}}, dest, Base.unalias(dest, source))
+# So is a part of one that goes to another place in it, which not every version of Julia looks for.
+for (D, S) in ((OfTensor, AbstractArray), (AbstractArray, OfTensor), (OfTensor, OfTensor))
+    @eval function Base.copyto!(dest::$D, d::Integer, source::$S, s::Integer, n::Integer)
+        meets = Base.mightalias(dest, source)
+        part, first = meets ? (source[s:s+n-1], 1) : (source, s)
+        return invoke(copyto!, Tuple{AbstractArray,Integer,AbstractArray,Integer,Integer}, dest, d, part, first, n)
+    end
+end
+
+function may_meet(a::AbstractArray, b::AbstractArray)
+    x, y = bytes_of(a), bytes_of(b)
+    (x === nothing || y === nothing) && return !isdisjoint_ids(Base.dataids(a), Base.dataids(b))
+    return !isempty(intersect(x, y))
+end
+
+isdisjoint_ids(a::Tuple, b::Tuple) = !any(id -> id in b, a)
+
+# The addresses of an array's memory, as far as it has some; of a view, those of the whole.
+bytes_of(a::Array) = Int(pointer(a)) .+ (0:sizeof(a)-1)
+function bytes_of(t::Tensor{T}) where {T}
+    isempty(t) && return 0:-1
+    reach = (size(t) .- 1) .* strides(t)
+    below, above = reduce(+, min.(reach, 0); init=0), reduce(+, max.(reach, 0); init=0) + 1
+    return Int(t.data) .+ (below*sizeof(T):above*sizeof(T)-1)
+end
+bytes_of(a::AbstractArray) = (p = parent(a); p === a ? nothing : bytes_of(p))
