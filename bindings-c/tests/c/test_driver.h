@@ -89,17 +89,37 @@ static inline device_pointer pointer_of(const void *memory) {
 
 /* --- short ways --- */
 
+static const DLDevice gpu = {kDLCUDA, 0};
+
 enum { SIX = 6 };
 static const double six[SIX] = {0, 1, 2, 3, 4, 5};
 static const int64_t shape_of_six[] = {2, 3};
 
-/* Releases that wait for work come on a thread of the library's. */
-static inline void finish_releases(void) {
+/* A producer's memory. That it is freed under running work is what the simulated driver would not forgive. */
+struct foreign_memory {
+    atomic_int releases;
+    device_pointer address;
+    driver_code freed;
+};
+
+static inline void free_foreign_memory(void *context) {
+    struct foreign_memory *memory = (struct foreign_memory *)context;
+    memory->freed = driver.free(memory->address);
+    atomic_fetch_add(&memory->releases, 1);
+}
+
+/* Releases that wait for work, or for the device, come on a thread of the library's. */
+static inline void settle(void) {
     struct timespec const pause = {0, 1000 * 1000};
     for (int i = 0; devx_releases_waiting() > 0 && i < 20 * 1000; ++i) {
         nanosleep(&pause, NULL);
     }
     CHECK_INT(devx_releases_waiting(), 0);
+}
+
+/* The same, and nothing is left over. */
+static inline void finish_releases(void) {
+    CHECK_CALL(settle());
     CHECK_INT(devx_releases_lost(), 0);
     CHECK_NOTHING_OUTSTANDING();
     if (driver.findings != NULL) {

@@ -1,49 +1,5 @@
 /* The CUDA Array Interface as a C struct. Without a driver, what needs one is refused and nothing is taken. */
-#define _POSIX_C_SOURCE 200809L /* nanosleep */
-#include <time.h>
-
-#include "test_support.h"
-
-/* A producer as somebody else would write it: one block that its release frees. */
-struct producer {
-    int64_t shape[1];
-    devx_tensor_t *memory;
-    struct tally *tally;
-};
-
-static void give_up(devx_cuda_array *array) {
-    struct producer *producer = array->private_data;
-    array->release = NULL;
-    producer->tally->releases += 1;
-    devx_tensor_release(&producer->memory);
-    free(producer);
-}
-
-/* Eight int32 on device 0, or NULL data without a driver. */
-static devx_cuda_array produce(struct tally *tally) {
-    struct producer *producer = calloc(1, sizeof *producer);
-    devx_cuda_array array = {3, 0, NULL, 1, NULL, NULL, "<i4", NULL, NULL, DEVX_CUDA_ARRAY_NO_STREAM, give_up, NULL};
-    DLTensor seen = {0};
-    producer->shape[0] = 8;
-    producer->tally = tally;
-    if (devx_tensor_allocate((DLDevice){kDLCUDA, 0}, (DLDataType){kDLInt, 32, 1}, producer->shape, 1, -1,
-                             &producer->memory, &error) == DEVX_OK) {
-        devx_tensor_borrow(producer->memory, &seen, NULL, &error);
-    }
-    array.data = seen.data;
-    array.shape = producer->shape;
-    array.private_data = producer;
-    return array;
-}
-
-/* Freeing device memory may wait for the device, so it is left to a thread of the library. */
-static void settle(void) {
-    struct timespec const moment = {0, 1000 * 1000};
-    for (int i = 0; devx_releases_waiting() > 0 && i < 20 * 1000; ++i) {
-        nanosleep(&moment, NULL);
-    }
-    CHECK_INT(devx_releases_waiting(), 0);
-}
+#include "cuda_producer.h"
 
 TEST(an_array_comes_in_and_goes_out) {
     struct tally tally = {0};
@@ -51,7 +7,7 @@ TEST(an_array_comes_in_and_goes_out) {
     devx_cuda_array_request const request = {3, DEVX_NO_STREAM_LEGACY_DEFAULT, 1};
     devx_tensor_t *tensor = NULL, *mask = UNWRITTEN;
     DLTensor seen;
-    if (array.data == NULL) {
+    if (!has_driver()) {
         CHECK(devx_cuda_array_import(&array, NULL, &tensor, NULL, &error) != DEVX_OK);
         CHECK(array.release == give_up);
         devx_cuda_array_release(&array);

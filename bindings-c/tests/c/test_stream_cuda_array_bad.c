@@ -1,67 +1,7 @@
 /* What an importer of the CUDA Array Interface must not fall over: each refused with a status and a text that names the
  * field and the value, the array as it was and still its owner's, no output written. What a driver has to be asked for is
  * tested with one. */
-#define _POSIX_C_SOURCE 200809L /* nanosleep */
-#include <time.h>
-
-#include "test_support.h"
-
-/* Eight int32 on device 0 (without a driver: an address that nobody reads), and a mask that may be used. */
-struct producer {
-    int64_t shape[2], strides[2], mask_shape[1];
-    devx_cuda_array mask;
-    devx_tensor_t *memory, *freed;
-    struct tally *tally;
-};
-
-static void give_up(devx_cuda_array *array) {
-    struct producer *producer = array->private_data;
-    array->release = NULL;
-    producer->tally->releases += 1;
-    devx_tensor_release(&producer->memory);
-    free(producer);
-}
-
-static int has_driver(void) {
-    int32_t count = 0;
-    return devx_device_count(kDLCUDA, &count, NULL) == DEVX_OK;
-}
-
-/* Device memory is given back by a thread of the library. */
-static void settle(void) {
-    struct timespec const moment = {0, 1000 * 1000};
-    for (int i = 0; devx_releases_waiting() > 0 && i < 20 * 1000; ++i) {
-        nanosleep(&moment, NULL);
-    }
-    CHECK_INT(devx_releases_waiting(), 0);
-}
-
-static int32_t host_values[64];
-
-static devx_cuda_array produce(struct tally *tally) {
-    struct producer *own = calloc(1, sizeof *own);
-    devx_cuda_array array = {3,    0,    host_values, 1, own->shape, NULL, "<i4", NULL, NULL, DEVX_CUDA_ARRAY_NO_STREAM,
-                             give_up, own};
-    DLTensor seen = {0};
-    own->shape[0] = own->mask_shape[0] = 8;
-    own->shape[1] = 1;
-    own->tally = tally;
-    if (has_driver() && devx_tensor_allocate((DLDevice){kDLCUDA, 0}, int32, own->shape, 1, -1, &own->memory, &error) ==
-                            DEVX_OK) {
-        devx_tensor_borrow(own->memory, &seen, NULL, &error);
-        array.data = seen.data;
-    }
-    own->mask = array;
-    own->mask.shape = own->mask_shape;
-    own->mask.typestr = "|b1";
-    own->mask.release = NULL;
-    own->mask.private_data = NULL;
-    return array;
-}
-
-static struct producer *own(devx_cuda_array *array) {
-    return (struct producer *)array->private_data;
-}
+#include "cuda_producer.h"
 
 /* --- what is wrong with an array --- */
 
@@ -349,8 +289,7 @@ TEST(what_cannot_go_out_stays) {
     CHECK_PTR(tensor, same);
     CHECK(out.release == give_up);
     devx_tensor_release(&tensor);
-    CHECK_CALL(settle());
-    CHECK_NOTHING_OUTSTANDING();
+    CHECK_CALL(finish_releases());
 }
 
 /* --- what looks wrong and is right --- */

@@ -102,24 +102,12 @@ TEST(batches_are_copied_between_devices) {
     CHECK_INT(tally.live, 0);
 }
 
-struct foreign_memory {
-    device_pointer address;
-    driver_code freed;
-    atomic_int releases;
-};
-
-static void free_foreign_memory(void *context) {
-    struct foreign_memory *memory = context;
-    memory->freed = driver.free(memory->address);
-    atomic_fetch_add(&memory->releases, 1);
-}
-
 /* Memory of somebody else's on device 0, filled by work that is queued there, used by work on device 1, and given up at
  * once: the consumer's stream waits for the producer's, and the release for the consumer's. */
 TEST(a_consumer_on_the_other_device_comes_after_the_producer_and_before_the_release) {
     NEEDS_TWO_DEVICES();
     int64_t streams[2] = {0};
-    struct foreign_memory memory = {0, -1, 0};
+    struct foreign_memory memory = {0, 0, -1};
     devx_owner const owner = {&memory, free_foreign_memory};
     devx_tensor_t *tensor = NULL, *imported = NULL, *target = NULL;
     struct DLManagedTensorVersioned *exported = NULL;
@@ -230,7 +218,7 @@ TEST(a_default_stream_of_pinned_memory_is_that_of_the_device_it_was_made_for) {
 TEST(a_default_stream_that_is_named_with_its_device_is_of_that_device) {
     NEEDS_TWO_DEVICES();
     int64_t streams[2] = {0}, named = 0, shape[] = {2, 3};
-    struct foreign_memory memory = {0, -1, 0};
+    struct foreign_memory memory = {0, 0, -1};
     devx_owner const owner = {&memory, free_foreign_memory};
     devx_tensor_t *tensor = NULL, *target = NULL, *refused = NULL;
     struct DLManagedTensorVersioned *exported = NULL;

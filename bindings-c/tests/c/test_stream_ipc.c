@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const DLDevice gpu = {kDLCUDA, 0};
 static const double sevens[SIX] = {7, 7, 7, 7, 7, 7};
 
 /* The importer: sees what is queued in the exporter, by the tensor and by the batch, and writes to the same memory. 0 if

@@ -1,26 +1,10 @@
 /* Rounds of what is left besides DLPack and Arrow (test_rounds.c): managers, CUDA arrays and sharing between processes.
  * Nothing is left over, and the memory of the process stays as it is. */
-#define _POSIX_C_SOURCE 200809L /* nanosleep */
-#include <time.h>
+#include "test_driver.h"
 
 #include "rounds.h"
-#include "test_support.h"
 
 static int64_t const shape_8[1] = {8};
-
-static int has_driver(void) {
-    int32_t count = 0;
-    return devx_device_count(kDLCUDA, &count, NULL) == DEVX_OK;
-}
-
-/* Device memory is given back by a thread of the library. */
-static void settle(void) {
-    struct timespec const moment = {0, 1000 * 1000};
-    for (int i = 0; devx_releases_waiting() > 0 && i < 20 * 1000; ++i) {
-        nanosleep(&moment, NULL);
-    }
-    CHECK_INT(devx_releases_waiting(), 0);
-}
 
 /* A manager of this program's over malloc. */
 static void give_back(void *block) {
@@ -77,7 +61,7 @@ TEST(rounds_of_cuda_arrays) {
     if (!has_driver()) {
         SKIP("there is no CUDA driver");
     }
-    CHECK_OK(devx_tensor_allocate((DLDevice){kDLCUDA, 0}, int32, shape_8, 1, -1, &tensor, &error));
+    CHECK_OK(devx_tensor_allocate(gpu, int32, shape_8, 1, -1, &tensor, &error));
     for (int i = 0; i < n; ++i) {
         devx_cuda_array array;
         devx_tensor_t *again = NULL;
@@ -88,13 +72,12 @@ TEST(rounds_of_cuda_arrays) {
         devx_tensor_release(&again);
         if (i % 1000 == 0) {
             /* What is queued is not ours; the simulated driver does it only when somebody waits. */
-            CHECK_OK(devx_stream_synchronize((DLDevice){kDLCUDA, 0}, 1, &error));
+            CHECK_OK(devx_stream_synchronize(gpu, 1, &error));
         }
     }
     CHECK_CALL(check_flat("CUDA arrays", n));
     devx_tensor_release(&tensor);
-    CHECK_CALL(settle());
-    CHECK_NOTHING_OUTSTANDING();
+    CHECK_CALL(finish_releases());
 }
 
 /* Over one connection: each time something new is offered and imported. */
