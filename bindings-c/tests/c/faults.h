@@ -95,6 +95,7 @@ static inline void sweep(const struct scene *scene) {
 /* --- what scenes are made of --- */
 
 static double values[6] = {0, 1, 2, 3, 4, 5};
+static int64_t const shape[2] = {2, 3};
 
 /* An owner that counts as one thing that is alive until it is released. */
 static inline void let_go(void *context) {
@@ -108,6 +109,16 @@ static inline devx_owner living(void) {
 
 static inline void not_taken(devx_owner owner) {
     owner.release(owner.context);
+}
+
+static inline devx_tensor_t *made_tensor(void) {
+    DLTensor const described = {values, cpu, 2, float64, (int64_t *)(uintptr_t)shape, NULL, 0};
+    devx_owner const owner = living();
+    devx_tensor_t *tensor = NULL;
+    if (!TRY(devx_tensor_create(&described, 0, &owner, &tensor, &error))) {
+        not_taken(owner);
+    }
+    return tensor;
 }
 
 /* A record batch of numbers, texts, lists and a dictionary, made here. */

@@ -1,5 +1,5 @@
-/* Each allocation of the library fails once, and each callback of a manager: what is handed out and made. What is taken in
- * is test_corpus.c's, and asynchronous streams are test_faults_async.c's.
+/* Each allocation of the library fails once: what is handed out and made of host memory. What is taken in is
+ * test_corpus.c's; test_faults_managers.c, test_faults_device.c and test_faults_async.c are about the rest.
  */
 #include "faults.h"
 
@@ -7,18 +7,6 @@
 #include <unistd.h>
 
 /* --- the scenes --- */
-
-static int64_t const shape[2] = {2, 3};
-
-static devx_tensor_t *made_tensor(void) {
-    DLTensor const described = {values, cpu, 2, float64, (int64_t *)(uintptr_t)shape, NULL, 0};
-    devx_owner const owner = living();
-    devx_tensor_t *tensor = NULL;
-    if (!TRY(devx_tensor_create(&described, 0, &owner, &tensor, &error))) {
-        not_taken(owner);
-    }
-    return tensor;
-}
 
 static void exports_of_a_tensor(void) {
     devx_tensor_t *tensor = made_tensor(), *shared = NULL, *again = NULL;
@@ -250,83 +238,6 @@ static void streams_of_batches(void) {
     devx_schema_release(&schema);
 }
 
-/* A manager of this program's, of which each callback may fail: see the sweep of callbacks. */
-static int callbacks, failing;
-
-static int fails(void) {
-    callbacks += 1;
-    return callbacks == failing;
-}
-
-static devx_status manage(void *context, const devx_memory_request *request, devx_memory *out, devx_error *say) {
-    (void)context;
-    (void)request;
-    if (fails()) {
-        strcpy(say->message, "as asked");
-        return DEVX_CALLBACK;
-    }
-    out->address = values;
-    out->device_type = kDLCPU;
-    out->owner = living();
-    return DEVX_OK;
-}
-
-static devx_status get_info(void *context, int32_t device_id, devx_memory_info *out, devx_error *say) {
-    (void)context;
-    (void)device_id;
-    (void)say;
-    *out = (devx_memory_info){1, 2};
-    return fails() ? DEVX_CALLBACK : DEVX_OK;
-}
-
-static devx_status reset(void *context, int32_t device_id, devx_error *say) {
-    (void)context;
-    (void)device_id;
-    (void)say;
-    return fails() ? DEVX_CALLBACK : DEVX_OK;
-}
-
-static devx_manager_t *own, *limited, *host;
-
-static void make_managers(void) {
-    devx_owner const owner = living();
-    devx_manager_table table = {0};
-    table.version = DEVX_MANAGER_VERSION;
-    table.context = owner.context;
-    table.release = owner.release;
-    table.allocate = manage;
-    table.memory_info = get_info;
-    table.reset = reset;
-    if (!TRY(devx_manager_create(&table, &own, &error))) {
-        not_taken(owner);
-    }
-    (void)TRY(devx_manager_create_limited(own, 1000, &limited, &error));
-    (void)TRY(devx_manager_create_host_only(&host, &error));
-}
-
-static void release_managers(void) {
-    devx_manager_release(&limited);
-    devx_manager_release(&host);
-    devx_manager_release(&own);
-}
-
-static void memory_of_managers(void) {
-    devx_memory_request const request = {kDLCPU, 0, 24, -1, 0, 0};
-    int64_t const three[1] = {3};
-    devx_memory memory = {0};
-    devx_memory_info about;
-    devx_tensor_t *tensor = NULL, *other = NULL;
-    if (TRY(devx_manager_allocate(limited, &request, &memory, &error))) {
-        memory.owner.release(memory.owner.context);
-    }
-    (void)TRY(devx_tensor_allocate_with(limited, cpu, float64, three, 1, -1, &tensor, &error));
-    (void)TRY(devx_tensor_allocate_with(host, cpu, float64, three, 1, -1, &other, &error));
-    (void)TRY(devx_manager_memory_info(own, 0, &about, &error));
-    devx_tensor_release(&tensor);
-    (void)TRY(devx_manager_reset(own, 0, &error));
-    devx_tensor_release(&other);
-}
-
 /* --- with another process, which is this one --- */
 
 static devx_ipc_server_t *server;
@@ -383,142 +294,6 @@ static void release_server(void) {
     devx_ipc_server_release(&server);
 }
 
-/* --- on the simulated driver --- */
-
-static void memory_of_device_managers(DLDevice gpu) {
-    devx_manager_t *driver = NULL, *pool = NULL;
-    devx_tensor_t *tensor = NULL, *queued = NULL;
-    (void)TRY(devx_manager_create_driver(&driver, &error));
-    (void)TRY(devx_manager_create_managed(&pool, &error));
-    if (driver != NULL && TRY(devx_tensor_allocate_with(driver, gpu, float64, shape, 2, -1, &tensor, &error))) {
-        (void)TRY(devx_tensor_used_on(tensor, 2, &error));
-    }
-    if (pool != NULL && TRY(devx_tensor_allocate_with(pool, gpu, float64, shape, 2, -1, &queued, &error))) {
-        (void)TRY(devx_tensor_used_on(queued, 2, &error));
-    }
-    /* Both wait for their stream. */
-    devx_tensor_release(&queued);
-    devx_tensor_release(&tensor);
-    devx_manager_release(&pool);
-    devx_manager_release(&driver);
-}
-
-static void memory_of_a_device(void) {
-    DLDevice const gpu = {kDLCUDA, 0};
-    devx_tensor_t *host = NULL, *there = NULL, *copied = NULL, *back = NULL, *seen = NULL;
-    devx_batch_t *column = NULL, *far = NULL;
-    devx_cuda_array array;
-    struct ArrowDeviceArray device = {0};
-    memset(&array, 0, sizeof array);
-    (void)TRY(devx_tensor_allocate(cpu, float64, shape, 2, -1, &host, &error));
-    (void)TRY(devx_tensor_allocate(gpu, float64, shape, 2, 1, &there, &error));
-    (void)TRY(devx_tensor_copy_to(host, gpu, 1, &copied, &error));
-    (void)TRY(devx_tensor_wait(copied, 2, &error));
-    (void)TRY(devx_tensor_used_on(copied, 2, &error));
-    (void)TRY(devx_tensor_export_share_cuda_array(copied, NULL, &array, &error));
-    if (array.release != NULL) {
-        (void)TRY(devx_cuda_array_import(&array, NULL, &seen, NULL, &error));
-    }
-    devx_cuda_array_release(&array);
-    (void)TRY(devx_tensor_to_column(copied, "x", DEVX_COPY_NEVER, &column, &error));
-    (void)TRY(devx_batch_copy_to(column, gpu, 2, &far, &error));
-    (void)TRY(devx_batch_export_share_device(far, &device, &error));
-    release_array(&device.array);
-    (void)TRY(devx_tensor_copy_to(there, cpu, 1, &back, &error));
-    memory_of_device_managers(gpu);
-    devx_batch_release(&far);
-    devx_batch_release(&column);
-    devx_tensor_release(&seen);
-    devx_tensor_release(&back);
-    devx_tensor_release(&copied);
-    devx_tensor_release(&there);
-    devx_tensor_release(&host);
-    while (devx_releases_waiting() > 0) {
-        (void)devx_stream_synchronize(gpu, 1, NULL);
-    }
-}
-
-/* In the order of a stream of the library's own, which is held, closed and destroyed behind all of it. */
-static void orders_of_a_device(void) {
-    DLDevice const gpu = {kDLCUDA, 0};
-    int64_t stream = -1, named = 0, nulls = 0;
-    devx_owner hold = {NULL, NULL};
-    devx_tensor_t *tensor = NULL, *taken = NULL;
-    devx_batch_t *column = NULL;
-    devx_column root;
-    struct DLManagedTensorVersioned *managed = NULL;
-    double read[6];
-    if (!TRY(devx_stream_create(gpu, &stream, &error))) {
-        return;
-    }
-    (void)TRY(devx_stream_hold(stream, &hold, &error));
-    (void)TRY(devx_stream_of_device(gpu, stream, &named, &error));
-    if (TRY(devx_tensor_allocate(gpu, float64, shape, 2, stream, &tensor, &error))) {
-        (void)TRY(devx_tensor_stream(tensor, stream, &named, &error));
-        (void)TRY(devx_tensor_write(tensor, values, sizeof values, stream, &error));
-        (void)TRY(devx_tensor_produced_on(tensor, 2, &error));
-        (void)TRY(devx_tensor_check_pointers(tensor, &error));
-        (void)TRY(devx_tensor_read(tensor, read, sizeof read, stream, &error));
-        devx_dlpack_request const request = {1, 3, stream, DEVX_COPY_NEVER};
-        (void)TRY(devx_tensor_export_share(tensor, &request, &managed, &error));
-        if (managed != NULL && TRY(devx_tensor_import_on(managed, stream, &taken, &error))) {
-            managed = NULL;
-        }
-        devx_dlpack_release(&managed);
-        (void)TRY(devx_tensor_to_column(tensor, "x", DEVX_COPY_NEVER, &column, &error));
-    }
-    if (column != NULL) {
-        CHECK_OK(devx_batch_root(column, &root, &error));
-        (void)TRY(devx_batch_produced_on(column, stream, &error));
-        (void)TRY(devx_batch_wait(column, 1, &error));
-        (void)TRY(devx_batch_used_on(column, 2, &error));
-        (void)TRY(devx_batch_check_pointers(column, &error));
-        (void)TRY(devx_column_null_count_on(column, &root, stream, &nulls, &error));
-    }
-    devx_batch_release(&column);
-    devx_tensor_release(&taken);
-    devx_tensor_release(&tensor);
-    if (!TRY(devx_stream_close(gpu, stream, &error))) {
-        CHECK_OK(devx_stream_synchronize(gpu, stream, NULL));
-        CHECK_OK(devx_stream_destroy(gpu, stream, NULL));
-    }
-    if (hold.release != NULL) {
-        hold.release(hold.context);
-    }
-    while (devx_releases_waiting() > 0) {
-        (void)devx_stream_synchronize(gpu, 1, NULL);
-    }
-}
-
-static void memory_of_pools(void) {
-    DLDevice const gpu = {kDLCUDA, 0};
-    static double pinned[6];
-    devx_manager_t *pools[2] = {NULL, NULL};
-    (void)TRY(devx_manager_create_pool(-1, 0, &pools[0], &error));
-    (void)TRY(devx_manager_create_shareable_pool(1000, -1, &pools[1], &error));
-    for (int i = 0; i < 2; ++i) {
-        devx_owner unpin = {NULL, NULL};
-        devx_tensor_t *tensor = NULL;
-        devx_memory_info about;
-        devx_manager_statistics now;
-        if (pools[i] == NULL) {
-            continue;
-        }
-        (void)TRY(devx_manager_initialize(pools[i], 0, &error));
-        (void)TRY(devx_tensor_allocate_with(pools[i], gpu, float64, shape, 2, 2, &tensor, &error));
-        (void)TRY(devx_manager_pin(pools[i], 0, pinned, sizeof pinned, 0, &unpin, &error));
-        (void)TRY(devx_manager_memory_info(pools[i], 0, &about, &error));
-        (void)TRY(devx_manager_get_statistics(pools[i], &now, &error));
-        if (unpin.release != NULL) {
-            unpin.release(unpin.context);
-        }
-        devx_tensor_release(&tensor);
-        (void)TRY(devx_manager_trim(pools[i], 0, 0, &error));
-        (void)TRY(devx_manager_reset(pools[i], 0, &error));
-        devx_manager_release(&pools[i]);
-    }
-}
-
 /* --- the sweeps --- */
 
 TEST(allocations_can_fail) {
@@ -533,74 +308,9 @@ SWEEP(what_is_not_there)
 SWEEP(what_a_batch_says)
 SWEEP(streams_of_batches)
 
-/* Managers are made and used; what they kept back is given back in the end. */
-static void managers(void) {
-    make_managers();
-    if (limited != NULL && host != NULL) {
-        memory_of_managers();
-    }
-    (void)(own != NULL && TRY(devx_manager_defer_cleanup(own, &error)));
-    if (own != NULL) {
-        devx_memory_request const request = {kDLCPU, 0, 24, -1, 0, 0};
-        devx_memory kept[3];
-        int given = 0;
-        for (int i = 0; i < 3; ++i) {
-            given += TRY(devx_manager_allocate(own, &request, &kept[given], &error));
-        }
-        while (given-- > 0) {
-            kept[given].owner.release(kept[given].owner.context);
-        }
-        (void)TRY(devx_manager_resume_cleanup(own, &error));
-    }
-    release_managers();
-}
-
-TEST(every_allocation_of_managers) {
-    struct scene const all = {NULL, managers, NULL};
-    failing = 0;
-    CHECK_CALL(sweep(&all));
-}
-
-#define SWEEP_ON_A_DEVICE(played)                                                                                      \
-    TEST(every_allocation_of_##played) {                                                                               \
-        int32_t devices = 0;                                                                                           \
-        if (devx_device_count(kDLCUDA, &devices, NULL) != DEVX_OK || devices == 0) {                                   \
-            SKIP("there is no CUDA driver");                                                                           \
-        }                                                                                                              \
-        played();                                                                                                      \
-        struct scene const all = {NULL, played, NULL};                                                                 \
-        CHECK_CALL(sweep(&all));                                                                                       \
-    }
-
-SWEEP_ON_A_DEVICE(memory_of_a_device)
-SWEEP_ON_A_DEVICE(orders_of_a_device)
-SWEEP_ON_A_DEVICE(memory_of_pools)
-
-/* After the library has its own thread, which would otherwise get the stack of a server's, and valgrind's report. */
 TEST(every_allocation_of_sharing_with_another_process) {
     struct scene const all = {make_server, tensors_of_an_exporter, release_server};
     CHECK_CALL(sweep(&all));
-}
-
-/* Each callback of the manager fails once: that is the error of the call, and everything is given back. */
-TEST(every_callback_of_a_manager) {
-    for (failing = 1;; ++failing) {
-        tally = (struct tally){0};
-        without_memory = told = callbacks = 0;
-        otherwise[0] = '\0';
-        make_managers();
-        memory_of_managers();
-        release_managers();
-        CHECK_STR(otherwise, "");
-        CHECK_INT(tally.live, 0);
-        CHECK_NOTHING_OUTSTANDING();
-        CHECK_INT(told, failing <= callbacks);
-        if (failing > callbacks) {
-            break;
-        }
-        injected += 1;
-    }
-    CHECK(failing > 4);
 }
 
 TEST(there_were_many) {
