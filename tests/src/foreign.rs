@@ -12,6 +12,8 @@ use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::arrow::{Batch, Schema};
 use devexchange_core::{DType, Device, DeviceType, Flags, Owner, Tensor, TensorDesc};
 
+use crate::sim;
+
 type OnRelease = Box<dyn FnOnce() + Send>;
 
 /// CUDA device 0.
@@ -145,6 +147,23 @@ pub fn tensor(address: u64, bytes: u64, device: Device, on_release: impl FnOnce(
     unsafe { Tensor::from_raw_parts(&desc, Owner::on_release(on_release)) }.expect("a valid tensor")
 }
 
+/// The same, filled by what is queued on a stream.
+///
+/// # Panics
+/// If the description is refused.
+pub fn tensor_behind(
+    stream: u64,
+    address: u64,
+    bytes: u64,
+    device: Device,
+    on_release: impl FnOnce() + Send + 'static,
+) -> Tensor {
+    let mut tensor = tensor(address, bytes, device, on_release);
+    // SAFETY: the test queues it there.
+    unsafe { tensor.produced_on(sim::on(stream)) }.expect("not shared yet");
+    tensor
+}
+
 /// A column of bytes of ours over memory of the test's.
 ///
 /// # Panics
@@ -155,4 +174,21 @@ pub fn batch(address: u64, bytes: u64, device: Device, on_release: impl FnOnce()
     // SAFETY: the tests allocate so many bytes and free them in `on_release`.
     unsafe { Batch::from_raw_parts(&bytes_schema(), device, &[node], Owner::on_release(on_release)) }
         .expect("a valid batch")
+}
+
+/// The same, filled by what is queued on a stream.
+///
+/// # Panics
+/// If the description is refused.
+pub fn batch_behind(
+    stream: u64,
+    address: u64,
+    bytes: u64,
+    device: Device,
+    on_release: impl FnOnce() + Send + 'static,
+) -> Batch {
+    let mut batch = batch(address, bytes, device, on_release);
+    // SAFETY: the test queues it there.
+    unsafe { batch.produced_on(sim::on(stream)) }.expect("not shared yet");
+    batch
 }

@@ -210,8 +210,7 @@ fn out_of_memory_in_the_middle() {
         return;
     }
     let (data, stream) = (sim::alloc(N), sim::stream());
-    let mut tensor = foreign::tensor(data, N, CUDA0, || ());
-    unsafe { tensor.produced_on(sim::on(stream)) }.expect("not shared yet");
+    let tensor = foreign::tensor_behind(stream, data, N, CUDA0, || ());
     // The export needs an event that the driver cannot record; the tensor comes back.
     sim::fail("cuEventRecord", 1, 2, false);
     let request = dlpack::Request { stream: RawStream::LEGACY, ..dlpack::Request::default() };

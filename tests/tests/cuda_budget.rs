@@ -195,8 +195,7 @@ fn events_are_made_once() {
         return;
     }
     let (data, stream) = (sim::alloc(N), sim::stream());
-    let mut batch = foreign::batch(data, N, CUDA0, || ());
-    unsafe { batch.produced_on(sim::on(stream)) }.expect("not shared yet");
+    let batch = foreign::batch_behind(stream, data, N, CUDA0, || ());
     release(export_arrow(&batch));
     let before = sim::calls("cuEventCreate");
     for schedule in sim::schedules(100) {

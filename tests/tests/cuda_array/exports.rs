@@ -21,8 +21,7 @@ fn exports_name_the_stream_that_the_data_is_behind() {
     session.each(SEEDS, || {
         let scene = Scene::new();
         sim::fill(scene.data, 0x5a, N, scene.producer);
-        let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-        unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared");
+        let tensor = foreign::tensor_behind(scene.producer, scene.data, N, CUDA0, || ());
         // A consumer of version 3 waits for the stream that is named, as one in Python would.
         for request in [Request::default(), for_stream(scene.consumer)] {
             let exported = cuda_array::export(tensor.clone(), &request).map_err(Error::from).expect("exported");
@@ -140,11 +139,10 @@ fn exports_are_released_after_what_is_behind_the_named_stream() {
             sim::fill(memory, 0x5a, N, scene.producer);
             let released = Arc::new(AtomicU32::new(0));
             let count = Arc::clone(&released);
-            let mut tensor = foreign::tensor(memory, N, CUDA0, move || {
+            let tensor = foreign::tensor_behind(scene.producer, memory, N, CUDA0, move || {
                 sim::free(memory);
                 count.fetch_add(1, SeqCst);
             });
-            unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared");
             let request = if names_one { for_stream(named) } else { Request::default() };
             let exported = cuda_array::export(tensor, &request).map_err(Error::from).expect("exported");
             let mut array = exported.into_raw();
@@ -212,8 +210,7 @@ fn who_waits_for_an_export_without_a_stream() {
         ] {
             let scene = Scene::new();
             sim::fill(scene.data, 0x5a, N, scene.producer);
-            let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-            unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared");
+            let tensor = foreign::tensor_behind(scene.producer, scene.data, N, CUDA0, || ());
             let calls = || ["cuStreamWaitEvent", "cuStreamSynchronize"].map(sim::calls);
             let before = calls();
             let request = Request { max_version, no_stream, stream: None };
@@ -257,8 +254,7 @@ fn the_default_stream_of_another_thread_is_named_by_the_legacy_one() {
     session.each(SEEDS, || {
         let scene = Scene::new();
         sim::fill(scene.data, 0x5a, N, PER_THREAD as u64);
-        let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-        unsafe { tensor.produced_on(sim::on(PER_THREAD as u64)) }.expect("not shared");
+        let tensor = foreign::tensor_behind(PER_THREAD as u64, scene.data, N, CUDA0, || ());
         let export = || cuda_array::export(tensor.clone(), &Request::default()).map_err(Error::from).expect("exported");
         assert_eq!(export().as_raw().stream, PER_THREAD);
         std::thread::scope(|scope| {

@@ -5,7 +5,8 @@ use devexchange_core::cuda_array::{self, NoStream, Request};
 use devexchange_tests::cuda_array as foreign;
 use devexchange_tests::sim;
 
-use super::{N, Scene};
+use super::N;
+use super::scene::Scene;
 
 /// Bytes of the scene's foreign memory, with a mask over its own.
 fn produce(scene: &Scene, which: usize, version: i32, stream: i64) -> DevxCudaArray {

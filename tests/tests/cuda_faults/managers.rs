@@ -6,7 +6,8 @@ use devexchange_core::{DType, Device, DeviceType, Error, Result, Tensor};
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim;
 
-use super::{N, Scene, unused};
+use super::N;
+use super::scene::{Scene, unused};
 
 /// Whether memory without a stream is an allocation that has a handle for other processes.
 #[derive(Clone, Copy, PartialEq)]

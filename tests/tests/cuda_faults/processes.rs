@@ -14,7 +14,8 @@ use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::{Importing, Peer, part, say};
 use devexchange_tests::sim;
 
-use super::{N, Scene, unused};
+use super::N;
+use super::scene::{Scene, unused};
 
 fn allocated(device: Device, stream: Option<u64>) -> devexchange_core::Result<Tensor> {
     Tensor::allocate(device, DType::UINT8, &[N as i64], stream.map(sim::on))

@@ -47,15 +47,11 @@ impl Scene {
 
     /// A tensor over the memory, produced on the producer's stream. Who made the memory frees it.
     fn tensor(&self) -> Tensor {
-        let mut tensor = foreign::tensor(self.data, N, CUDA0, || ());
-        unsafe { tensor.produced_on(sim::on(self.producer)) }.expect("not shared yet");
-        tensor
+        foreign::tensor_behind(self.producer, self.data, N, CUDA0, || ())
     }
 
     fn batch(&self) -> Batch {
-        let mut batch = foreign::batch(self.data, N, CUDA0, || ());
-        unsafe { batch.produced_on(sim::on(self.producer)) }.expect("not shared yet");
-        batch
+        foreign::batch_behind(self.producer, self.data, N, CUDA0, || ())
     }
 
     /// A foreign array with an event of the producer's.

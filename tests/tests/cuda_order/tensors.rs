@@ -149,11 +149,7 @@ fn per_thread_streams_of_two_threads_are_two_streams() {
         let scene = Scene::new();
         sim::synchronize(scene.producer);
         sim::fill(scene.data, 0x5a, N, PER_THREAD as u64);
-        let tensor = {
-            let mut tensor = foreign::tensor(scene.data, N, CUDA0, || ());
-            unsafe { tensor.produced_on(sim::on(PER_THREAD as u64)) }.expect("not shared yet");
-            tensor
-        };
+        let tensor = foreign::tensor_behind(PER_THREAD as u64, scene.data, N, CUDA0, || ());
         std::thread::scope(|scope| {
             let consumer = scope.spawn(|| {
                 sim::set_current(sim::primary(0));
