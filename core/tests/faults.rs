@@ -8,11 +8,11 @@
 
 #[path = "faults/asynchronous.rs"]
 mod asynchronous;
+mod failing;
 #[path = "faults/processes.rs"]
 mod processes;
 
 use core::ffi::c_void;
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -37,55 +37,10 @@ use devexchange_core::{
     ledger,
 };
 
-// ---- allocations that fail ----
-
-struct Faulty;
+use failing::{Failing, WATCHED, arm, disarm, watched};
 
 #[global_allocator]
-static ALLOCATOR: Faulty = Faulty;
-
-thread_local! {
-    /// Whether the core is at work on this thread, and not the test.
-    static WATCHED: Cell<bool> = const { Cell::new(false) };
-    /// How many allocations of the core still succeed before one fails; below zero if none is to fail.
-    static LEFT: Cell<i64> = const { Cell::new(-1) };
-    static FROM_THEN_ON: Cell<bool> = const { Cell::new(false) };
-    static FAILED: Cell<u64> = const { Cell::new(0) };
-}
-
-fn fails() -> bool {
-    if !WATCHED.get() {
-        return processes::server_fails();
-    }
-    let left = LEFT.get();
-    if left > 0 || (left == 0 && !FROM_THEN_ON.get()) {
-        LEFT.set(left - 1);
-    }
-    FAILED.set(FAILED.get() + u64::from(left == 0));
-    left == 0
-}
-
-/// Lets the core do something while an allocation may fail.
-fn watched<T>(act: impl FnOnce() -> T) -> T {
-    WATCHED.set(true);
-    let result = act();
-    WATCHED.set(false);
-    result
-}
-
-unsafe impl GlobalAlloc for Faulty {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if fails() { null_mut() } else { unsafe { System.alloc(layout) } }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        if fails() { null_mut() } else { unsafe { System.realloc(block, layout, bytes) } }
-    }
-}
+static ALLOCATOR: Failing = Failing { elsewhere: processes::server_fails };
 
 // ---- a scene ----
 
@@ -159,11 +114,9 @@ fn without_memory((name, scene): (&str, Scene)) -> u64 {
     for from_then_on in [false, true] {
         for nth in 0.. {
             let run = Run::default();
-            FROM_THEN_ON.set(from_then_on);
-            LEFT.set(nth);
+            arm(nth, from_then_on);
             scene(&run);
-            LEFT.set(-1);
-            let failed = FAILED.take();
+            let failed = disarm();
             after(name, &format!("allocation {nth}"), &run);
             assert!(failed > 0 || run.told.get() == 0, "{name}: memory is missing, but is there");
             all += failed;

@@ -9,7 +9,8 @@ use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOpti
 use devexchange_core::arrow::metadata;
 use devexchange_core::{Batch, DeviceType};
 
-use super::{FAILED, Run, batch, watched};
+use super::failing::{FAILED, watched};
+use super::{Run, batch};
 
 /// More than the room that a queue has at first.
 const REQUESTED: i64 = 6;

@@ -9,7 +9,8 @@ use devexchange_core::dlpack::Copying;
 use devexchange_core::ipc::{self, Client, Server};
 use devexchange_core::{Batch, DType, Result, Tensor, ledger};
 
-use super::{FAILED, FROM_THEN_ON, LEFT, Run, batch, tensor, watched};
+use super::failing::{arm, disarm, watched};
+use super::{Run, batch, tensor};
 
 /// Imports of what is offered here.
 trait Importing {
@@ -29,7 +30,7 @@ impl Importing for Client {
     }
 }
 
-/// As [`LEFT`] and so on, of the thread of a server.
+/// As `failing` has them, of the thread of a server.
 static SERVER_LEFT: AtomicI64 = AtomicI64::new(-1);
 static SERVER_FROM_THEN_ON: AtomicBool = AtomicBool::new(false);
 static SERVER_FAILED: AtomicI64 = AtomicI64::new(0);
@@ -111,11 +112,9 @@ pub(super) fn servers() -> u64 {
     let mut refused = 0;
     for (nth, from_then_on) in (0..MADE).flat_map(|nth| [(nth, false), (nth, true)]) {
         let (run, address) = (Run::default(), address());
-        LEFT.set(nth);
-        FROM_THEN_ON.set(from_then_on);
+        arm(nth, from_then_on);
         let server = run.attempt(|| Server::bind(&address));
-        LEFT.set(-1);
-        assert!(FAILED.take() > 0, "allocation {nth} is not the server's");
+        assert!(disarm() > 0, "allocation {nth} is not the server's");
         match server {
             Some(server) => require_service(&server, &ipc::connect(&address).expect("connected")),
             None => refused += 1,

@@ -1,9 +1,10 @@
 //! Memory of the host that is missing: each allocation of an importer fails, of who makes a pool and exports from it,
 //! and of who uses and releases what queued work uses. That is an error, and nothing stays open or is kept by the exporter.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::ptr::{NonNull, null_mut};
+#[path = "../../../core/tests/failing/mod.rs"]
+mod failing;
+
+use std::ptr::NonNull;
 
 use devexchange_core::abi::types::DEVX_OUT_OF_MEMORY;
 use devexchange_core::arrow::{Batch, release_array};
@@ -14,55 +15,13 @@ use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::peer::{Importing, part, say, soon};
 use devexchange_tests::sim::{self, Session};
 
+use failing::{Failing, LEFT, arm, disarm, watched};
+
 use super::{N, address, batch, filled, own, plain, start};
 
-/// The allocator of this program. The driver has one of its own.
-struct Faulty;
-
+/// The driver has an allocator of its own.
 #[global_allocator]
-static ALLOCATOR: Faulty = Faulty;
-
-thread_local! {
-    /// Whether the core is at work on this thread, and not the test.
-    static WATCHED: Cell<bool> = const { Cell::new(false) };
-    /// How many allocations still succeed before one fails; below zero if none is to fail.
-    static LEFT: Cell<i64> = const { Cell::new(-1) };
-    static FROM_THEN_ON: Cell<bool> = const { Cell::new(false) };
-    static FAILED: Cell<u64> = const { Cell::new(0) };
-}
-
-fn fails() -> bool {
-    let left = LEFT.get();
-    if !WATCHED.get() || left < 0 {
-        return false;
-    }
-    if left > 0 || !FROM_THEN_ON.get() {
-        LEFT.set(left - 1);
-    }
-    FAILED.set(FAILED.get() + u64::from(left == 0));
-    left == 0
-}
-
-unsafe impl GlobalAlloc for Faulty {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if fails() { null_mut() } else { unsafe { System.alloc(layout) } }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        if fails() { null_mut() } else { unsafe { System.realloc(block, layout, bytes) } }
-    }
-}
-
-fn watched<T>(act: impl FnOnce() -> T) -> T {
-    WATCHED.set(true);
-    let done = act();
-    WATCHED.set(false);
-    done
-}
+static ALLOCATOR: Failing = Failing { elsewhere: || false };
 
 /// Does something while an allocation may fail; what could not be made is missing.
 fn attempt<T>(act: impl FnOnce() -> Result<T>) -> Option<T> {
@@ -167,11 +126,9 @@ fn sweep(session: &Session, scene: fn()) -> u64 {
     scene();
     for from_then_on in [false, true] {
         for nth in 0.. {
-            LEFT.set(nth);
-            FROM_THEN_ON.set(from_then_on);
+            arm(nth, from_then_on);
             scene();
-            LEFT.set(-1);
-            let failed = FAILED.take();
+            let failed = disarm();
             session.check();
             assert_eq!(ledger::outstanding(), 0, "without allocation {nth}: {:?}", ledger::read());
             all += failed;
