@@ -3,8 +3,11 @@
 
 #![no_main]
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+#[path = "../../core/src/ipc/tests/given_up.rs"]
+mod given_up;
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::SeqCst;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use devexchange_core::arrow::ArrayBuilder;
@@ -13,6 +16,8 @@ use devexchange_core::ipc::{Peer, export_batch, export_tensor, fuzzing, import_b
 use devexchange_core::{Batch, Device, Owner, Tensor};
 use devexchange_fuzz::{balanced, consumer, init};
 use libfuzzer_sys::fuzz_target;
+
+use given_up::{touch, watched};
 
 fuzz_target!(init: init(), |input: &[u8]| {
     // An input that is too short is an input, too.
@@ -69,7 +74,7 @@ fn descriptor(bytes: &[u8]) {
         Err(error) => {
             assert!(!error.message().is_empty());
             // SAFETY: it is refused.
-            let error = unsafe { import_tensor(bytes, Vec::new(), peer().0) }.expect_err("no descriptor");
+            let error = unsafe { import_tensor(bytes, Vec::new(), watched().0) }.expect_err("no descriptor");
             assert!(!error.message().is_empty());
             return;
         }
@@ -78,37 +83,20 @@ fn descriptor(bytes: &[u8]) {
     assert_eq!(fuzzing::descriptor(&again).expect("what this library wrote"), again);
     let Some(files) = fuzzing::files(bytes, 1 << 20) else { return };
     let clones = || files.iter().map(|file| file.try_clone().expect("a duplicate")).collect();
-    let (keep, given_up) = peer();
+    let (keep, given_up) = watched();
     // SAFETY: nobody writes the files.
     if let Ok(tensor) = unsafe { import_tensor(bytes, clones(), keep) } {
         assert!(!given_up.load(SeqCst), "given up while it is used");
         touch(&tensor);
     }
     assert!(given_up.load(SeqCst), "not given up");
-    let (keep, given_up) = peer();
+    let (keep, given_up) = watched();
     // SAFETY: nobody writes the files, and they are all zeros: no offset leads anywhere else.
     if let Ok(batch) = unsafe { import_batch(bytes, clones(), keep) } {
         assert!(!given_up.load(SeqCst), "given up while it is used");
         consumer::read(batch.root());
     }
     assert!(given_up.load(SeqCst), "not given up");
-}
-
-/// An exporter, and whether it was given up.
-fn peer() -> (Peer, Arc<AtomicBool>) {
-    let flag = Arc::new(AtomicBool::new(false));
-    let own = Arc::clone(&flag);
-    (Peer { id: 0, keep: Owner::on_release(move || own.store(true, SeqCst)) }, flag)
-}
-
-/// Reads the lowest and the highest byte of a tensor.
-fn touch(tensor: &Tensor) {
-    let layout = tensor.layout();
-    for offset in [layout.lowest, layout.end - 1].into_iter().filter(|_| layout.elements > 0) {
-        let at = tensor.data().cast::<u8>().wrapping_offset(offset);
-        // SAFETY: what was imported lies in a file, which is what is tested.
-        std::hint::black_box(unsafe { at.read_volatile() });
-    }
 }
 
 fn examples() -> &'static [Vec<u8>] {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::given_up::{touch, watched};
 use super::{
     Importing, Raw, address, connect_impatient, duplicates, import_batch, import_tensor, leases, numbers_and_texts,
     patient, reseal, shared, soon,
@@ -21,9 +22,7 @@ use crate::ipc::memory::{file, file_of, seal};
 use crate::ipc::message::{MAX_RELEASES, Message, PROTOCOL};
 use crate::ipc::server::Server;
 use crate::ipc::socket::{Received, Room, Sent, Socket};
-use crate::ipc::{Client, Peer, connect, export_batch, export_tensor};
-use crate::memory::Owner;
-use crate::tensor::Tensor;
+use crate::ipc::{Client, connect, export_batch, export_tensor};
 
 /// How long an importer waits for an answer that does not come.
 fn patience() -> Duration {
@@ -33,23 +32,6 @@ fn patience() -> Duration {
 /// How long for one that comes, on a busy machine not at once.
 fn long() -> Duration {
     patient(10_000)
-}
-
-/// An owner, and whether it was given up.
-fn watched() -> (Peer, Arc<AtomicBool>) {
-    let flag = Arc::new(AtomicBool::new(false));
-    let own = Arc::clone(&flag);
-    (Peer { id: 0, keep: Owner::on_release(move || own.store(true, SeqCst)) }, flag)
-}
-
-/// Reads the lowest and the highest byte of a host tensor: they have to be in a mapping.
-fn touch(tensor: &Tensor) {
-    let layout = tensor.layout();
-    for offset in [layout.lowest, layout.end - 1].into_iter().filter(|_| layout.elements > 0) {
-        let at = tensor.data().cast::<u8>().wrapping_offset(offset);
-        // SAFETY: what was imported lies in a mapping, which is what is tested.
-        std::hint::black_box(unsafe { at.read_volatile() });
-    }
 }
 
 /// Every byte of a real descriptor with every value, resealed, imported with its real file.

@@ -3,6 +3,7 @@
 mod again;
 mod descriptor;
 mod exchange;
+mod given_up;
 mod hostile;
 mod message;
 #[path = "../../../tests/patience/mod.rs"]
