@@ -10,7 +10,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.io.InputStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.URL;
@@ -67,12 +66,8 @@ class DevExchangeTest {
     /** The JVM loads a file for one class loader only. */
     @Test
     void aFileIsTheLibraryOfOneClassLoader(@TempDir Path directory) throws ReflectiveOperationException, IOException {
-        String platform = (System.getProperty("os.name") + "-" + System.getProperty("os.arch")).toLowerCase();
         Path library = directory.resolve("ours.so");
-        String carried = "/native/" + platform + "/libdevexchange_jni.so";
-        try (InputStream bytes = DevExchange.class.getResourceAsStream(carried)) {
-            Files.copy(bytes, library);
-        }
+        Jvm.copyLibrary(library);
         System.setProperty("devexchange.library.path", library.toString());
         try (URLClassLoader first = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader());
                 URLClassLoader second = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader())) {

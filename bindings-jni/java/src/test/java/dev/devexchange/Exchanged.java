@@ -8,14 +8,31 @@ import java.util.List;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 
-/** Arrays made with {@link ArrayBuilder}, handed over as Arrow through both structs, and taken in again. */
+/** Arrays that are handed over as Arrow through both structs, and taken in again. */
 final class Exchanged {
     private Exchanged() {}
 
-    /** Checks an array as it was made, and as it comes back each time: at the same addresses. */
     static void through(ArrayBuilder builder, Consumer<Column> check) {
-        try (Batch made = builder.build(Device.CPU);
-                Schema schema = made.schema();
+        try (Batch made = builder.build(Device.CPU)) {
+            through(made, check);
+        }
+    }
+
+    /** One column as a batch. */
+    static void through(Field field, List<Node> nodes, Consumer<Column> check) {
+        try (Schema schema = Schema.of(field);
+                Batch made = Batch.create(schema, Device.CPU, nodes, null)) {
+            through(made, check);
+        }
+    }
+
+    static void through(String format, Node node, Consumer<Column> check) {
+        through(Field.of("c", format).nullable(), List.of(node), check);
+    }
+
+    /** Checks an array as it was made, and as it comes back each time: at the same addresses. */
+    private static void through(Batch made, Consumer<Column> check) {
+        try (Schema schema = made.schema();
                 CStruct array = CStruct.arrowArray();
                 CStruct fields = CStruct.arrowSchema();
                 CStruct deviceArray = CStruct.arrowDeviceArray()) {
@@ -26,6 +43,9 @@ final class Exchanged {
                 assertTrue(array.isReleased() && fields.isReleased());
                 check.accept(host.root());
                 host.exportShareDevice(deviceArray.address());
+                assertEquals(1, deviceArray.memory().getInt(Records.ARROW_DEVICE_ARRAY.at("device_type")));
+                assertEquals(-1, deviceArray.memory().getLong(Records.ARROW_DEVICE_ARRAY.at("device_id")));
+                assertEquals(0, deviceArray.memory().getLong(Records.ARROW_DEVICE_ARRAY.at("sync_event")));
                 try (Batch device = Batch.importArrowDevice(deviceArray.address(), schema)) {
                     check.accept(device.root());
                     sameAddresses(made.root(), device.root());

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -132,5 +133,14 @@ final class Jvm {
     /** Where a class was loaded from, for a class path. */
     static String place(Class<?> type) {
         return Path.of(type.getProtectionDomain().getCodeSource().getLocation().getPath()).toString();
+    }
+
+    /** Puts the library that the jar carries there. */
+    static void copyLibrary(Path to) throws IOException {
+        String platform = (System.getProperty("os.name") + "-" + System.getProperty("os.arch")).toLowerCase();
+        String carried = "/native/" + platform + "/libdevexchange_jni.so";
+        try (InputStream bytes = DevExchange.class.getResourceAsStream(carried)) {
+            Files.copy(bytes, to);
+        }
     }
 }

@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -131,12 +130,8 @@ class JvmTest {
 
     @Test
     void aPropertyNamesALibraryInAnotherPlace(@TempDir Path elsewhere) throws IOException, InterruptedException {
-        String platform = (System.getProperty("os.name") + "-" + System.getProperty("os.arch")).toLowerCase();
         Path library = elsewhere.resolve("libdevexchange_jni.so");
-        String carried = "/native/" + platform + "/libdevexchange_jni.so";
-        try (InputStream bytes = DevExchange.class.getResourceAsStream(carried)) {
-            Files.copy(bytes, library);
-        }
+        Jvm.copyLibrary(library);
         for (Path place : List.of(library, elsewhere)) {
             endsWell(run("version", "-Ddevexchange.library.path=" + place));
         }

@@ -1,7 +1,7 @@
 package dev.devexchange;
 
 import static dev.devexchange.Check.refused;
-import static dev.devexchange.HandedOver.through;
+import static dev.devexchange.Exchanged.through;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
