@@ -31,3 +31,18 @@ end
 streams_left(n) = any(_ -> stat("live_streams") <= n || (sleep(0.001); false), 1:10_000)
 
 all_back() = releases_done() && nothing_left() && releases_lost() == 0 && stat("findings") == 0
+
+# Tests scenarios on schedules of the simulated driver, or on the one that it was told.
+function on_every_schedule(scenarios)
+    schedules = haskey(ENV, "SIMCUDA_MODE") ? [(ENV["SIMCUDA_MODE"], seed) for seed in 1:4] :
+        [[("lazy", seed) for seed in 1:8]; [("adversarial", seed) for seed in 1:4]]
+    for (mode, seed) in schedules
+        ccall(driver(:simcuda_seed), Cint, (Cstring, UInt64), mode, seed)
+        for scenario in scenarios
+            ok = scenario()
+            ok || println(scenario, " with schedule ", mode, " ", seed)
+            @test ok
+        end
+        @test all_back()
+    end
+end

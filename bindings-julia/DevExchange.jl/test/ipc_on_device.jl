@@ -7,13 +7,10 @@ const DX = DevExchange
 
 include("counting.jl")
 include("peers.jl")
-
-const DRIVER = Libdl.dlopen("libcuda.so.1")
-stat(name) = ccall(Libdl.dlsym(DRIVER, :simcuda_stat), Int64, (Cstring,), name)
-const GPU = DX.cuda()
+include("driver.jl")
 
 comes(f) = timedwait(f, 300.0; pollint=0.002) === :ok
-all_back() = comes(() -> releases_waiting() == 0 && (drain(); outstanding() == 0)) && releases_lost() == 0
+all_given_back() = comes(() -> releases_waiting() == 0 && (drain(); outstanding() == 0)) && releases_lost() == 0
 
 # Imports everything, says what it sees, writes, gives the tensors back and holds the batch.
 const IMPORTER = """
@@ -72,14 +69,14 @@ function exchange()
     tell(peer)
     ok &= leave(peer) && comes(() -> leases(server) == 0)
     foreach(close, (server, small, plain, pooled))
-    ok &= all_back()
+    ok &= all_given_back()
     close(s)
     return ok && stat("live_device") == before
 end
 
 suite = @testset Counting "ipc on a device" begin
     @test exchange()
-    @test all_back()
+    @test all_given_back()
     # What cannot be shared is copied, if that is allowed.
     s, server = DeviceStream(GPU), IpcServer(address_of_test("copied"))
     pool, managed = pool_manager(), managed_manager()
@@ -92,7 +89,7 @@ suite = @testset Counting "ipc on a device" begin
         offer(server, "t", t; copy=:if_needed)
     end
     foreach(close, (of_pool, of_host, of_managed, of_default, pool, managed, server))
-    @test all_back() && stat("findings") == 0
+    @test all_given_back() && stat("findings") == 0
     close(s)
 end
 

@@ -374,19 +374,9 @@ end
 suite = @testset Counting "on CUDA.jl" begin
     @test refusals()
     @test all_back()
-    schedules = haskey(ENV, "SIMCUDA_MODE") ? [(ENV["SIMCUDA_MODE"], seed) for seed in 1:4] :
-        [[("lazy", seed) for seed in 1:8]; [("adversarial", seed) for seed in 1:4]]
-    for (mode, seed) in schedules
-        ccall(driver(:simcuda_seed), Cint, (Cstring, UInt64), mode, seed)
-        for scenario in (arrays_as_tensors, memory_outlives_arrays, behind_another_task, tensors_as_arrays,
-                         row_major_tensors, released_after_the_work, forgotten, copies, pinned_and_managed,
-                         another_device, on_default_streams, small_ones, tasks_at_once)
-            ok = scenario()
-            ok || println(scenario, " with schedule ", mode, " ", seed)
-            @test ok
-        end
-        @test all_back()
-    end
+    on_every_schedule((arrays_as_tensors, memory_outlives_arrays, behind_another_task, tensors_as_arrays,
+        row_major_tensors, released_after_the_work, forgotten, copies, pinned_and_managed, another_device,
+        on_default_streams, small_ones, tasks_at_once))
 end
 
 println("on CUDA.jl: ", suite.passed, " passed, ", suite.failed, " failed")

@@ -335,20 +335,9 @@ suite = @testset Counting "on a device" begin
     @test refusals()
     @test pinned_and_managed()
     @test all_back()
-    # The schedules of the simulated driver, if it was not told which.
-    schedules = haskey(ENV, "SIMCUDA_MODE") ? [(ENV["SIMCUDA_MODE"], seed) for seed in 1:4] :
-        [[("lazy", seed) for seed in 1:8]; [("adversarial", seed) for seed in 1:4]]
-    for (mode, seed) in schedules
-        ccall(driver(:simcuda_seed), Cint, (Cstring, UInt64), mode, seed)
-        for scenario in (tensors_there_and_back, on_the_legacy_stream, batches_there_and_back,
-                         every_type_there_and_back, memory_of_the_callers, released_after_the_work, tasks_at_once,
-                         MEMORY_SCENARIOS..., SCENARIOS_OF_TWO...)
-            ok = scenario()
-            ok || println(scenario, " with schedule ", mode, " ", seed)
-            @test ok
-        end
-        @test all_back()
-    end
+    on_every_schedule((tensors_there_and_back, on_the_legacy_stream, batches_there_and_back,
+        every_type_there_and_back, memory_of_the_callers, released_after_the_work, tasks_at_once,
+        MEMORY_SCENARIOS..., SCENARIOS_OF_TWO...))
     @test forgotten()
     @test all_back() && streams_left(0)
 end
