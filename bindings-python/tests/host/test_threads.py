@@ -259,15 +259,25 @@ LATE = """
     }
 """
 
-
-def test_memory_of_a_c_producer_is_released_by_a_raw_thread_after_python():
-    program = (
-        PRELUDE
-        + f"""
+WITH_LATE = (
+    PRELUDE
+    + f"""
     import pathlib, tempfile
     source = pathlib.Path(tempfile.mkdtemp()) / "late.c"
     source.write_text({textwrap.dedent(LATE)!r})
     late = build(source)
+
+    def at_exit(managed):
+        deleter = ctypes.cast(Managed.from_address(managed).deleter, ctypes.c_void_p)
+        late.at_exit(deleter, ctypes.c_void_p(managed))
+"""
+)
+
+
+def test_memory_of_a_c_producer_is_released_by_a_raw_thread_after_python():
+    program = (
+        WITH_LATE
+        + """
     shape = (ctypes.c_int64 * 1)(4)
     values = (ctypes.c_float * 4)()
     theirs = Managed(major=1, minor=3)
@@ -279,8 +289,7 @@ def test_memory_of_a_c_producer_is_released_by_a_raw_thread_after_python():
     for each in (shape, values, theirs):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
     managed = devexchange.Tensor.import_dlpack(ctypes.addressof(theirs)).export_share()
-    deleter = ctypes.cast(Managed.from_address(managed).deleter, ctypes.c_void_p)
-    late.at_exit(deleter, ctypes.c_void_p(managed))
+    at_exit(managed)
     """
     )
     assert run(program) == "freed 1\n"
@@ -288,15 +297,10 @@ def test_memory_of_a_c_producer_is_released_by_a_raw_thread_after_python():
 
 def test_memory_of_python_is_left_to_the_process():
     program = (
-        PRELUDE
-        + f"""
-    import pathlib, tempfile
-    source = pathlib.Path(tempfile.mkdtemp()) / "late.c"
-    source.write_text({textwrap.dedent(LATE)!r})
-    late = build(source)
+        WITH_LATE
+        + """
     managed = devexchange.from_buffer(bytearray(99)).export_share()
-    deleter = ctypes.cast(Managed.from_address(managed).deleter, ctypes.c_void_p)
-    late.at_exit(deleter, ctypes.c_void_p(managed))
+    at_exit(managed)
     """
     )
     assert run(program) == "freed 0\n"
