@@ -1,29 +1,9 @@
 /* Record batches and other arrays, in and out as ArrowArray and ArrowDeviceArray; and how their columns read. */
-#include "test_support.h"
-
-static devx_field field(const char *format, const char *name, int64_t n_children) {
-    devx_field const made = {format, name, NULL, DEVX_FIELD_NULLABLE, n_children, 0};
-    return made;
-}
+#include "own_batch.h"
 
 static devx_node node(int64_t length, int64_t offset, int64_t null_count, const void *const *buffers, int64_t n) {
     devx_node const made = {length, null_count, offset, buffers, n};
     return made;
-}
-
-/* A batch of these fields and nodes, or NULL. */
-static devx_batch_t *create(const devx_field *fields, const devx_node *nodes, size_t n, struct tally *tally) {
-    devx_owner const owner = counting_owner(tally);
-    devx_schema_t *schema = NULL;
-    devx_batch_t *batch = NULL;
-    if (devx_schema_create(fields, n, &schema, &error) != DEVX_OK) {
-        return NULL;
-    }
-    if (devx_batch_create(schema, cpu, nodes, n, &owner, &batch, &error) != DEVX_OK) {
-        batch = NULL;
-    }
-    devx_schema_release(&schema);
-    return batch;
 }
 
 /* Hands the batch out as a device array and a schema, and takes both in again. */
@@ -599,7 +579,7 @@ static devx_batch_t *import_foreign(struct tally *tally) {
     return source.release == NULL && array.release == NULL ? batch : NULL;
 }
 
-enum { HANDLE, SHARED, EXPORTED, CHILD, HOLDERS };
+enum { HANDLE, SHARED, EXPORTED, CHILD };
 
 /* Five parts of one batch, given up in the order of `order`; SHARED also gives up the schema that it got. */
 static void release_in_order(devx_batch_t *batch, struct tally *tally, int at_end, const int *order) {
@@ -631,20 +611,6 @@ static void release_in_order(devx_batch_t *batch, struct tally *tally, int at_en
     CHECK_INT(tally->releases, at_end);
     CHECK_INT(tally->live, 0);
     CHECK_NOTHING_OUTSTANDING();
-}
-
-static void in_every_order(void (*check)(const int *order)) {
-    int order[HOLDERS];
-    for (int code = 0; code < HOLDERS * HOLDERS * HOLDERS * HOLDERS; ++code) {
-        int seen = 0;
-        for (int i = 0, rest = code; i < HOLDERS; ++i, rest /= HOLDERS) {
-            order[i] = rest % HOLDERS;
-            seen |= 1 << order[i];
-        }
-        if (seen == (1 << HOLDERS) - 1) {
-            CHECK_CALL(check(order));
-        }
-    }
 }
 
 static void check_created(const int *order) {

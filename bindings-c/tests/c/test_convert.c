@@ -1,24 +1,5 @@
 /* Tensors as columns and columns as tensors: the plan, the view, the copy, the refusal. */
-#include "test_support.h"
-
-static devx_field field(const char *format, const char *name, int64_t n_children) {
-    devx_field const made = {format, name, NULL, DEVX_FIELD_NULLABLE, n_children, 0};
-    return made;
-}
-
-static devx_batch_t *create(const devx_field *fields, const devx_node *nodes, size_t n, struct tally *tally) {
-    devx_owner const owner = counting_owner(tally);
-    devx_schema_t *schema = NULL;
-    devx_batch_t *batch = NULL;
-    if (devx_schema_create(fields, n, &schema, &error) != DEVX_OK) {
-        return NULL;
-    }
-    if (devx_batch_create(schema, cpu, nodes, n, &owner, &batch, &error) != DEVX_OK) {
-        batch = NULL;
-    }
-    devx_schema_release(&schema);
-    return batch;
-}
+#include "own_batch.h"
 
 static int32_t const twelve[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 static const void *const no_buffers[] = {NULL};

@@ -1,10 +1,5 @@
 /* Schemas in and out as ArrowSchema. */
-#include "test_support.h"
-
-static devx_field field(const char *format, const char *name, int64_t n_children) {
-    devx_field const made = {format, name, NULL, DEVX_FIELD_NULLABLE, n_children, 0};
-    return made;
-}
+#include "own_batch.h"
 
 /* {"key": "value", "": ""} as the Arrow specification encodes it. */
 static size_t encode_pairs(char *block) {

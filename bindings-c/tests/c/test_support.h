@@ -362,4 +362,23 @@ static inline void release_schema(struct ArrowSchema *schema) {
     }
 }
 
+/* --- orders --- */
+
+enum { HOLDERS = 4 };
+
+/* Calls `check` with each order of four holders, who are numbers. */
+static inline void in_every_order(void (*check)(const int *order)) {
+    int order[HOLDERS];
+    for (int code = 0; code < HOLDERS * HOLDERS * HOLDERS * HOLDERS; ++code) {
+        int seen = 0;
+        for (int i = 0, rest = code; i < HOLDERS; ++i, rest /= HOLDERS) {
+            order[i] = rest % HOLDERS;
+            seen |= 1 << order[i];
+        }
+        if (seen == (1 << HOLDERS) - 1) {
+            CHECK_CALL(check(order));
+        }
+    }
+}
+
 #endif /* DEVEXCHANGE_TESTS_TEST_SUPPORT_H_ */

@@ -487,7 +487,7 @@ TEST(a_copy_is_made_on_request) {
 
 /* --- exactly once --- */
 
-enum { HANDLE, SHARED, EXPORTED, LEGACY, HOLDERS };
+enum { HANDLE, SHARED, EXPORTED, LEGACY };
 
 /* Four holders of one tensor, given up in the order of `order`: the last one releases it, whichever it is. */
 static void release_in_order(devx_tensor_t *tensor, struct tally *tally, const int *order) {
@@ -509,21 +509,6 @@ static void release_in_order(devx_tensor_t *tensor, struct tally *tally, const i
     }
     CHECK_INT(tally->releases, 1);
     CHECK_NOTHING_OUTSTANDING();
-}
-
-/* Calls `check` with each order of the holders. */
-static void in_every_order(void (*check)(const int *order)) {
-    int order[HOLDERS];
-    for (int code = 0; code < HOLDERS * HOLDERS * HOLDERS * HOLDERS; ++code) {
-        int seen = 0;
-        for (int i = 0, rest = code; i < HOLDERS; ++i, rest /= HOLDERS) {
-            order[i] = rest % HOLDERS;
-            seen |= 1 << order[i];
-        }
-        if (seen == (1 << HOLDERS) - 1) {
-            CHECK_CALL(check(order));
-        }
-    }
 }
 
 static void check_created(const int *order) {
