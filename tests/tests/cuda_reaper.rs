@@ -298,15 +298,20 @@ fn what_a_release_gives_up_is_waited_for_where_memory_is_short() {
         tensor.used_on(scene.on()).expect("used");
         tensor
     };
-    let sleep = |milliseconds| Box::new(move || std::thread::sleep(Duration::from_millis(milliseconds)));
-    let (first, slow) = (used(sleep(30)), used(sleep(60)));
+    let sleep = |milliseconds| std::thread::sleep(Duration::from_millis(milliseconds));
+    let (begins, begun) = std::sync::mpsc::channel();
+    let first = used(Box::new(move || {
+        begins.send(()).expect("somebody listens");
+        sleep(30);
+    }));
+    let slow = used(Box::new(move || sleep(60)));
     let outer = used(Box::new(move || drop((slow, freed))));
     sim::synchronize(scene.stream);
     let before = sim::calls("cuMemFree_v2");
     sim::fail("cuMemAlloc_v2", 1, 2, false);
     // The thread is busy with the first one until somebody waits for the other.
     drop(first);
-    std::thread::sleep(Duration::from_millis(10));
+    begun.recv_timeout(devexchange_tests::patient(Duration::from_secs(20))).expect("it is at it");
     drop(outer);
     let second = Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated at the second try");
     assert_eq!(sim::calls("cuMemFree_v2") - before, 1, "what was on its way is back");
