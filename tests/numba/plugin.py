@@ -162,6 +162,8 @@ def test_names_of_managers():
         _named("driver:1K").allocate(1025)
     except MemoryError as error:
         assert "1024" in str(error)
+    else:
+        raise AssertionError("it allocates more than the limit")
     for name in ["", "other", "pool:x", "pool:1X", "pool:G"]:
         try:
             _named(name)
