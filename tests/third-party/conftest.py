@@ -4,47 +4,19 @@ import gc
 import re
 
 import pytest
-from cuda.core import Device
 
 import devexchange
 import driver
-
-SEEDS = range(1, 6)
-LIVE = ["live_device", "live_host", "live_managed", "live_streams", "live_pools"]
+from scenes import Cuda, live, pytest_collection_finish, pytest_generate_tests  # noqa: F401 (pytest calls some of them)
 
 # The library keeps events for the next time, and no more than these.
 EVENTS_KEPT = 256
 
 
-def pytest_generate_tests(metafunc):
-    if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", SEEDS, ids=lambda seed: f"{driver.MODE}-{seed}")
-
-
-def pytest_collection_finish():
-    # The tests themselves need not be looked at by the many collections below.
-    gc.freeze()
-
-
-class Cuda:
-    """A device and its streams; those of a producer and of a consumer do not wait for each other."""
-
-    def __init__(self):
-        self.device = Device(0)
-        self.device.set_current()
-        self.producer = self.device.create_stream()
-        self.consumer = self.device.create_stream()
-
-    def close(self):
-        for stream in (self.producer, self.consumer):
-            stream.sync()
-            stream.close()
-
-
 @pytest.fixture
 def cuda(seed):
     driver.set_seed(seed)
-    before = {name: driver.stat(name) for name in LIVE}
+    before = live()
     cuda = Cuda()
     yield cuda
     gc.collect()
@@ -53,7 +25,7 @@ def cuda(seed):
     assert driver.take_findings() == []
     assert devexchange.outstanding() == 0
     assert devexchange.releases_lost() == 0
-    assert {name: driver.stat(name) for name in LIVE} == before, driver.ledger()
+    assert live() == before, driver.ledger()
     assert driver.stat("live_events") <= EVENTS_KEPT, driver.ledger()
 
 

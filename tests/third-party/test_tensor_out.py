@@ -216,7 +216,7 @@ def test_cuda_array_interface_without_a_stream_is_a_race(cuda):
 
 
 def test_race_that_nobody_looks_at_ends_the_process_badly():
-    program = "import conftest, test_tensor_out; test_tensor_out.read_unordered(conftest.Cuda())"
+    program = "import scenes, test_tensor_out; test_tensor_out.read_unordered(scenes.Cuda())"
     child = subprocess.run(
         [sys.executable, "-c", program],
         cwd=Path(__file__).parent,
