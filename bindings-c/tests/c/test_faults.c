@@ -3,8 +3,9 @@
  */
 #include "faults.h"
 
-#include <time.h>
 #include <unistd.h>
+
+#include "leases.h"
 
 /* --- the scenes --- */
 
@@ -284,13 +285,7 @@ static void tensors_of_an_exporter(void) {
 
 /* What was given comes back, whatever failed. */
 static void release_server(void) {
-    int64_t leases = -1;
-    for (int i = 0; i < 20000 && leases != 0; ++i) {
-        struct timespec const pause = {0, 500000};
-        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
-        nanosleep(&pause, NULL);
-    }
-    CHECK_INT(leases, 0);
+    CHECK_CALL(check_leases_end(server));
     devx_ipc_server_release(&server);
 }
 

@@ -1,9 +1,8 @@
 /* Tensors and batches shared with another process, which is a fork from before the library was used. */
 #define _POSIX_C_SOURCE 200809L
-#include "test_support.h"
+#include "leases.h"
 
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static int64_t const shape_4[1] = {4};
@@ -44,7 +43,6 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
     devx_batch_t *batch = NULL;
     devx_plan plan;
     DLTensor seen;
-    int64_t leases = -1;
     int32_t withdrawn = -1;
     pid_t child;
     CHECK(pipe(ready) == 0);
@@ -71,12 +69,7 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
     CHECK(waitpid(child, &status, 0) == child);
     CHECK_INT(status, 0);
     CHECK_INT(((int32_t *)seen.data)[0], 77);
-    for (int i = 0; i < 5000 && leases != 0; ++i) {
-        struct timespec const pause = {0, 1000000};
-        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
-        nanosleep(&pause, NULL);
-    }
-    CHECK_INT(leases, 0);
+    CHECK_CALL(check_leases_end(server));
     CHECK_OK(devx_ipc_server_withdraw(server, "t", &withdrawn, &error));
     CHECK_INT(withdrawn, 1);
     CHECK_OK(devx_ipc_server_withdraw(server, "t", &withdrawn, &error));

@@ -1,7 +1,7 @@
 /* Sharing with other processes when somebody does not do what he should. Between importer and exporter stands a proxy that
  * alters what they say; what comes out is the same tensor or a refusal, in time, and nothing is left of it. */
 #define _GNU_SOURCE
-#include "test_support.h"
+#include "leases.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -78,13 +78,7 @@ static devx_ipc_server_t *offering(char const *address) {
 }
 
 static void check_end(devx_ipc_server_t *server) {
-    struct timespec const moment = {0, 1000000};
-    int64_t leases = -1;
-    for (int i = 0; i < 10000 && leases != 0; ++i) {
-        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
-        nanosleep(&moment, NULL);
-    }
-    CHECK_INT(leases, 0);
+    CHECK_CALL(check_leases_end(server));
     devx_ipc_server_release(&server);
     CHECK_NOTHING_OUTSTANDING();
 }

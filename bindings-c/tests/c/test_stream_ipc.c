@@ -3,6 +3,8 @@
  */
 #include "test_driver.h"
 
+#include "leases.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,7 +56,7 @@ TEST(a_tensor_and_a_batch_of_a_device_go_to_another_process) {
     devx_batch_t *batch = NULL;
     DLTensor from, to;
     int64_t const shape[] = {SIX};
-    int64_t stream = 0, leases = -1;
+    int64_t stream = 0;
     double values[SIX] = {0};
     CHECK(pipe(ready) == 0);
     snprintf(address, sizeof address, "@devexchange-c-cuda-%ld", (long)getpid());
@@ -88,12 +90,7 @@ TEST(a_tensor_and_a_batch_of_a_device_go_to_another_process) {
     close(ready[1]);
     CHECK(waitpid(child, &status, 0) == child);
     CHECK_INT(status, 0);
-    for (int i = 0; i < 20 * 1000 && leases != 0; ++i) {
-        struct timespec const pause = {0, 1000 * 1000};
-        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
-        nanosleep(&pause, NULL);
-    }
-    CHECK_INT(leases, 0);
+    CHECK_CALL(check_leases_end(server));
     CHECK_OK(devx_tensor_read(tensor, values, sizeof values, stream, &error));
     CHECK(memcmp(values, sevens, sizeof sevens) == 0);
     devx_ipc_server_release(&server);

@@ -2,6 +2,7 @@
  * Nothing is left over, and the memory of the process stays as it is. */
 #include "test_driver.h"
 
+#include "leases.h"
 #include "rounds.h"
 
 static int64_t const shape_8[1] = {8};
@@ -86,7 +87,6 @@ TEST(rounds_of_sharing) {
     char address[64];
     devx_ipc_server_t *server = NULL;
     devx_ipc_client_t *client = NULL;
-    int64_t leases = -1;
     snprintf(address, sizeof address, "@devexchange-c-rounds-%ld", (long)getpid());
     CHECK_OK(devx_ipc_server_create(address, &server, &error));
     CHECK_OK(devx_ipc_client_create(address, DEVX_IPC_TIMEOUT_NS, &client, &error));
@@ -106,12 +106,7 @@ TEST(rounds_of_sharing) {
     }
     CHECK_CALL(check_flat("sharing between processes", n));
     CHECK_OK(devx_ipc_server_withdraw(server, "t", NULL, &error));
-    for (int i = 0; i < 10000 && leases != 0; ++i) {
-        struct timespec const moment = {0, 1000 * 1000};
-        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
-        nanosleep(&moment, NULL);
-    }
-    CHECK_INT(leases, 0);
+    CHECK_CALL(check_leases_end(server));
     devx_ipc_client_release(&client);
     devx_ipc_server_release(&server);
     CHECK_NOTHING_OUTSTANDING();

@@ -1,0 +1,24 @@
+/* Memory that comes back from importers. Included after what asks for nanosleep (_POSIX_C_SOURCE).
+ */
+#ifndef DEVEXCHANGE_TESTS_LEASES_H_
+#define DEVEXCHANGE_TESTS_LEASES_H_
+
+#include <time.h>
+
+#include "test_support.h"
+
+/* Nobody has anything any more: an importer says so, or its end does, and a thread of the exporter's hears it. */
+static inline void check_leases_end(const devx_ipc_server_t *server) {
+    struct timespec const pause = {0, 500 * 1000};
+    int64_t leases = -1;
+    for (int i = 0; i < 40 * 1000; ++i) {
+        CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
+        if (leases == 0) {
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+    CHECK_INT(leases, 0);
+}
+
+#endif
