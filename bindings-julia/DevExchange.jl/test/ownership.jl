@@ -77,6 +77,17 @@ end
     @test nothing_left()
 end
 
+# A task that moves a tensor away, as far as it gets.
+function moving(t)
+    mover = @async try
+        export_move(t)
+    catch e
+        e
+    end
+    yield()
+    return mover
+end
+
 @testset "ownership: moves that fail" begin
     # What another task closes meanwhile is closed.
     called = Ref(0)
@@ -89,12 +100,7 @@ end
     @test_throws ErrorException DX.moved(_ -> error("refused"), t.handle)
     @test isopen(t) && t[1] == 1
     DX.enter(t.handle)
-    mover = @async try
-        export_move(t)
-    catch e
-        e
-    end
-    yield()
+    mover = moving(t)
     @test !isopen(t)
     schedule(mover, InterruptException(); error=true)
     @test fetch(mover) isa InterruptException && isopen(t) && t[1] == 1
@@ -102,12 +108,7 @@ end
     @test isopen(t)
     # So it is if that one closes it: the last to leave releases it.
     DX.enter(t.handle)
-    mover = @async try
-        export_move(t)
-    catch e
-        e
-    end
-    yield()
+    mover = moving(t)
     close(t)
     schedule(mover, InterruptException(); error=true)
     @test fetch(mover) isa InterruptException && !isopen(t) && outstanding() > 0
