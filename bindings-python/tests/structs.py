@@ -1,7 +1,6 @@
 """The structs of DLPack and capsules around them, made by hand: a producer that makes mistakes."""
 
 import ctypes
-import time
 from ctypes import CFUNCTYPE, POINTER, PYFUNCTYPE, Structure, c_char_p, c_int, c_void_p, py_object, pythonapi
 
 VERSIONED, USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
@@ -77,11 +76,3 @@ class Producer:
 
     def is_untouched(self):
         return bool(is_valid(self.capsule, VERSIONED)) and self.deleted == 0
-
-
-def wait_until(done):
-    """For what another thread does soon."""
-    end = time.monotonic() + 10
-    while not done():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.001)

@@ -13,7 +13,8 @@ import nanoarrow
 import pyarrow
 import pyarrow.dataset
 import pytest
-from structs import wait_until
+from peer import soon
+from programs import run
 
 import devexchange
 from devexchange import BatchStream, from_arrow
@@ -90,7 +91,7 @@ def test_generator_is_asked_on_a_thread_of_the_consumers():
     assert source.ended == 1
     del reader, table
     # The consumer's threads let go of the last batches, too.
-    wait_until(lambda: devexchange.outstanding() == 0)
+    soon(lambda: devexchange.outstanding() == 0)
 
 
 @pytest.mark.parametrize("how", ["closed", "dropped", "never asked", "foreign", "foreign, on a thread", "capsule"])
@@ -299,13 +300,6 @@ def test_streams_of_streams_that_python_can_call():
     assert numbers(stream) == [1]
 
 
-def run(program):
-    """A program of its own, to its end."""
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout.splitlines()
-
-
 @pytest.mark.parametrize("trace", ["1", ""])
 def test_trace_shows_where_a_source_raised(trace):
     program = """
@@ -378,7 +372,7 @@ def test_interpreter_that_ends_and_that_ended():
         # It outlives this module, whose names it uses.
         atexit.last = Last(), globals()
         pull()
-    """)
+    """).splitlines()
     assert lines == ["[{'n': 1}] 1"] * 2 + ["the source is not asked: the interpreter of Python ends"] * 2
 
 
@@ -417,7 +411,7 @@ def test_thread_of_another_interpreter_is_an_error():
         batch.close()
         devexchange.empty(1)
         print(devexchange.outstanding())
-    ''')
+    ''').splitlines()
     assert lines == ["22", "True", "0"]
 
 
@@ -448,7 +442,7 @@ def test_end_of_the_interpreter_waits_for_a_generator_on_another_thread():
         thread.start()
         asked.wait()
         print("ends", flush=True)
-    """)
+    """).splitlines()
     assert lines == ["ends", "given"]
 
 
@@ -483,5 +477,5 @@ def test_child_of_a_fork_does_not_wait_for_threads_that_it_has_not():
         print(os.waitpid(children[0], 0)[1], time.monotonic() - since < 5)
         go_on.set()
         thread.join()
-    """)
+    """).splitlines()
     assert lines == ["0 True", "[{'n': 1}]"]

@@ -7,6 +7,7 @@ import zlib
 import numpy
 import pytest
 import structs
+from peer import soon
 from test_dlpack_in import DTYPES, LAYOUTS, element_strides, matrix
 
 import devexchange
@@ -137,7 +138,7 @@ def test_object_is_locked_as_long_as_it_is_used():
         source.append(0)
     del seen
     # NumPy's release knows nothing of this package, so Python's main thread does the rest, soon.
-    structs.wait_until(lambda: is_free(source))
+    soon(lambda: is_free(source))
 
 
 def test_lent_view_outlives_the_tensor():

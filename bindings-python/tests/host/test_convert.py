@@ -8,7 +8,7 @@ import time
 import numpy
 import pyarrow
 import pytest
-from structs import wait_until
+from peer import soon
 
 import devexchange
 from devexchange import InvalidType, from_arrow, from_dlpack, ipc
@@ -324,7 +324,7 @@ def test_other_threads_run_while_a_copy_is_made(make, copy):
     other.start()
     try:
         # It may be too late for one copy.
-        wait_until(lets_it_run)
+        soon(lets_it_run)
     finally:
         stop = True
         sys.setswitchinterval(interval)

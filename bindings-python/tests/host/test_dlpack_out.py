@@ -4,16 +4,15 @@ import contextlib
 import ctypes
 import gc
 import re
-import subprocess
-import sys
-import textwrap
 import threading
 from pathlib import Path
 
 import numpy
 import pytest
 import tvm_ffi
-from structs import USED_VERSIONED, VERSIONED, Managed, Producer, is_valid, pointer_of, rename, wait_until
+from peer import soon
+from programs import run
+from structs import USED_VERSIONED, VERSIONED, Managed, Producer, is_valid, pointer_of, rename
 
 from devexchange import InvalidValue, Refused, Tensor, from_buffer, from_dlpack, outstanding
 
@@ -230,7 +229,7 @@ def test_release_on_a_foreign_thread_comes_to_python():
     tensor.close()
     assert not kept.is_free()
     delete_on_a_foreign_thread(capsule)
-    wait_until(kept.is_free)
+    soon(kept.is_free)
 
 
 def test_many_releases_on_foreign_threads():
@@ -251,12 +250,6 @@ def test_many_releases_on_foreign_threads():
 
 
 # --- the end of the interpreter ---
-
-
-def run(program, *arguments):
-    command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (child.returncode, child.stderr) == (0, ""), child
 
 
 def test_interpreter_ends_with_things_alive():

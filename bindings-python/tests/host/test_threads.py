@@ -4,7 +4,6 @@ import ctypes
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -16,7 +15,9 @@ from types import SimpleNamespace
 import numpy
 import pyarrow
 import pytest
-from structs import Managed, Producer, pointer_of, wait_until
+from peer import soon
+from programs import run
+from structs import Managed, Producer, pointer_of
 from tables import build
 
 import devexchange
@@ -57,7 +58,7 @@ def test_deleters_on_raw_threads_while_python_runs():
     finally:
         stop.set()
         worker.join()
-    wait_until(lambda: devexchange.outstanding() == 0 and sys.getrefcount(array) == references)
+    soon(lambda: devexchange.outstanding() == 0 and sys.getrefcount(array) == references)
 
 
 def test_object_is_given_up_by_an_attached_thread():
@@ -70,7 +71,7 @@ def test_object_is_given_up_by_an_attached_thread():
 
     managed = [from_buffer(Owner(8)).export_share() for _ in range(10)]
     delete_on_threads(managed, 4)
-    wait_until(lambda: len(gone) == 10)
+    soon(lambda: len(gone) == 10)
     assert set(gone) == {threading.main_thread().ident}
 
 
@@ -210,7 +211,7 @@ def test_tensor_that_is_closed_while_others_export_it():
 
         worker = threading.Thread(target=export)
         worker.start()
-        wait_until(lambda managed=managed: managed)
+        soon(lambda managed=managed: managed)
         tensor.close()
         worker.join()
         for address in managed:
@@ -219,13 +220,6 @@ def test_tensor_that_is_closed_while_others_export_it():
 
 
 # --- the end of the interpreter ---
-
-
-def run(program, *arguments):
-    command = [sys.executable, "-c", textwrap.dedent(program), str(TESTS), *arguments]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (child.returncode, child.stderr) == (0, ""), child
-    return child.stdout
 
 
 PRELUDE = """
@@ -292,7 +286,7 @@ def test_memory_of_a_c_producer_is_released_by_a_raw_thread_after_python():
     at_exit(managed)
     """
     )
-    assert run(program) == "freed 1\n"
+    assert run(program, str(TESTS)) == "freed 1\n"
 
 
 def test_memory_of_python_is_left_to_the_process():
@@ -303,7 +297,7 @@ def test_memory_of_python_is_left_to_the_process():
     at_exit(managed)
     """
     )
-    assert run(program) == "freed 0\n"
+    assert run(program, str(TESTS)) == "freed 0\n"
 
 
 def test_interpreter_ends_while_raw_threads_release():
@@ -321,7 +315,8 @@ def test_interpreter_ends_while_raw_threads_release():
     for _ in range(3):
         threading.Thread(target=go_on, daemon=True).start()
     time.sleep(0.5)
-    """
+    """,
+        str(TESTS),
     )
 
 
@@ -351,7 +346,8 @@ def test_interpreter_ends_while_daemon_threads_ask_producers(call):
     for _ in range(3):
         threading.Thread(target=go_on, daemon=True).start()
     time.sleep(0.3)
-    """
+    """,
+        str(TESTS),
     )
 
 
@@ -387,7 +383,7 @@ def test_interpreter_ends_while_daemon_threads_run_python_for_us(call):
     """
     )
     begun = time.monotonic()
-    run(program)
+    run(program, str(TESTS))
     assert time.monotonic() - begun < 8
 
 
