@@ -15,22 +15,26 @@ CPU, CUDA = (1, 0), (2, 0)
 VALUES = numpy.arange(1, 25, dtype="f4").reshape(4, 6)
 
 
+def described(values, memory, stream, version, entries):
+    """The dictionary of `version` over memory that the stream fills. An entry that is `...` is left out."""
+    made = {
+        "version": version,
+        "shape": values.shape,
+        "typestr": values.dtype.str,
+        "data": (int(memory.handle), False),
+    }
+    if version == 3:
+        made["stream"] = driver.number(stream)
+    return {key: value for key, value in {**made, **dict(entries)}.items() if value is not Ellipsis}
+
+
 class Array:
     """Device memory that the producer's stream has still to fill, with the CUDA Array Interface of `version`."""
 
     def __init__(self, cuda, version=3, **entries):
         self.stream, values = cuda.producer, VALUES
         self.memory = driver.pending(cuda.device, values, self.stream)
-        self.entries = {
-            "version": version,
-            "shape": values.shape,
-            "typestr": values.dtype.str,
-            "data": (int(self.memory.handle), False),
-        }
-        if version == 3:
-            self.entries["stream"] = driver.number(self.stream)
-        self.entries.update(entries)
-        self.entries = {key: value for key, value in self.entries.items() if value is not Ellipsis}
+        self.entries = described(values, self.memory, self.stream, version, entries)
 
     @property
     def __cuda_array_interface__(self):

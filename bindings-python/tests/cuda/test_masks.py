@@ -6,7 +6,7 @@ import driver
 import numpy
 import pytest
 from cuda.bindings import driver as cuda_driver
-from test_cuda import CPU, VALUES, Array, read
+from test_cuda import CPU, VALUES, Array, described, read
 
 import devexchange
 from devexchange import from_cuda_array_interface
@@ -21,16 +21,7 @@ class Masked(Array):
         super().__init__(cuda, version)
         self.mask_stream = stream or cuda.other
         self.mask_memory = driver.pending(cuda.device, valid, self.mask_stream)
-        self.mask = {
-            "version": version,
-            "shape": valid.shape,
-            "typestr": valid.dtype.str,
-            "data": (int(self.mask_memory.handle), False),
-        }
-        if version == 3:
-            self.mask["stream"] = driver.number(self.mask_stream)
-        self.mask.update(entries)
-        self.mask = {key: value for key, value in self.mask.items() if value is not Ellipsis}
+        self.mask = described(valid, self.mask_memory, self.mask_stream, version, entries)
         self.entries["mask"] = Interface(self.mask)
 
     def __del__(self):
