@@ -9,7 +9,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -514,17 +513,10 @@ class AllocatorTest {
     void aForgottenManagerIsReleasedAfterItsMemory() throws InterruptedException {
         Release release = new Release();
         Memory memory = allocated(release);
-        for (int i = 0; i < 20; i++) {
-            System.gc();
-            Thread.sleep(5);
-        }
+        Check.collect();
         release.assertNotYet();
         memory.close();
-        long end = System.nanoTime() + Duration.ofSeconds(30).toNanos();
-        while (release.count() == 0 && System.nanoTime() < end) {
-            System.gc();
-            Thread.sleep(10);
-        }
+        Check.collected(() -> release.count() > 0);
         release.assertOnce();
     }
 

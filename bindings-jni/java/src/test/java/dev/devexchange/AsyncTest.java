@@ -401,10 +401,7 @@ class AsyncTest extends AsyncStreams {
 
     /** Until the garbage collector has found what nobody closed. */
     private static void collect() throws InterruptedException {
-        eventually(() -> {
-            System.gc();
-            return Check.outstanding() <= 0 && Check.pending() <= 0;
-        });
+        Check.collected(() -> Check.outstanding() <= 0 && Check.pending() <= 0);
     }
 
     private static void subscribeAndForget(CountDownLatch end, AtomicInteger count) {

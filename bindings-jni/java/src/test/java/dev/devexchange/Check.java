@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.Map;
-import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.function.Executable;
@@ -44,12 +43,33 @@ final class Check implements AfterEachCallback {
         }
     }
 
+    /** What is to come. */
+    interface Condition {
+        boolean holds() throws InterruptedException;
+    }
+
     /** Waits for something that is to come. If it does not, says what there is to see. */
-    static void eventually(BooleanSupplier holds) throws InterruptedException {
+    static void eventually(Condition condition) throws InterruptedException {
         long end = System.nanoTime() + PATIENCE.toNanos();
-        while (!holds.getAsBoolean()) {
+        while (!condition.holds()) {
             assertTrue(System.nanoTime() < end, () -> "it does not come; " + seen());
             Thread.sleep(1);
+        }
+    }
+
+    /** As {@link #eventually}, of what the garbage collector has to find first. */
+    static void collected(Condition condition) throws InterruptedException {
+        eventually(() -> {
+            System.gc();
+            return condition.holds();
+        });
+    }
+
+    /** So often that what nobody holds would be found. */
+    static void collect() throws InterruptedException {
+        for (int i = 0; i < 5; i++) {
+            System.gc();
+            Thread.sleep(10);
         }
     }
 

@@ -22,11 +22,7 @@ class CleanerTest {
         for (int i = 0; i < rounds; i++) {
             drop(release);
         }
-        long end = System.nanoTime() + Check.PATIENCE.toNanos();
-        while (Check.outstanding() > 0 && System.nanoTime() < end) {
-            System.gc();
-            Thread.sleep(10);
-        }
+        Check.collected(() -> Check.outstanding() <= 0);
         assertEquals(0, Check.outstanding(), () -> DevExchange.ledger().toString());
         assertEquals(2 * rounds, release.count());
     }
@@ -48,11 +44,7 @@ class CleanerTest {
         assertEquals(count / 3 + 1, release.count());
         Tensor kept = all[2];
         all = null;
-        long end = System.nanoTime() + Check.PATIENCE.toNanos();
-        while (Check.outstanding() > 1 && System.nanoTime() < end) {
-            System.gc();
-            Thread.sleep(10);
-        }
+        Check.collected(() -> Check.outstanding() <= 1);
         Check.flush();
         assertEquals(count - 1, release.count());
         kept.close();
@@ -66,10 +58,7 @@ class CleanerTest {
         Release release = new Release();
         ByteBuffer[] buffers = {ofTensor(release), ofTensor(release).slice(8, 8).order(ByteOrder.nativeOrder()),
             ofColumn(release), ofColumn(release).duplicate().order(ByteOrder.nativeOrder())};
-        for (int i = 0; i < 5; i++) {
-            System.gc();
-            Thread.sleep(10);
-        }
+        Check.collect();
         Check.flush();
         assertEquals(0, release.count());
         assertEquals(2, buffers[0].getLong(8));
@@ -77,11 +66,7 @@ class CleanerTest {
         assertEquals(4, buffers[2].getInt(4));
         assertEquals(4, buffers[3].getInt(4));
         buffers = null;
-        long end = System.nanoTime() + Check.PATIENCE.toNanos();
-        while (release.count() < 4 && System.nanoTime() < end) {
-            System.gc();
-            Thread.sleep(10);
-        }
+        Check.collected(() -> release.count() >= 4);
         assertEquals(4, release.count());
     }
 
@@ -92,19 +77,12 @@ class CleanerTest {
         Release release = new Release();
         Method ofBuffer = Class.forName("java.lang.foreign.MemorySegment").getMethod("ofBuffer", Buffer.class);
         Object[] segments = {ofBuffer.invoke(null, ofTensor(release)), ofBuffer.invoke(null, ofColumn(release))};
-        for (int i = 0; i < 5; i++) {
-            System.gc();
-            Thread.sleep(10);
-        }
+        Check.collect();
         Check.flush();
         assertEquals(0, release.count());
         Reference.reachabilityFence(segments);
         segments = null;
-        long end = System.nanoTime() + Check.PATIENCE.toNanos();
-        while (release.count() < 2 && System.nanoTime() < end) {
-            System.gc();
-            Thread.sleep(10);
-        }
+        Check.collected(() -> release.count() >= 2);
         assertEquals(2, release.count());
     }
 

@@ -107,11 +107,7 @@ class ForeignTest {
     void theGarbageCollectorMayBeTheLastUser() throws InterruptedException {
         int before = deleted();
         Tensor.importDlpack(produce());
-        long end = System.nanoTime() + Check.PATIENCE.toNanos();
-        while (deleted() == before && System.nanoTime() < end) {
-            System.gc();
-            Thread.sleep(10);
-        }
+        Check.collected(() -> deleted() > before);
         assertEquals(before + 1, deleted());
     }
 

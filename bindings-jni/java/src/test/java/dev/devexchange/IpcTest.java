@@ -17,7 +17,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -41,14 +40,6 @@ class IpcTest {
     @BeforeAll
     static void placeTheDriver() throws IOException, InterruptedException {
         simulated = new Simulated(directory);
-    }
-
-    private static void soon(BooleanSupplier holds) throws InterruptedException {
-        long end = System.nanoTime() + Check.PATIENCE.toNanos();
-        while (!holds.getAsBoolean()) {
-            assertTrue(System.nanoTime() < end, "it does not happen");
-            Thread.sleep(1);
-        }
     }
 
     private Jvm.Peer start(String part) throws IOException {
@@ -96,7 +87,7 @@ class IpcTest {
                 peer.tell("again", "refused");
                 peer.tell("read", "read");
                 peer.tell("release", "released");
-                soon(() -> server.leases() == 0);
+                Check.eventually(() -> server.leases() == 0);
                 peer.end();
             }
             tensor.close();
@@ -121,7 +112,7 @@ class IpcTest {
             assertEquals(3, server.leases());
             assertNotEquals(0, Check.outstanding());
             peer.kill();
-            soon(() -> server.leases() == 0 && Check.outstanding() == 0);
+            Check.eventually(() -> server.leases() == 0 && Check.outstanding() == 0);
         }
     }
 
@@ -187,7 +178,7 @@ class IpcTest {
                 assertEquals(4, imported.getLong(3));
                 IpcScenario.holds(rows);
             }
-            soon(() -> server.leases() == 0);
+            Check.eventually(() -> server.leases() == 0);
         }
     }
 
@@ -338,7 +329,7 @@ class IpcTest {
                 thread.join();
             }
             assertEquals(null, failure.get());
-            soon(() -> server.leases() == 0);
+            Check.eventually(() -> server.leases() == 0);
             assertEquals(before.tensorImports().live(), DevExchange.ledger().tensorImports().live());
             // The JVM may have opened some for itself.
             assertTrue(files() < files + 50, "files stay open: " + files + " before, " + files() + " now");
@@ -355,12 +346,8 @@ class IpcTest {
     @Test
     void whatNobodyClosesIsReleased() throws InterruptedException {
         forget();
-        soon(() -> {
-            System.gc();
-            return Check.outstanding() <= 0;
-        });
-        soon(() -> {
-            System.gc();
+        Check.collected(() -> Check.outstanding() <= 0);
+        Check.collected(() -> {
             try (IpcServer again = IpcServer.bind(address)) {
                 return !again.isClosed();
             } catch (DevExchangeException e) {

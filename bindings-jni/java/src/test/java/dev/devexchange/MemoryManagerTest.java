@@ -209,11 +209,7 @@ class MemoryManagerTest {
     void whatNobodyClosesIsGivenBack() throws InterruptedException {
         try (MemoryManager manager = MemoryManager.hostOnly()) {
             forget(manager);
-            long end = System.nanoTime() + Check.PATIENCE.toNanos();
-            while (manager.statistics().bytes() > 0 && System.nanoTime() < end) {
-                System.gc();
-                Thread.sleep(10);
-            }
+            Check.collected(() -> manager.statistics().bytes() == 0);
             assertEquals(0, manager.statistics().bytes());
         }
     }
