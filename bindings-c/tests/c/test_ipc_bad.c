@@ -338,7 +338,7 @@ TEST(every_byte_of_every_message_altered_or_cut_off) {
     struct proxy proxy;
     char address[64];
     devx_ipc_server_t *server;
-    int same = 0, refused = 0;
+    int same = 0, late = 0, refused = 0;
     address_of(address, sizeof address, "exporter");
     server = offering(address);
     CHECK_MADE(server);
@@ -358,12 +358,14 @@ TEST(every_byte_of_every_message_altered_or_cut_off) {
                 devx_status const got = through(&proxy, from, number, masks[m] == 0 ? CUT : ALTER, at, masks[m]);
                 CHECK_MSG(got != DEVX_PANIC, "message %d/%d, byte %d, mask %d: %.150s", from, number, (int)at, masks[m],
                           error.message);
-                *(got == DEVX_OK ? &same : &refused) += 1;
+                *(got == DEVX_OK ? &same : got == DEVX_NOT_READY ? &late : &refused) += 1;
             }
         }
     }
-    /* Who the exporter says that it is, and the number of the lease, are its own. */
-    CHECK(same >= 2 * (8 + 8) && refused > 200);
+    /* Who the exporter says that it is, and the number of the lease, are its own. For an answer with the number of another
+     * request the importer waits in vain, and on a busy machine for the former, too.
+     */
+    CHECK(same > 0 && same + late >= 4 * (8 + 8) && refused > 200);
     CHECK_INT(through(&proxy, 0, 0, AS_IT_IS, 0, 0), DEVX_OK);
     end_proxy(&proxy);
     CHECK_CALL(check_end(server));
