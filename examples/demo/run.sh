@@ -77,7 +77,7 @@ compile() { # ARGUMENTS: as a user of the installed library does it
   "$CC" -std=c11 -O2 -g -Wall -Wextra -Wpedantic -Werror "$@" $flags -lm "-Wl,-rpath,$prefix/lib"
 }
 
-build_weather() { compile -fPIC -shared -o "$weather" "$demo/producer/weather.c"; }
+build_weather() { compile -fPIC -shared -o "$weather" "$demo/producer"/{table,weather}.c; }
 
 build_c() {
   compile -o "$build/c/demo" "$demo/c/demo.c" -I"$demo/producer" -L"$build" -lweather "-Wl,-rpath,$build"
