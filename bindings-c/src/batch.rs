@@ -2,8 +2,7 @@
 
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::memory::collected;
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Device, Owner, Refused, Result};
+use devexchange_core::{Device, Owner, RawStream, Refused, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 

@@ -7,9 +7,8 @@ use std::mem::MaybeUninit;
 use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_OUT_OF_RANGE, DevxColumn};
 use devexchange_core::arrow::{Batch, Column};
 use devexchange_core::memory::said;
-use devexchange_core::runtime::cuda::RawStream;
 use devexchange_core::text::fill;
-use devexchange_core::{Borrowed, Error, Result};
+use devexchange_core::{Borrowed, Error, RawStream, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 

@@ -1,7 +1,7 @@
 //! `devx_device_*`: which devices there are.
 
 use devexchange_core::device::{Device, DeviceType};
-use devexchange_core::runtime::cuda::reaper;
+use devexchange_core::runtime::{releases_lost, releases_waiting};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
@@ -37,12 +37,12 @@ fn devx_device_get_info(
 /// How many releases wait for work that is queued on a device.
 #[ffi_export]
 fn devx_releases_waiting() -> i64 {
-    reaper::waiting()
+    releases_waiting()
 }
 
 /// How many releases were never called, because the driver could not say whether the work that used the memory is done; and
 /// how much memory, and how many events and streams, the driver did not take back.
 #[ffi_export]
 fn devx_releases_lost() -> i64 {
-    reaper::leaked()
+    releases_lost()
 }

@@ -4,8 +4,7 @@ use std::ptr::NonNull;
 
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::dlpack::{self, Managed, Owned, Request};
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Refused, Result, Tensor};
+use devexchange_core::{RawStream, Refused, Result, Tensor};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 

@@ -1,6 +1,6 @@
 //! `devx_tensor_*`, `devx_batch_*`: when their data may be touched, and who still uses it.
 
-use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::RawStream;
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 

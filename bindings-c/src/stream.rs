@@ -7,8 +7,8 @@ use core::ffi::c_void;
 use devexchange_core::abi::types::DevxOwner;
 use devexchange_core::device::Device;
 use devexchange_core::order::NO_SYNC;
-use devexchange_core::runtime::cuda::{Hold, RawStream, Stream};
-use devexchange_core::{Batch, Result};
+use devexchange_core::runtime::cuda::Hold;
+use devexchange_core::{Batch, RawStream, Result, Stream};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 

@@ -1,7 +1,6 @@
 //! `devx_tensor_*`: making tensors, looking at them, copying them, giving them up.
 
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{DType, Device, Flags, Owner, Tensor, dlpack};
+use devexchange_core::{DType, Device, Flags, Owner, RawStream, Tensor, dlpack};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 

@@ -1,8 +1,8 @@
 //! Which devices there are, and what waits for their work.
 
 use devexchange_core::abi::types::DevxDeviceInfo;
-use devexchange_core::runtime::cuda::{Stream, reaper};
-use devexchange_core::{Device, DeviceType, Result as CoreResult};
+use devexchange_core::runtime;
+use devexchange_core::{Device, DeviceType, Result as CoreResult, Stream};
 use jni::sys::{jint, jlong};
 
 use crate::error::Result;
@@ -44,7 +44,7 @@ plain! { releases_waiting() -> jlong }
 /// How many releases wait for work that is queued on a device. Whoever waits for the last of them finds the streams
 /// destroyed that were closed.
 fn releases_waiting() -> Result<jlong> {
-    let waiting = reaper::waiting();
+    let waiting = runtime::releases_waiting();
     if waiting == 0 {
         Stream::destroy_closed()?;
     }
@@ -54,5 +54,5 @@ fn releases_waiting() -> Result<jlong> {
 plain! { releases_lost() -> jlong }
 /// How many releases were never called, because the driver could not say whether their work is done.
 fn releases_lost() -> Result<jlong> {
-    Ok(reaper::leaked())
+    Ok(runtime::releases_lost())
 }

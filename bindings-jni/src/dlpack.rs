@@ -6,8 +6,7 @@ use std::ptr::NonNull;
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::abi::types::DevxDlpackRequest;
 use devexchange_core::dlpack::{self, Managed, Owned, Request};
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Refused, Tensor};
+use devexchange_core::{RawStream, Refused, Tensor};
 use jni::sys::jlong;
 
 use crate::error::Result;

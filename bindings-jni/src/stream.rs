@@ -3,8 +3,8 @@
 
 use core::ffi::c_void;
 
-use devexchange_core::runtime::cuda::{Hold, RawStream, Stream};
-use devexchange_core::{Device, DeviceType, Result as CoreResult, trace};
+use devexchange_core::runtime::cuda::Hold;
+use devexchange_core::{Device, DeviceType, RawStream, Result as CoreResult, Stream, trace};
 use jni::sys::jlong;
 
 use crate::device::device;

@@ -3,8 +3,7 @@
 use devexchange_core::arrow::MAX_NODES;
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Batch, Column, Tensor};
+use devexchange_core::{Batch, Column, RawStream, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PySequence, PyString};
 

@@ -1,7 +1,6 @@
 //! Copies on devices, queued on streams.
 
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Batch, Device, Tensor};
+use devexchange_core::{Batch, Device, RawStream, Tensor};
 use pyo3::prelude::*;
 
 use crate::order::raw_stream;

@@ -1,7 +1,7 @@
 //! What is not released yet.
 
 use devexchange_core::ledger as core_ledger;
-use devexchange_core::runtime::cuda::reaper;
+use devexchange_core::runtime;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -40,12 +40,12 @@ pub(crate) fn outstanding() -> i64 {
 /// How many releases wait for work that is queued on a device (`used_on`).
 #[pyfunction]
 pub(crate) fn releases_waiting() -> i64 {
-    reaper::waiting()
+    runtime::releases_waiting()
 }
 
 /// How many releases were never called, because the driver could not say whether the work that used the memory is done; and
 /// how much memory, and how many events and streams, the driver did not take back.
 #[pyfunction]
 pub(crate) fn releases_lost() -> i64 {
-    reaper::leaked()
+    runtime::releases_lost()
 }

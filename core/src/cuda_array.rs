@@ -6,8 +6,7 @@
 //!
 //! ```no_run
 //! use devexchange_core::cuda_array::{self, Request};
-//! use devexchange_core::runtime::cuda::Stream;
-//! use devexchange_core::{DType, Device, DeviceType, Result, Tensor};
+//! use devexchange_core::{DType, Device, DeviceType, Result, Stream, Tensor};
 //!
 //! # fn main() -> Result<()> {
 //! let stream = Stream::legacy(0);

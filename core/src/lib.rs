@@ -6,7 +6,7 @@
 //! * **what** is it: [`dtype`], [`layout`], [`schema`](arrow::schema)
 //! * **where** is it: [`device`]
 //! * **who** keeps it alive: [`memory`]
-//! * **when** may it be touched: [`order`]
+//! * **when** may it be touched: [`order`], [`stream`]
 //!
 //! [`Tensor`] and [`Batch`] are the answers together. The protocols, [`dlpack`], [`arrow`] and [`cuda_array`], only
 //! translate between them and the structs of the standards, which lie in [`abi`]; [`convert`] turns one into the other,
@@ -17,7 +17,7 @@
 //! and export), *move* (export the thing itself), *borrow* (a view that is valid as long as the thing). An import takes
 //! ownership only if it succeeds.
 //!
-//! Device memory is the same, with a [`Stream`](runtime::cuda::Stream) where work is queued: [`Tensor::produced_on`] by the
+//! Device memory is the same, with a [`Stream`] where work is queued: [`Tensor::produced_on`] by the
 //! producer, [`Tensor::wait`] and [`Tensor::used_on`] by the consumer. The memory is released only after the work that was
 //! named. The CUDA driver is looked for when a program first asks for a CUDA device; without one, that is an error.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -51,7 +51,7 @@ pub mod memory;
 pub mod order;
 pub mod runtime;
 mod setting;
-mod stream;
+pub mod stream;
 mod sync;
 pub mod tensor;
 // As `fork`.
@@ -68,6 +68,7 @@ pub use device::{Device, DeviceType};
 pub use dtype::{DType, Element};
 pub use error::{Error, Refused, Result};
 pub use memory::{Borrowed, Owner};
+pub use stream::{RawStream, Stream};
 pub use tensor::{Flags, Tensor, TensorDesc};
 
 // The crates whose types are in the API, in the versions that these are of.

@@ -2,8 +2,7 @@
 
 use devexchange_core::abi::types::DEVX_DEVICE;
 use devexchange_core::dlpack::Copying;
-use devexchange_core::runtime::cuda::{RawStream, Stream};
-use devexchange_core::{DType, Device, DeviceType, Tensor, convert};
+use devexchange_core::{DType, Device, DeviceType, RawStream, Stream, Tensor, convert};
 
 /// What the official headers say (`tests/tests/layout.rs`).
 const CONSTANTS: &str = include_str!("../../tests/constants.txt");

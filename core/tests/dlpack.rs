@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use devexchange_core::abi::dlpack::*;
 use devexchange_core::abi::types::*;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{DType, Device, DeviceType, Error, Flags, Owner, Refused, Tensor, TensorDesc};
+use devexchange_core::{DType, Device, DeviceType, Error, Flags, Owner, RawStream, Refused, Tensor, TensorDesc};
 
 /// Counts how often its owner was released.
 fn counted() -> (Owner, Arc<AtomicUsize>) {

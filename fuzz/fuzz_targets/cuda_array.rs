@@ -13,8 +13,8 @@ use std::time::Duration;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DevxCudaArray, DevxCudaArrayRequest};
 use devexchange_core::cuda_array::{self, Imported, Request};
-use devexchange_core::runtime::cuda::{Stream, reaper};
-use devexchange_core::{DType, Device, DeviceType, Tensor, ledger};
+use devexchange_core::runtime::releases_waiting;
+use devexchange_core::{DType, Device, DeviceType, Stream, Tensor, ledger};
 use devexchange_fuzz::tensor::Shape;
 use devexchange_fuzz::{Releases, chance, init};
 use libfuzzer_sys::fuzz_target;
@@ -43,17 +43,17 @@ fn settle() {
     memory();
     let outstanding = *OUTSTANDING.get_or_init(ledger::outstanding);
     // The simulated driver does nothing until it is asked, and then not all: many short sleeps of the thread that releases.
-    if reaper::waiting() > 0 {
+    if releases_waiting() > 0 {
         Stream::legacy(0).synchronize_device().expect("the simulated driver");
     }
     // Nearly always there is nothing to wait for, or not for long.
     for attempt in 0..10_000 {
-        if reaper::waiting() == 0 && ledger::outstanding() == outstanding {
+        if releases_waiting() == 0 && ledger::outstanding() == outstanding {
             return;
         }
         if attempt < 5000 { std::thread::yield_now() } else { std::thread::sleep(Duration::from_millis(1)) }
     }
-    panic!("something was not released: {} waiting, {:?}", reaper::waiting(), ledger::read());
+    panic!("something was not released: {} waiting, {:?}", releases_waiting(), ledger::read());
 }
 
 /// What the producer keeps until it is released.

@@ -13,8 +13,7 @@ use devexchange_core::abi::dlpack::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor,
 };
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Batch, DType, Flags, Tensor, convert};
+use devexchange_core::{Batch, DType, Flags, RawStream, Tensor, convert};
 use devexchange_fuzz::tensor::Shape;
 use devexchange_fuzz::{Releases, balanced, chance, init};
 use libfuzzer_sys::fuzz_target;

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::ipc::{self, Server};
-use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, DType, Device, DeviceType, Flags, Owner, Result, Tensor, TensorDesc, ledger};
+use devexchange_core::{Batch, DType, Device, DeviceType, Flags, Owner, Result, Stream, Tensor, TensorDesc, ledger};
 
 const HALVES: [f64; 2] = [1.5, 2.5];
 const LONG: Duration = Duration::from_secs(10);

@@ -1,7 +1,6 @@
 //! Two devices: a stream on each, and numbers that are copied between them.
 
-use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Device, DeviceType, Tensor};
+use devexchange_core::{Device, DeviceType, Stream, Tensor};
 
 use crate::foreign::CUDA0;
 use crate::sim::{self, Session};

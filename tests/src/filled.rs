@@ -1,7 +1,6 @@
 //! What is filled after it was made, on another stream than its memory is given back on.
 
-use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, Tensor};
+use devexchange_core::{Batch, Stream, Tensor};
 
 use crate::sim::{self, Session};
 

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use devexchange_core::dlpack;
-use devexchange_core::runtime::cuda::{RawStream, Stream};
-use devexchange_core::{Batch, Tensor};
+use devexchange_core::{Batch, RawStream, Stream, Tensor};
 
 use crate::cu_ok;
 use crate::foreign::{self, CUDA0, bytes_schema};

@@ -8,8 +8,9 @@ use std::process::Command;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::DEVX_DEVICE;
 use devexchange_core::dlpack::{self, Copying, Request};
-use devexchange_core::runtime::cuda::{Stream, info, pointer, reaper};
-use devexchange_core::{Batch, DType, Device, DeviceType, Tensor, convert};
+use devexchange_core::runtime::cuda::{info, pointer};
+use devexchange_core::runtime::{releases_lost, releases_waiting};
+use devexchange_core::{Batch, DType, Device, DeviceType, Stream, Tensor, convert};
 use devexchange_tests::foreign::{self, bytes_schema};
 use devexchange_tests::{peer, sim};
 
@@ -82,7 +83,7 @@ fn without_a_driver() {
     assert_eq!(copy.root().values::<u8>().expect("host memory"), [1, 2, 3, 4]);
     assert_eq!(column.root().values::<u8>().expect("host memory"), [1, 2, 3, 4]);
     assert!(host.used_on(stream).is_err());
-    assert_eq!((reaper::waiting(), reaper::leaked()), (0, 0));
+    assert_eq!((releases_waiting(), releases_lost()), (0, 0));
 }
 
 /// Set for the process that finds a stub: what its error has to say, or nothing where there is a driver, too.

@@ -3,8 +3,7 @@
 
 use arrow_array::{Array, RecordBatchReader};
 use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_NOT_READY};
-use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, BatchStream, Device, DeviceType};
+use devexchange_core::{Batch, BatchStream, Device, DeviceType, Stream};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::sim::{self, Session};
 use devexchange_tests::{cu, cu_ok};

@@ -6,8 +6,9 @@ use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::DEVX_INVALID_STREAM;
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::manager::{Pool, PoolOptions};
-use devexchange_core::runtime::cuda::{Hold, RawStream, Stream, reaper};
-use devexchange_core::{DType, Tensor, convert};
+use devexchange_core::runtime::cuda::Hold;
+use devexchange_core::runtime::releases_waiting;
+use devexchange_core::{DType, RawStream, Stream, Tensor, convert};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::{forked, soon};
 use devexchange_tests::sim::{self, Live, Session};
@@ -39,9 +40,9 @@ fn they_wait_only_for_releases_from_before() {
             // SAFETY: nobody uses it.
             unsafe { Stream::create(0).expect("a stream").close() }.expect("closed");
             waits_for(newer);
-            assert_eq!((reaper::waiting(), streams()), (2, before + 1), "round {round}");
+            assert_eq!((releases_waiting(), streams()), (2, before + 1), "round {round}");
             assert_eq!(sim::end_capture(older), 0, "the capture is intact");
-            soon("one release is done", || reaper::waiting() == 1);
+            soon("one release is done", || releases_waiting() == 1);
             soon("so the stream is destroyed", || {
                 Stream::destroy_closed().expect("destroyed");
                 streams() == before
@@ -90,7 +91,7 @@ fn one_that_is_held_is_destroyed_after_that() {
         drop(in_use.expect("allocated"));
         close(held);
         drop(hold);
-        assert_eq!((reaper::waiting(), streams()), (1, before + 1));
+        assert_eq!((releases_waiting(), streams()), (1, before + 1));
         assert_eq!(sim::end_capture(waiting), 0, "the capture is intact");
         soon("the stream is destroyed", || streams() == before);
         sim::settle();

@@ -10,8 +10,7 @@ use devexchange_core::abi::types::{
     DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_MISMATCH, DEVX_PANIC, DEVX_READ_ONLY, DEVX_UNSUPPORTED,
 };
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
-use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, Device, DeviceType, Element, Tensor, convert};
+use devexchange_core::{Batch, Device, DeviceType, Element, Stream, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::devices::two_devices;
 use devexchange_tests::freeing::{Consumer, Foreign, N};

@@ -10,8 +10,8 @@ use devexchange_core::abi::types::{
 };
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::manager::{self, Manager, PoolOptions};
-use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD, Stream};
-use devexchange_core::{DType, Device, DeviceType, Tensor, cuda_array, ipc};
+use devexchange_core::stream::{LEGACY, PER_THREAD};
+use devexchange_core::{DType, Device, DeviceType, Stream, Tensor, cuda_array, ipc};
 use devexchange_tests::cu_ok;
 use devexchange_tests::devices::{CUDA1, Streams, numbers, require_numbers, two_devices};
 use devexchange_tests::foreign::{self, CUDA0};

@@ -11,8 +11,8 @@ use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_IMPOSSIBLE};
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
-use devexchange_core::runtime::cuda::{Stream, reaper};
-use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert};
+use devexchange_core::runtime::releases_lost;
+use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Stream, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::devices::{CUDA1, Streams, numbers, require_numbers, two_devices};
 use devexchange_tests::foreign::{self, CUDA0};
@@ -135,7 +135,7 @@ fn copies_aside_that_cannot_be_waited_for_keep_what_they_use() {
         let table = ArrayBuilder::batch(N as i64).child(column).owner(owner);
         let mut batch = unsafe { table.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
         unsafe { batch.produced_on(streams.of(CUDA1)) }.expect("not shared");
-        let lost = reaper::leaked();
+        let lost = releases_lost();
         // The first event is that of what the copy comes after.
         sim::fail("cuEventRecord", 2, 719, false);
         sim::fail("cuStreamSynchronize", 1, 719, false);
@@ -143,7 +143,7 @@ fn copies_aside_that_cannot_be_waited_for_keep_what_they_use() {
         sim::fail_clear();
         drop((batch, tensor));
         sim::settle();
-        assert_eq!((released.load(SeqCst), reaper::leaked() - lost), (false, expected), "{name}");
+        assert_eq!((released.load(SeqCst), releases_lost() - lost), (false, expected), "{name}");
         cu_ok!("cuCtxSynchronize");
         assert!(sim::take_findings().is_empty(), "{name}");
         sim::free(data);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use devexchange_core::runtime::cuda::{Event, Stream, kept_events, reaper};
-use devexchange_core::{DType, Tensor};
+use devexchange_core::runtime::cuda::{Event, kept_events};
+use devexchange_core::runtime::{releases_lost, releases_waiting};
+use devexchange_core::{DType, Stream, Tensor};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::sim::{self, Schedule, Session};
 use devexchange_tests::{cu_ok, patient};
@@ -55,12 +56,12 @@ impl Scene {
     fn with_failures(failures: u64, code: u32) -> (u32, i64) {
         let session = Session::new();
         session.begin(LAZY);
-        let (scene, before) = (Self::new(), reaper::leaked());
+        let (scene, before) = (Self::new(), releases_lost());
         (1..=failures).for_each(|nth| sim::fail("cuEventQuery", nth, code, false));
         drop(scene.used());
         sim::settle();
         sim::fail_clear();
-        let found = (scene.released.load(SeqCst), reaper::leaked() - before);
+        let found = (scene.released.load(SeqCst), releases_lost() - before);
         scene.end();
         session.accept();
         found
@@ -123,7 +124,7 @@ fn a_release_that_waits_for_work_of_a_context_comes_when_that_is_destroyed() {
     let session = Session::new();
     for destroyed_first in [false, true] {
         session.begin(LAZY);
-        let (released, before) = (Arc::new(AtomicU32::new(0)), reaper::leaked());
+        let (released, before) = (Arc::new(AtomicU32::new(0)), releases_lost());
         let (memory, mut own) = (sim::alloc(N), 0_u64);
         cu_ok!("cuCtxCreate_v2", &raw mut own, 0, 0);
         let (scratch, stream) = (sim::alloc(N), sim::stream());
@@ -141,7 +142,7 @@ fn a_release_that_waits_for_work_of_a_context_comes_when_that_is_destroyed() {
             cu_ok!("cuCtxDestroy_v2", own);
         }
         sim::settle();
-        assert_eq!((released.load(SeqCst), reaper::leaked() - before), (1, 0), "destroyed first: {destroyed_first}");
+        assert_eq!((released.load(SeqCst), releases_lost() - before), (1, 0), "destroyed first: {destroyed_first}");
         // The driver was asked for an event that is gone.
         let findings = sim::take_findings();
         assert!(findings.iter().all(|finding| finding.contains("StaleHandle")), "{findings:#?}");
@@ -160,7 +161,7 @@ fn nothing_is_kept_of_contexts_that_come_and_go() {
     }
     let session = Session::new();
     session.begin(LAZY);
-    let (kept, lost) = (kept_events(), reaper::leaked());
+    let (kept, lost) = (kept_events(), releases_lost());
     for _ in 0..300 {
         let (memory, mut own) = (sim::alloc(N), 0_u64);
         cu_ok!("cuCtxCreate_v2", &raw mut own, 0, 0);
@@ -177,7 +178,7 @@ fn nothing_is_kept_of_contexts_that_come_and_go() {
         sim::set_current(sim::primary(0));
         sim::free(memory);
     }
-    assert_eq!((kept_events(), reaper::leaked()), (kept, lost));
+    assert_eq!((kept_events(), releases_lost()), (kept, lost));
     // The driver was asked for events that are gone, and for nothing else.
     let findings = sim::take_findings();
     assert!(
@@ -201,7 +202,7 @@ fn what_the_driver_does_not_take_back_is_counted() {
     let session = Session::new();
     let allocate = || Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], None).expect("allocated");
     for (code, lost) in [(0, 0), (FAILED, 1), (GONE[0], 0), (GONE[1], 0)] {
-        let (tensor, before) = (allocate(), reaper::leaked());
+        let (tensor, before) = (allocate(), releases_lost());
         let address = tensor.data() as u64;
         if code != 0 {
             sim::fail("cuMemFree_v2", 1, code, false);
@@ -209,7 +210,7 @@ fn what_the_driver_does_not_take_back_is_counted() {
         drop(tensor);
         sim::settle();
         sim::fail_clear();
-        assert_eq!(reaper::leaked() - before, lost, "code {code}");
+        assert_eq!(releases_lost() - before, lost, "code {code}");
         if code != 0 {
             sim::free(address);
         }
@@ -244,7 +245,7 @@ fn memory_of_a_stream_waits_for_the_end_of_a_capture() {
         sim::begin_capture(scene.stream, 1);
         drop(tensor);
         std::thread::sleep(Duration::from_millis(5));
-        assert_eq!(reaper::waiting(), 1);
+        assert_eq!(releases_waiting(), 1);
         assert_eq!(sim::end_capture(scene.stream), 0, "the capture is intact");
         sim::settle();
         scene.end();
@@ -414,14 +415,14 @@ fn a_thread_that_could_not_be_made_is_made_later() {
     assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "there is no room for a thread");
     drop(early);
     limit_addresses(None);
-    assert_eq!((first.released.load(SeqCst), reaper::waiting()), (0, 1), "it waits");
+    assert_eq!((first.released.load(SeqCst), releases_waiting()), (0, 1), "it waits");
     drop(late);
     sim::settle();
     for scene in [first, second] {
         assert_eq!(scene.released.load(SeqCst), 1);
         scene.end();
     }
-    assert_eq!(reaper::leaked(), 0);
+    assert_eq!(releases_lost(), 0);
 }
 
 #[test]

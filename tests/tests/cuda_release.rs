@@ -9,8 +9,9 @@ use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Request};
-use devexchange_core::runtime::cuda::{Event, RawStream, reaper};
-use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Tensor, convert};
+use devexchange_core::runtime::cuda::Event;
+use devexchange_core::runtime::{releases_lost, releases_waiting};
+use devexchange_core::{Batch, DType, Device, DeviceType, Owner, RawStream, Tensor, convert};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::freeing::{Consumer, Foreign, N};
 use devexchange_tests::sim::{self, Live, Session};
@@ -241,7 +242,7 @@ fn reads_that_cannot_be_waited_for_keep_source_and_target() {
         let column = (0..buffers).fold(column, |column, _| column.buffer(address));
         let mut batch = unsafe { column.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
         unsafe { batch.produced_on(consumer.on()) }.expect("not shared");
-        let lost = reaper::leaked();
+        let lost = releases_lost();
         sim::fail("cuStreamSynchronize", 1, 719, true);
         match format {
             "C" => batch.root().null_count_on(consumer.on()).map(drop),
@@ -252,7 +253,7 @@ fn reads_that_cannot_be_waited_for_keep_source_and_target() {
         sim::fail_clear();
         sim::settle();
         assert_eq!(memory.released(), 0, "{format}: the source is never given up");
-        assert_eq!(reaper::leaked() - lost, 2, "{format}: nor is what it was read into");
+        assert_eq!(releases_lost() - lost, 2, "{format}: nor is what it was read into");
         sim::free(memory.address);
         consumer.end();
     }
@@ -447,7 +448,7 @@ fn end_with_endless_work() {
     sim::block_forever(stream);
     tensor.used_on(sim::on(stream)).expect("used");
     drop(tensor);
-    assert_eq!(reaper::waiting(), 1);
+    assert_eq!(releases_waiting(), 1);
     println!("one release waits");
 }
 

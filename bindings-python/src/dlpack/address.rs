@@ -1,9 +1,9 @@
 //! Structs at addresses: how libraries of one process exchange that share no Python, for example one of Java's.
 
+use devexchange_core::RawStream;
 use devexchange_core::Tensor as CoreTensor;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Request};
-use devexchange_core::runtime::cuda::RawStream;
 
 use crate::order::raw_stream;
 use crate::python::address::Address;

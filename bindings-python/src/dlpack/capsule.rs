@@ -4,12 +4,11 @@
 use core::ffi::CStr;
 use std::ptr::NonNull;
 
-use devexchange_core::Tensor;
 use devexchange_core::abi::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
 };
 use devexchange_core::dlpack::{self, Managed, Owned};
-use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::{RawStream, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
 

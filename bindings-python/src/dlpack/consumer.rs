@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::OnceLock;
 
+use devexchange_core::RawStream;
 use devexchange_core::Tensor as CoreTensor;
 use devexchange_core::abi::dlpack::{DLManagedTensorVersioned, DLPackVersion};
 use devexchange_core::dlpack::{self, Owned, Request};
-use devexchange_core::runtime::cuda::RawStream;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 

@@ -8,8 +8,7 @@ use devexchange_core::abi::dlpack::{
     DLDeviceType, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackVersion, kDLComplex,
 };
 use devexchange_core::dlpack::Owned;
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Device, Tensor as CoreTensor};
+use devexchange_core::{Device, RawStream, Tensor as CoreTensor};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};

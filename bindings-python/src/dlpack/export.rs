@@ -3,8 +3,7 @@
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
 use devexchange_core::dlpack::{self, Copying, Request, VERSION};
 use devexchange_core::order::{self, Ready};
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Device, Tensor as CoreTensor};
+use devexchange_core::{Device, RawStream, Tensor as CoreTensor};
 use pyo3::prelude::*;
 
 use crate::copy;

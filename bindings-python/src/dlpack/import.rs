@@ -1,7 +1,6 @@
 //! Tensors in, from objects with `__dlpack__` (array API) or whose type has a function table (DLPack 1.3).
 
-use devexchange_core::runtime::cuda::RawStream;
-use devexchange_core::{Device, Flags, Tensor as CoreTensor};
+use devexchange_core::{Device, Flags, RawStream, Tensor as CoreTensor};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;

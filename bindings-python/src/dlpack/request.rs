@@ -3,8 +3,8 @@
 
 use std::ptr::null_mut;
 
+use devexchange_core::RawStream;
 use devexchange_core::dlpack::VERSION;
-use devexchange_core::runtime::cuda::RawStream;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;

@@ -1,8 +1,7 @@
 //! What a caller of `from_dlpack` asks for, and for which stream the data has to be ready then.
 
-use devexchange_core::Device;
 use devexchange_core::order::{self, NO_SYNC};
-use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::{Device, RawStream};
 
 use crate::python::error::{Result, refuse};
 

@@ -9,8 +9,7 @@ mod written;
 
 use devexchange_core::manager::{Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared};
 use devexchange_core::order::Ready;
-use devexchange_core::runtime::cuda::{RawStream, Stream};
-use devexchange_core::{Device, DeviceType, Owner};
+use devexchange_core::{Device, DeviceType, Owner, RawStream, Stream};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
 

@@ -13,8 +13,7 @@ use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_OUT_
 use devexchange_core::error::caught;
 use devexchange_core::fork::{Lock, Locked};
 use devexchange_core::manager::Shared;
-use devexchange_core::runtime::cuda::{RawStream, Stream};
-use devexchange_core::{DType, Device, DeviceType, Error, Result, Tensor, trace};
+use devexchange_core::{DType, Device, DeviceType, Error, RawStream, Result, Stream, Tensor, trace};
 use pyo3::prelude::*;
 
 use crate::manager::MemoryManager;

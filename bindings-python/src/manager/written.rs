@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use devexchange_core::abi::types::{DEVX_CALLBACK, DevxIpcHandle, DevxMemoryInfo};
 use devexchange_core::manager::{Callbacks, IpcHandle, MemoryInfo, Request, Shared};
-use devexchange_core::runtime::cuda::{Allocation, Hold, Stream};
-use devexchange_core::{Device, Error as CoreError, Owner, Result as CoreResult};
+use devexchange_core::runtime::cuda::{Allocation, Hold};
+use devexchange_core::{Device, Error as CoreError, Owner, Result as CoreResult, Stream};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

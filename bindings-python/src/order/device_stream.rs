@@ -1,7 +1,6 @@
 //! Streams that are made here, and streams of somebody else's with their device.
 
-use devexchange_core::Device;
-use devexchange_core::runtime::cuda::{RawStream, Stream};
+use devexchange_core::{Device, RawStream, Stream};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 

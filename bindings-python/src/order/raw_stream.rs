@@ -1,7 +1,8 @@
 //! Streams as the protocols write them: numbers, and objects that have one.
 
-use devexchange_core::Device;
-use devexchange_core::runtime::cuda::{Hold, PER_THREAD, RawStream};
+use devexchange_core::runtime::cuda::Hold;
+use devexchange_core::stream::PER_THREAD;
+use devexchange_core::{Device, RawStream};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 

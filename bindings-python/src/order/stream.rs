@@ -1,6 +1,6 @@
 //! Streams, as Python programs name them.
 
-use devexchange_core::runtime::cuda::RawStream;
+use devexchange_core::RawStream;
 use pyo3::prelude::*;
 
 use crate::order::device_stream::DeviceStream;

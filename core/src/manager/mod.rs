@@ -278,7 +278,7 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     /// Gives all memory that goes with a device back, also what is still in use: its owners have nothing to do any more. Plain
     /// host memory goes with none, and stays. May be called before [`Manager::initialize`]. This comes before a reset of the
     /// device itself (`cudaDeviceReset`), which takes its memory: an owner that is dropped after that gives back what the
-    /// driver does not know any more, and counts as lost ([`reaper::leaked`](crate::runtime::cuda::reaper::leaked)), or what
+    /// driver does not know any more, and counts as lost ([`releases_lost`](crate::runtime::releases_lost)), or what
     /// it has given to somebody else since. A manager that does nothing here leaves its memory with the owners, and they are
     /// to be dropped before such a reset.
     ///

@@ -2,3 +2,5 @@
 
 pub mod cuda;
 mod device;
+
+pub use cuda::{releases_lost, releases_waiting};

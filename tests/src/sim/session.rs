@@ -3,7 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use devexchange_core::runtime::cuda::{info, kept_events, reaper};
+use devexchange_core::runtime::cuda::{info, kept_events};
+use devexchange_core::runtime::{releases_lost, releases_waiting};
 
 use super::{
     Schedule, fail_clear, ledger, on_gpu, primary, rehearsal, schedules, set_current, set_schedule, stat, take_findings,
@@ -31,7 +32,7 @@ impl Live {
             memory: memory.iter().map(|name| stat(name)).sum(),
             streams: stat("live_streams"),
             events: if on_gpu() { 0 } else { stat("live_events") - kept_events() as i64 },
-            lost: reaper::leaked(),
+            lost: releases_lost(),
         }
     }
 }
@@ -132,8 +133,8 @@ fn fail_clear_if_simulated() {
 /// If that takes more than ten seconds.
 pub fn settle() {
     let end = Instant::now() + patient(Duration::from_secs(10));
-    while reaper::waiting() > 0 {
-        assert!(Instant::now() < end, "{} releases still wait", reaper::waiting());
+    while releases_waiting() > 0 {
+        assert!(Instant::now() < end, "{} releases still wait", releases_waiting());
         std::thread::sleep(Duration::from_micros(50));
     }
 }

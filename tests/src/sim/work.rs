@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use devexchange_core::runtime::cuda::{RawStream, Stream};
+use devexchange_core::{RawStream, Stream};
 
 use crate::{cu, cu_ok};
 

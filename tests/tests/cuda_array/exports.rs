@@ -7,7 +7,7 @@ use devexchange_core::abi::cuda_array::DEVX_CUDA_ARRAY_NO_STREAM;
 use devexchange_core::abi::types::*;
 use devexchange_core::cuda_array::{self, NoStream, Request};
 use devexchange_core::dlpack::Copying;
-use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD};
+use devexchange_core::stream::{LEGACY, PER_THREAD};
 use devexchange_core::{Batch, DType, Error, Flags, Owner, Tensor, TensorDesc, convert};
 use devexchange_tests::cuda_array::produce;
 use devexchange_tests::foreign::{self, CUDA0};

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use devexchange_core::abi::cuda_array::DevxCudaArray;
 use devexchange_core::abi::types::*;
 use devexchange_core::cuda_array::{self, NoStream, Request, dtype_of};
-use devexchange_core::runtime::cuda::LEGACY;
+use devexchange_core::stream::LEGACY;
 use devexchange_core::{Device, Tensor};
 use devexchange_tests::cuda_array::{produce, state};
 use devexchange_tests::sim::{self, Session};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use devexchange_core::cuda_array::Request;
 use devexchange_core::dlpack::Copying;
-use devexchange_core::runtime::cuda::{LEGACY, PER_THREAD};
+use devexchange_core::stream::{LEGACY, PER_THREAD};
 use devexchange_core::{Batch, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::cuda_array::{produce, state};

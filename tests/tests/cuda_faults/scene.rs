@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::{DEVX_OK, DevxError, DevxStatus};
-use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, Result, Tensor};
+use devexchange_core::{Batch, Result, Stream, Tensor};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::{cu, cu_ok, sim};
 

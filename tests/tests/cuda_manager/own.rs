@@ -6,7 +6,7 @@ use devexchange_core::abi::types::*;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::manager::{Allocated, Deferred, Driver, Limited, Request, Shared};
 use devexchange_core::order::Ready;
-use devexchange_core::runtime::cuda::PER_THREAD;
+use devexchange_core::stream::PER_THREAD;
 use devexchange_core::{DType, Device, DeviceType, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::filled::fill_and_drop;

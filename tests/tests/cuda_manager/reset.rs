@@ -1,7 +1,8 @@
 //! A reset gives back everything, once; of a device that is reset without one, what is left counts as lost.
 
 use devexchange_core::manager::{Driver, Manager, Request};
-use devexchange_core::runtime::cuda::{kept_events, reaper};
+use devexchange_core::runtime::cuda::kept_events;
+use devexchange_core::runtime::releases_lost;
 use devexchange_core::{DType, DeviceType, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::CUDA0;
@@ -71,10 +72,10 @@ fn memory_that_a_device_was_reset_under_counts_as_lost() {
             unsafe { manager.reset(0) }.expect("reset");
         }
         cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
-        let before = reaper::leaked();
+        let before = releases_lost();
         drop(held);
         sim::settle();
-        reaper::leaked() - before
+        releases_lost() - before
     };
     assert_eq!((lost(true), lost(false)), (0, 1));
     // The driver has something to say about the latter.

@@ -44,19 +44,19 @@ impl From<Owner> for Held {
     }
 }
 
-static LEAKED: AtomicI64 = AtomicI64::new(0);
+static LOST: AtomicI64 = AtomicI64::new(0);
 
 /// Releases that were never called, because the driver could not say whether the work is done, and memory, events and
 /// streams that the driver did not take back. Freeing memory under running work would be worse.
 #[inline]
-pub fn leaked() -> i64 {
-    LEAKED.load(Relaxed)
+pub fn releases_lost() -> i64 {
+    LOST.load(Relaxed)
 }
 
 /// Never gives up `held`, and counts it: what may still be used by work that cannot be waited for.
 pub(crate) fn abandon(held: impl Into<Held>) {
     held.into().forget();
-    LEAKED.fetch_add(1, Relaxed);
+    LOST.fetch_add(1, Relaxed);
 }
 
 /// Whether an error says that the context or the driver is gone, and the work with it.

@@ -13,16 +13,17 @@ mod kept;
 pub(crate) mod lost;
 pub mod pointer;
 mod pool;
-pub mod reaper;
+pub(crate) mod reaper;
 mod stream;
 mod waiting;
 
-pub use crate::stream::{LEGACY, NO_SYNC, PER_THREAD, RawStream, Stream};
 pub use allocation::Allocation;
 pub use closed::{HeldStream, Hold};
 pub use context::require_device;
 pub use event::{Event, ForeignEvent, kept_events};
+pub use lost::releases_lost;
 pub use pool::MemoryPool;
+pub use waiting::releases_waiting;
 
 /// Gives the driver back what is on its way there, and what is kept of a device for the next time: the device may be
 /// reset next, by somebody else.

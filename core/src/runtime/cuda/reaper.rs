@@ -15,14 +15,11 @@ use super::driver::Driver;
 use super::event::Event;
 use super::inbox::Node;
 use super::lost::{Held, abandon, is_over};
-use super::waiting::{INBOX, Pending};
+use super::waiting::{INBOX, Pending, releases_waiting};
 use crate::error::Result;
 use crate::memory::{Owner, boxed};
 use crate::stream::Stream;
 use crate::{thread, trace};
-
-pub use super::lost::leaked;
-pub use super::waiting::waiting;
 
 /// Between two looks at the events: short at first, for work that is nearly done.
 const SHORTEST: Duration = Duration::from_micros(20);
@@ -194,7 +191,7 @@ extern "C" fn at_exit() {
         return;
     }
     let end = Instant::now() + AT_EXIT;
-    while waiting() > 0 && Instant::now() < end {
+    while releases_waiting() > 0 && Instant::now() < end {
         std::thread::sleep(SHORTEST * 10);
     }
 }

@@ -19,9 +19,10 @@ pub(super) struct Pending {
 
 pub(super) static INBOX: Inbox<Pending> =
     Inbox { new: Mutex::new(New::NONE), arrived: Condvar::new(), settled: Condvar::new(), waiting: AtomicI64::new(0) };
+
 /// Releases that wait for work, those being called included. Who sees none sees what those before have done.
 #[inline]
-pub fn waiting() -> i64 {
+pub fn releases_waiting() -> i64 {
     INBOX.waiting()
 }
 
@@ -32,5 +33,5 @@ pub(crate) fn mark() -> u64 {
 
 /// Whether no release from before a mark waits any more, nor one that such a release has brought about.
 pub(crate) fn is_past(mark: u64) -> bool {
-    waiting() == 0 || INBOX.is_past(mark)
+    releases_waiting() == 0 || INBOX.is_past(mark)
 }

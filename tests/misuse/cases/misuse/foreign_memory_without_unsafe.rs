@@ -2,8 +2,7 @@
 
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::manager::Manager;
-use devexchange_core::runtime::cuda::Stream;
-use devexchange_core::{Batch, Owner, Schema, Tensor, TensorDesc, dlpack};
+use devexchange_core::{Batch, Owner, Schema, Stream, Tensor, TensorDesc, dlpack};
 
 fn import(managed: *mut DLManagedTensorVersioned, schema: &Schema, desc: &TensorDesc<'_>, stream: Stream) {
     let _ = dlpack::import(managed);

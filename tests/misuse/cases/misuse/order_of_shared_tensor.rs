@@ -1,7 +1,6 @@
 //! When the data is there is said before the tensor is shared, by who has it alone.
 
-use devexchange_core::Tensor;
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{Stream, Tensor};
 
 fn late(tensor: &Tensor, stream: Stream) {
     // SAFETY: nothing is written.

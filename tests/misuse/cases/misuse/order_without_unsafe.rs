@@ -1,7 +1,6 @@
 //! Who waits for a stream believes that the data is there then.
 
-use devexchange_core::Tensor;
-use devexchange_core::runtime::cuda::Stream;
+use devexchange_core::{Stream, Tensor};
 
 fn early(tensor: &mut Tensor, stream: Stream) {
     let _ = tensor.produced_on(stream);
