@@ -299,7 +299,7 @@ devx_status devx_batch_copy(devx_batch_t const *batch, devx_batch_t **out, devx_
 /**
  * As `devx_tensor_copy_to`, for a whole batch: one allocation, one copy for each buffer. Of texts
  * and binary in device memory the last offset is read first, which the host waits for. Within host
- * memory use `devx_batch_copy`.
+ * memory `devx_batch_copy` needs no stream.
  */
 devx_status devx_batch_copy_to(
     devx_batch_t const *batch,
@@ -1244,9 +1244,9 @@ devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, d
 /**
  * A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the
  * tensor is released only after the copy. Copies into host memory that is not pinned are waited
- * for. One of the two has streams, or it is DEVX_DEVICE: within host memory use `devx_tensor_copy`.
- * Elements in another order than row-major are so in copies from and to host memory that is not
- * pinned; other copies have the same strides.
+ * for. Within such memory `stream` may be any stream, 1 and 2 are device 0's, and without a driver
+ * nothing is queued; `devx_tensor_copy` needs none. Elements in another order than row-major are so
+ * in copies from and to host memory that is not pinned; other copies have the same strides.
  */
 devx_status devx_tensor_copy_to(
     devx_tensor_t const *tensor,
@@ -1397,9 +1397,10 @@ devx_status devx_tensor_plan_fixed_shape_column(
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 
 /**
- * Reads all elements of a tensor of a GPU (or in pinned or managed memory) into `bytes` bytes of
- * host memory and waits for them. They have to lie compactly in row-major order. Host tensors are
- * read through `devx_tensor_borrow`.
+ * Reads all elements of a tensor, wherever it is, into `bytes` bytes of host memory and waits for
+ * them. They have to lie compactly in row-major order. For the stream of a tensor in host memory
+ * that is not pinned, see `devx_tensor_copy_to`; it is read without one, and without a copy,
+ * through `devx_tensor_borrow`.
  */
 devx_status devx_tensor_read(
     devx_tensor_t const *tensor,

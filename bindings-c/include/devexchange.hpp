@@ -890,8 +890,8 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_copy(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. One of the
-     * two has streams, or it is DEVX_DEVICE: within host memory use copy(). */
+    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. Within that any
+     * stream will do; copy() needs none. */
     Tensor copy_to(DLDevice device, std::int64_t stream) const {
         Tensor out;
         detail::check([&](devx_error *error) {
@@ -1545,8 +1545,8 @@ public:
         detail::check([&](devx_error *error) { return devx_batch_copy(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. One of the
-     * two has streams, or it is DEVX_DEVICE: within host memory use copy(). */
+    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. Within that any
+     * stream will do; copy() needs none. */
     Batch copy_to(DLDevice device, std::int64_t stream) const {
         Batch out;
         detail::check([&](devx_error *error) {

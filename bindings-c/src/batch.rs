@@ -152,7 +152,7 @@ unsafe fn devx_batch_copy(
 }
 
 /// As `devx_tensor_copy_to`, for a whole batch: one allocation, one copy for each buffer. Of texts and binary in device
-/// memory the last offset is read first, which the host waits for. Within host memory use `devx_batch_copy`.
+/// memory the last offset is read first, which the host waits for. Within host memory `devx_batch_copy` needs no stream.
 #[ffi_export]
 unsafe fn devx_batch_copy_to(
     batch: *const BatchHandle,

@@ -166,9 +166,9 @@ unsafe fn devx_tensor_copy(
 }
 
 /// A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the tensor is released
-/// only after the copy. Copies into host memory that is not pinned are waited for. One of the two has streams, or it is
-/// DEVX_DEVICE: within host memory use `devx_tensor_copy`. Elements in another order than row-major are so in copies from and
-/// to host memory that is not pinned; other copies have the same strides.
+/// only after the copy. Copies into host memory that is not pinned are waited for. Within such memory `stream` may be any
+/// stream, 1 and 2 are device 0's, and without a driver nothing is queued; `devx_tensor_copy` needs none. Elements in another
+/// order than row-major are so in copies from and to host memory that is not pinned; other copies have the same strides.
 #[ffi_export]
 unsafe fn devx_tensor_copy_to(
     tensor: *const TensorHandle,
@@ -190,8 +190,9 @@ unsafe fn devx_tensor_copy_to(
     })
 }
 
-/// Reads all elements of a tensor of a GPU (or in pinned or managed memory) into `bytes` bytes of host memory and waits for
-/// them. They have to lie compactly in row-major order. Host tensors are read through `devx_tensor_borrow`.
+/// Reads all elements of a tensor, wherever it is, into `bytes` bytes of host memory and waits for them. They have to lie
+/// compactly in row-major order. For the stream of a tensor in host memory that is not pinned, see `devx_tensor_copy_to`; it
+/// is read without one, and without a copy, through `devx_tensor_borrow`.
 #[ffi_export]
 unsafe fn devx_tensor_read(
     tensor: *const TensorHandle,
@@ -206,7 +207,7 @@ unsafe fn devx_tensor_read(
         // SAFETY: the caller gives so many bytes, which are its own to be written.
         let into = unsafe { list_mut(into.cast::<u8>(), bytes, "into") }?;
         // SAFETY: the caller's stream is alive.
-        tensor.read(into, tensor.stream(unsafe { RawStream::new(stream) })?)
+        tensor.read(into, tensor.stream_to(Device::CPU, unsafe { RawStream::new(stream) })?)
     })
 }
 
@@ -226,7 +227,7 @@ unsafe fn devx_tensor_write(
         // SAFETY: the caller gives so many bytes.
         let from = unsafe { list(from.cast::<u8>(), bytes, "from") }?;
         // SAFETY: the caller's stream is alive.
-        let stream = tensor.stream(unsafe { RawStream::new(stream) })?;
+        let stream = tensor.stream_to(Device::CPU, unsafe { RawStream::new(stream) })?;
         // SAFETY: the caller keeps others away from the elements.
         unsafe { tensor.write(from, stream) }
     })

@@ -140,7 +140,7 @@ fn tensor_read(handle: jlong, into: jlong, bytes: jlong, queue: jlong) -> Result
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| tensor.stream(number)) }?;
+    let stream = unsafe { stream(queue, |number| tensor.stream_to(Device::CPU, number)) }?;
     // SAFETY: Java gives a buffer of its caller's, of so many bytes, which is there to be written.
     let into = unsafe { std::slice::from_raw_parts_mut(take::<u8>(into), bytes.cast_unsigned() as usize) };
     Ok(tensor.read(into, stream)?)
@@ -152,7 +152,7 @@ fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Res
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| tensor.stream(number)) }?;
+    let stream = unsafe { stream(queue, |number| tensor.stream_to(Device::CPU, number)) }?;
     // SAFETY: Java gives a buffer of its caller's, of so many bytes.
     let source = unsafe { std::slice::from_raw_parts(take::<u8>(source), bytes.cast_unsigned() as usize) };
     // SAFETY: Java's caller keeps others away from the elements.

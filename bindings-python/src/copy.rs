@@ -7,15 +7,13 @@ use crate::order::raw_stream;
 use crate::python::error::Result;
 
 /// A copy of a tensor, queued on a stream (the legacy default one if none is named), from which on it is ready. Between host
-/// and host no stream is used.
+/// and host no stream is used if none is named.
 pub(crate) fn tensor(py: Python<'_>, tensor: &Tensor, target: Device, stream: Option<RawStream>) -> Result<Tensor> {
     let value = raw_stream::of_copy(stream);
     let _hold = raw_stream::hold(value)?;
-    let copy = py.detach(|| {
-        if tensor.device() == Device::CPU && target == Device::CPU {
-            return tensor.copy();
-        }
-        tensor.copy_to(target, tensor.stream_to(target, value)?)
+    let copy = py.detach(|| match is_without_stream(tensor.device(), target, stream) {
+        true => tensor.copy(),
+        false => tensor.copy_to(target, tensor.stream_to(target, value)?),
     });
     Ok(copy?)
 }
@@ -24,11 +22,14 @@ pub(crate) fn tensor(py: Python<'_>, tensor: &Tensor, target: Device, stream: Op
 pub(crate) fn batch(py: Python<'_>, batch: &Batch, target: Device, stream: Option<RawStream>) -> Result<Batch> {
     let value = raw_stream::of_copy(stream);
     let _hold = raw_stream::hold(value)?;
-    let copy = py.detach(|| {
-        if batch.device() == Device::CPU && target == Device::CPU {
-            return batch.copy();
-        }
-        batch.copy_to(target, batch.stream_to(target, value)?)
+    let copy = py.detach(|| match is_without_stream(batch.device(), target, stream) {
+        true => batch.copy(),
+        false => batch.copy_to(target, batch.stream_to(target, value)?),
     });
     Ok(copy?)
+}
+
+/// Whether the host copies between its own memory, and need not look for a driver.
+fn is_without_stream(from: Device, to: Device, stream: Option<RawStream>) -> bool {
+    from == Device::CPU && to == Device::CPU && stream.is_none_or(|value| value == RawStream::NO_SYNC)
 }

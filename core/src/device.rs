@@ -146,6 +146,18 @@ impl Device {
         }
     }
 
+    /// As [`Device::stream_with`], for a copy: host memory that is not pinned has no streams, so between such memory a default
+    /// stream is that of device 0.
+    ///
+    /// # Errors
+    /// As [`Device::stream_with`].
+    pub(crate) fn stream_to_copy(self, other: Self, value: RawStream) -> Result<Stream> {
+        match (self, other) {
+            (Self::CPU, Self::CPU) => Stream::new(0, value),
+            _ => self.stream_with(other, value),
+        }
+    }
+
     /// A stream of this device, to be used with data wherever that is: a default stream is named with its GPU. Pinned and
     /// managed memory names none, so of that the data says.
     ///

@@ -165,6 +165,16 @@ fn a_copy_on_a_default_stream_is_on_that_of_the_gpu_or_of_the_memory() {
     });
 }
 
+/// Within host memory, too, a copy comes after what is queued on the stream that is named.
+#[test]
+fn a_default_stream_for_a_copy_within_host_memory_is_that_of_device_0() {
+    let Some(session) = two_devices() else { return };
+    let tensor = numbers();
+    let of = |value| tensor.stream_to(Device::CPU, value).expect("a stream").ordinal();
+    assert_eq!([of(sim::raw(LEGACY)), of(sim::raw(LEGACY).on(1))], [0, 1]);
+    drop(session);
+}
+
 /// The driver is asked for nothing where a number says it all: a handle, and memory that is a device's own or the host's.
 #[test]
 fn only_a_default_stream_of_memory_of_no_device_is_looked_up() {

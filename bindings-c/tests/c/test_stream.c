@@ -97,10 +97,41 @@ TEST(host_memory_is_allocated_and_imported_without_a_stream) {
     CHECK_REFUSED(devx_tensor_used_on(again, 1, &error), DEVX_DEVICE, "which has no streams");
     CHECK_REFUSED(devx_tensor_wait(again, 1, &error), DEVX_DEVICE, "which has no streams");
     CHECK_REFUSED(devx_tensor_produced_on(again, 1, &error), DEVX_DEVICE, "which has no streams");
-    CHECK_REFUSED(devx_tensor_copy_to(again, cpu, 1, &refused, &error), DEVX_DEVICE, "which has no streams");
     CHECK_PTR(refused, UNWRITTEN);
     devx_tensor_release(&tensor);
     devx_tensor_release(&again);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* One call for a copy from anywhere to anywhere: with a driver in the order of the stream, without one at once. */
+TEST(within_host_memory_a_copy_takes_any_stream) {
+    struct tally tally = {0};
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+    devx_tensor_t *tensor = NULL, *copy = NULL;
+    devx_batch_t *batch = NULL, *batch_copy = (devx_batch_t *)UNWRITTEN;
+    devx_batch_info info;
+    double values[SIX] = {0};
+    DLTensor view;
+    CHECK_OK(devx_tensor_allocate(cpu, float64, shape_of_six, 2, -1, &tensor, &error));
+    CHECK_OK(devx_tensor_write(tensor, six, sizeof six, 1, &error));
+    CHECK_OK(devx_tensor_copy_to(tensor, cpu, 2, &copy, &error));
+    CHECK_OK(devx_tensor_borrow(copy, &view, NULL, &error));
+    CHECK(memcmp(view.data, six, sizeof six) == 0);
+    CHECK_OK(devx_tensor_read(copy, values, sizeof values, 2, &error));
+    CHECK(memcmp(values, six, sizeof six) == 0);
+    foreign_batch(&tally, 3, &schema, &array);
+    CHECK_OK(devx_batch_import_pair(&array, &schema, &batch, &error));
+    CHECK_REFUSED(devx_batch_copy_to(batch, cpu, 0, &batch_copy, &error), DEVX_INVALID_STREAM, "stream is 0");
+    CHECK_PTR(batch_copy, UNWRITTEN);
+    CHECK_OK(devx_batch_copy_to(batch, cpu, 1, &batch_copy, &error));
+    CHECK_OK(devx_batch_get_info(batch_copy, &info, &error));
+    CHECK_INT(info.length, 3);
+    devx_tensor_release(&tensor);
+    devx_tensor_release(&copy);
+    devx_batch_release(&batch);
+    devx_batch_release(&batch_copy);
+    CHECK_INT(tally.live, 0);
     CHECK_NOTHING_OUTSTANDING();
 }
 

@@ -173,7 +173,7 @@ end
 
 A copy of a whole batch on another device (or the same): one allocation, and one copy for each buffer, queued on a
 stream of either. Of texts and binary in device memory the last offset is read first, which the host waits for.
-Otherwise as for tensors; within host memory use `copy`. Also throws `DEVX_INVALID_BUFFERS`.
+Otherwise as for tensors; within host memory `copy` needs no stream. Also throws `DEVX_INVALID_BUFFERS`.
 """
 function copy_to(b::Batch, device::DLDevice, stream::AnyStream)
     return adopt_batch(made(Handle{TAG_BATCH}) do out

@@ -58,7 +58,8 @@ impl RecordBatch {
     /// Columns of which one is not ready yet are in the order of `stream` from then on, which waits for all of them on the
     /// device; it is needed only then.
     ///
-    /// Raises ValueError for no column, TypeError if lengths or devices differ, BufferError without a stream that is needed.
+    /// Raises ValueError for no column or if lengths differ, TypeError if devices do, BufferError without a stream that is
+    /// needed.
     #[staticmethod]
     #[pyo3(signature = (columns, /, *, stream=None))]
     fn of(py: Python<'_>, columns: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
@@ -195,8 +196,8 @@ impl RecordBatch {
     }
 
     /// A copy on `device`, which is named as for `from_dlpack`, queued on `stream` (by default the legacy default
-    /// stream), after which it is ready; into host memory that is not pinned the call waits. From such memory to such memory
-    /// the host copies, and a stream has no meaning.
+    /// stream), after which it is ready; into host memory that is not pinned the call waits. Between such memory no stream is used
+    /// if none is named, and a default stream is that of device 0.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::asked(device)?);

@@ -81,12 +81,13 @@ impl Tensor {
         device.stream_with(device, value)
     }
 
-    /// As [`Tensor::stream`], for a copy to `target`, which has streams of its own if it is a GPU.
+    /// As [`Tensor::stream`], for a copy to `target`, or from there, which has streams of its own if it is a GPU. Between host
+    /// memory that is not pinned, a default stream is that of device 0.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` if neither device has streams, `DEVX_INVALID_STREAM`.
+    /// `DEVX_DEVICE` if neither device has streams or is host memory, `DEVX_INVALID_STREAM`.
     pub fn stream_to(&self, target: Device, value: RawStream) -> Result<Stream> {
-        target.stream_with(self.device_of(value), value)
+        target.stream_to_copy(self.device_of(value), value)
     }
 
     /// See [`Device::of_stream`].

@@ -65,12 +65,12 @@ impl Batch {
         device.stream_with(device, value)
     }
 
-    /// As [`Batch::stream`], for a copy to `target`, which has streams of its own if it is a GPU.
+    /// As [`Batch::stream`], for a copy to `target`; see [`crate::Tensor::stream_to`].
     ///
     /// # Errors
     /// As [`crate::Tensor::stream_to`].
     pub fn stream_to(&self, target: Device, value: RawStream) -> Result<Stream> {
-        target.stream_with(self.device_of(value), value)
+        target.stream_to_copy(self.device_of(value), value)
     }
 
     /// See [`Device::of_stream`].

@@ -74,8 +74,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * @param stream the one that is made to wait for columns whose data is not there yet, and that orders the new
      *     batch then; {@code null} if all are there
      * @return the batch, which the caller closes
-     * @throws DevExchangeException {@link Status#MISMATCH} if lengths or devices differ, {@link Status#NOT_READY}
-     *     without a stream that is needed, {@link Status#INVALID_ARGUMENT} for no columns, {@link Status#INVALID_TEXT},
+     * @throws DevExchangeException {@link Status#INVALID_LENGTH} if lengths differ, {@link Status#MISMATCH} if devices
+     *     do, {@link Status#NOT_READY} without a stream that is needed, {@link Status#INVALID_ARGUMENT} for no columns, {@link Status#INVALID_TEXT},
      *     {@link Status#DRIVER}, {@link Status#CLOSED}
      */
     public static Batch ofColumns(Map<String, Batch> columns, DeviceStream stream) {
@@ -464,7 +464,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * device memory.
      *
      * @param target where the copy is to be
-     * @param stream of this device or of the other one
+     * @param stream of this device or of the other one; within host memory, any
      * @return the copy, which the caller closes; its data is there for work that is queued on {@code stream} afterwards
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_BUFFERS}, {@link Status#DEVICE},
      *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}

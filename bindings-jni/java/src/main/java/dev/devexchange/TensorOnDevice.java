@@ -16,7 +16,7 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
      * order than row-major are so in copies from and to such memory; other copies have the same strides.
      *
      * @param target where the copy is to be
-     * @param stream of this device or of the other one
+     * @param stream of this device or of the other one; within host memory, any
      * @return the copy, with {@link Flags#IS_COPIED} and writable, which the caller closes; its data is there for work
      *     that is queued on {@code stream} afterwards
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the
