@@ -396,7 +396,8 @@ fn batches_of_columns() {
     assert_eq!(again.column(0).unwrap().child(0).unwrap().values::<i32>().unwrap(), [1, 2, 3, 4]);
     let short = numbers(3).batch().unwrap();
     let error = Batch::of_columns(&[("whole", &again), ("n", &short)], None).unwrap_err();
-    assert_eq!(error.status(), DEVX_MISMATCH);
+    assert_eq!(error.status(), DEVX_INVALID_LENGTH);
+    assert_eq!(error.to_string(), "column \"n\" has length 3, the first one has 4");
     drop(again);
     assert_eq!(released.load(SeqCst), 1);
     assert_eq!(Batch::of_columns(&[], None).unwrap_err().status(), DEVX_INVALID_ARGUMENT);

@@ -107,7 +107,7 @@ TEST(columns_become_a_batch) {
         auto const same = schema.share();
         CHECK(same.get() != nullptr);
     }
-    CHECK_THROWS(dx::Batch::of_columns({{"n", first}, {"t", text}}), "DEVX_MISMATCH: column \"t\" has 2 rows");
+    CHECK_THROWS(dx::Batch::of_columns({{"n", first}, {"t", text}}), "DEVX_INVALID_LENGTH: column \"t\" has length 2");
     std::string const name("a\0b", 3);
     CHECK_THROWS(dx::Batch::of_columns({{name, first}}), "DEVX_INVALID_TEXT: ");
 }

@@ -210,7 +210,8 @@ TEST(a_batch_of_columns) {
     CHECK_CALL(check_rows(batch, "{\"a\": 10, \"b\": 10} {\"a\": 11, \"b\": 11}"));
     devx_batch_release(&batch);
     columns[1] = second;
-    CHECK_REFUSED(devx_batch_of_columns(names, columns, 2, -1, &batch, &error), DEVX_MISMATCH, "\"b\" has 3 rows");
+    CHECK_REFUSED(devx_batch_of_columns(names, columns, 2, -1, &batch, &error), DEVX_INVALID_LENGTH,
+                  "\"b\" has length 3");
     columns[1] = NULL;
     CHECK_REFUSED(devx_batch_of_columns(names, columns, 2, -1, &batch, &error), DEVX_NULL_ARGUMENT, "columns[i] is NULL");
     CHECK_REFUSED(devx_batch_of_columns(NULL, NULL, 0, -1, &batch, &error), DEVX_INVALID_ARGUMENT, "there is no column");

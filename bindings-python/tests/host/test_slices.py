@@ -151,7 +151,7 @@ def test_a_batch_of_columns_of_anybody():
     ("columns", "error", "text"),
     [
         ({}, ValueError, "there is no column"),
-        ({"n": pyarrow.array([1]), "m": pyarrow.array([1, 2])}, TypeError, 'column "m" has 2 rows'),
+        ({"n": pyarrow.array([1]), "m": pyarrow.array([1, 2])}, ValueError, 'column "m" has length 2, the first one has 1'),
         ({"n": [1, 2]}, TypeError, "column \"n\" is of <class 'list'>: neither a RecordBatch nor"),
         ({1: pyarrow.array([1])}, TypeError, "columns has 1: a str was expected"),
         ([pyarrow.array([1, 2, 3])], TypeError, "columns has "),

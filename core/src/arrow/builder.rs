@@ -309,8 +309,8 @@ impl Batch {
     /// then.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` if there is no column, `DEVX_MISMATCH` if lengths or devices differ, `DEVX_NOT_READY` without a
-    /// stream that is needed, `DEVX_INVALID_TEXT` for a name with a NUL byte, `DEVX_DRIVER`.
+    /// `DEVX_INVALID_ARGUMENT` if there is no column, `DEVX_INVALID_LENGTH` if lengths differ, `DEVX_MISMATCH` if devices do,
+    /// `DEVX_NOT_READY` without a stream that is needed, `DEVX_INVALID_TEXT` for a name with a NUL byte, `DEVX_DRIVER`.
     pub fn of_columns(columns: &[(&str, &Self)], stream: Option<Stream>) -> Result<Self> {
         let Some((_, first)) = columns.first() else {
             return refuse!(
@@ -325,15 +325,16 @@ impl Batch {
         fields.push(FieldDesc::batch(columns.len() as u32));
         nodes.push(NodeDesc { length: first.length(), null_count: 0, offset: 0, buffers: &validity });
         for (name, (_, column)) in names.iter().zip(columns) {
-            if (column.length(), column.device()) != (first.length(), first.device()) {
+            let (length, expected) = (column.length(), first.length());
+            if length != expected {
                 return refuse!(
-                    DEVX_MISMATCH,
-                    "column {name:?} has {} rows on {}, the first one has {} on {}",
-                    column.length(),
-                    column.device(),
-                    first.length(),
-                    first.device()
+                    DEVX_INVALID_LENGTH,
+                    "column {name:?} has length {length}, the first one has {expected}"
                 );
+            }
+            let (device, expected) = (column.device(), first.device());
+            if device != expected {
+                return refuse!(DEVX_MISMATCH, "column {name:?} is on {device}, the first one is on {expected}");
             }
             for node in column.schema().depth_first()? {
                 let Some(field) = column.schema().field(node) else { continue };

@@ -221,8 +221,8 @@ class ArrayBuilderTest {
                 assertEquals(1, batch.column(1).getInt(0));
             }
             refused(Status.INVALID_ARGUMENT, () -> Batch.ofColumns(Map.of(), null), "no column");
-            refused(Status.MISMATCH, () -> Batch.ofColumns(List.of("a", "b"), List.of(one, two), null),
-                    "\"b\"", "2 rows", "has 1");
+            refused(Status.INVALID_LENGTH, () -> Batch.ofColumns(List.of("a", "b"), List.of(one, two), null),
+                    "\"b\"", "length 2", "has 1");
             refused(Status.MISMATCH, () -> Batch.ofColumns(List.of("a"), List.of(), null), "1 names and 0 columns");
             refused(Status.INVALID_TEXT, () -> Batch.ofColumns(List.of("a\0"), List.of(one), null), "NUL");
             refused(Status.INVALID_TEXT, () -> Batch.ofColumns(List.of("\ud83d"), List.of(one), null), "Unicode");
