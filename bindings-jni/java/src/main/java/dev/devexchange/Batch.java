@@ -75,8 +75,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      *     batch then; {@code null} if all are there
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_LENGTH} if lengths differ, {@link Status#MISMATCH} if devices
-     *     do, {@link Status#NOT_READY} without a stream that is needed, {@link Status#INVALID_ARGUMENT} for no columns, {@link Status#INVALID_TEXT},
-     *     {@link Status#DRIVER}, {@link Status#CLOSED}
+     *     do, {@link Status#NOT_READY} without a stream that is needed, {@link Status#INVALID_ARGUMENT} for no columns,
+     *     {@link Status#INVALID_TEXT}, {@link Status#DRIVER}, {@link Status#CLOSED}
      */
     public static Batch ofColumns(Map<String, Batch> columns, DeviceStream stream) {
         return ofColumns(List.copyOf(columns.keySet()), List.copyOf(columns.values()), stream);
