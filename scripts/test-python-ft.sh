@@ -30,7 +30,7 @@ main() {
   # Modules that do not say that they can do without would bring the GIL back.
   export PYTHONDONTWRITEBYTECODE=1 PYTHON_GIL=0
   # These have no wheel for it, and so the tests with them cannot run.
-  export WITHOUT='duckdb polars polars-runtime-32'
+  export WITHOUT='duckdb librmm-cu13 polars polars-runtime-32 rapids-logger rmm-cu13'
   if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh" "$interpreter" free-threaded; then
     run_tests "$python" free-threaded host --ignore="$DEVX_ROOT/bindings-python/tests/host/test_dataframes.py" "$@"
   fi

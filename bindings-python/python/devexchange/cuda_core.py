@@ -11,9 +11,8 @@ This module imports cuda.core; the rest of the package never does.
 
 import cuda.core
 
-from . import MemoryManager, Tensor, empty
-from ._native import close_after
-from ._types import DeviceType
+from . import MemoryManager
+from ._blocks import Blocks
 
 
 class MemoryResource(cuda.core.MemoryResource):
@@ -24,22 +23,15 @@ class MemoryResource(cuda.core.MemoryResource):
     """
 
     def __init__(self, manager: MemoryManager, device_id: int = 0) -> None:
-        self._manager, self._device_id = manager, device_id
-        # By address: what cuda.core has.
-        self._blocks: dict[int, Tensor] = {}
+        self._blocks = Blocks(manager, device_id)
 
     def allocate(self, size: int, *, stream: "cuda.core.Stream") -> cuda.core.Buffer:
         """A buffer of ``size`` bytes, not initialised. Raises OutOfMemory."""
-        device = (DeviceType.CUDA, self._device_id)
-        tensor = empty(size, "uint8", device=device, stream=stream, manager=self._manager)
-        self._blocks[tensor.data_ptr] = tensor
-        return cuda.core.Buffer.from_handle(tensor.data_ptr, size, mr=self, stream=stream)
+        return cuda.core.Buffer.from_handle(self._blocks.allocate(size, stream), size, mr=self, stream=stream)
 
     def deallocate(self, ptr: int, size: int, *, stream: "cuda.core.Stream") -> None:
         """Called by cuda.core when a buffer is closed, or nobody refers to it any more."""
-        address = int(ptr)
-        close_after(self._blocks[address], stream)
-        del self._blocks[address]
+        self._blocks.give_back(int(ptr), stream)
 
     @property
     def is_device_accessible(self) -> bool:
@@ -59,4 +51,4 @@ class MemoryResource(cuda.core.MemoryResource):
     @property
     def device_id(self) -> int:
         """The device's number."""
-        return self._device_id
+        return self._blocks.device_id

@@ -1,4 +1,4 @@
-"""Other libraries allocate from our managers: cuda.core all by itself; CuPy and PyTorch as far as they go without a CUDA
+"""Other libraries allocate from our managers: cuda.core all by itself; RMM, CuPy and PyTorch as far as they go without a CUDA
 runtime, which the simulated driver is not enough for."""
 
 import ctypes
@@ -98,6 +98,123 @@ def test_buffers_of_cuda_core_are_refused_beyond_the_limit(cuda):
         resource.allocate(2 * BYTES, stream=cuda.producer)
     with pytest.raises(devexchange.Refused, match="device_id is 9"):
         MemoryResource(MemoryManager.pool(), 9).allocate(1, stream=cuda.producer)
+
+
+def test_an_address_is_another_threads_as_soon_as_it_is_given_back(cuda, monkeypatch):
+    inner, there = MemoryManager.driver(), []
+    memory = inner.allocate(BYTES)
+
+    class OneBlock:
+        def allocate(self, request):
+            return memory.address, lambda: there.append("back")
+
+    manager = MemoryManager(OneBlock())
+    resource, again = MemoryResource(manager), []
+
+    def close_after(tensor, stream):
+        _native.close_after(tensor, stream)
+        settle(manager)
+        again.append(resource.allocate(BYTES, stream=cuda.producer))
+
+    buffer = resource.allocate(BYTES, stream=cuda.producer)
+    with monkeypatch.context() as patch:
+        patch.setattr(devexchange._blocks, "close_after", close_after)
+        buffer.close()
+    devexchange.from_buffer(b"").close()  # what is due
+    assert (there, manager.statistics().bytes) == (["back"], BYTES)
+    again.pop().close()
+    settle(manager)
+    memory.close()
+
+
+def test_what_a_buffer_cannot_be_closed_with(cuda, manager):
+    resource = MemoryResource(manager)
+    buffer = resource.allocate(BYTES, stream=cuda.producer)
+    with pytest.raises(TypeError, match="stream"):
+        resource.deallocate(int(buffer.handle), BYTES, stream="none")
+    fill(int(buffer.handle), cuda.producer)
+    buffer.close()
+
+
+def test_buffers_of_no_bytes(cuda, manager):
+    resource = MemoryResource(manager)
+    for _ in range(2):
+        assert int(resource.allocate(0, stream=cuda.producer).handle) == 0
+    gc.collect()
+
+
+# --- RMM: its resources and buffers, each with a stream and a resource ---
+
+
+@pytest.fixture
+def on_rmm(cuda):
+    from rmm.pylibrmm.stream import Stream
+
+    return Stream(cuda.producer)
+
+
+def test_buffers_of_rmm(cuda, manager, on_rmm):
+    import rmm
+
+    import devexchange.rmm
+
+    resource = devexchange.rmm.resource(manager)
+    buffer = rmm.DeviceBuffer(size=BYTES, stream=on_rmm, mr=resource)
+    nothing = rmm.DeviceBuffer(size=0, stream=on_rmm, mr=resource)
+    assert (buffer.size, nothing.size, manager.statistics().bytes) == (BYTES, 0, BYTES)
+    fill(buffer.ptr, cuda.producer)
+    assert set(driver.download(buffer.ptr, BYTES, cuda.producer)) == {7}
+    fill(buffer.ptr, cuda.producer, 8)
+
+
+def test_memory_of_rmm_is_given_back_after_the_work_on_the_stream_it_is_freed_with(cuda, manager, on_rmm):
+    from rmm.pylibrmm.stream import Stream
+
+    import devexchange.rmm
+
+    resource = devexchange.rmm.resource(manager)
+    address = resource.allocate(BYTES, on_rmm)
+    cuda.consumer.wait(cuda.producer)
+    fill(address, cuda.consumer)
+    resource.deallocate(address, BYTES, Stream(cuda.consumer))
+
+
+def test_a_device_of_rmm_takes_the_resource(cuda, manager, on_rmm):
+    import rmm
+
+    import devexchange.rmm
+
+    before = rmm.mr.get_per_device_resource(0)
+    devexchange.rmm.use(manager)
+    try:
+        counted = rmm.mr.StatisticsResourceAdaptor(rmm.mr.get_per_device_resource(0))
+        address = counted.allocate(BYTES, on_rmm)
+        assert manager.statistics().bytes == counted.allocation_counts.current_bytes == BYTES
+        fill(address, cuda.producer)
+        counted.deallocate(address, BYTES, on_rmm)
+    finally:
+        rmm.mr.set_per_device_resource(0, before)
+
+
+def test_the_default_streams_of_rmm(cuda, manager):
+    from rmm.pylibrmm.stream import DEFAULT_STREAM, LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM
+
+    import devexchange.rmm
+
+    resource = devexchange.rmm.resource(manager)
+    for stream in (DEFAULT_STREAM, LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM):
+        address = resource.allocate(BYTES, stream)
+        driver.ok(driver.cuda.cuMemsetD8Async(address, 7, BYTES, stream.__cuda_stream__()[1]))
+        resource.deallocate(address, BYTES, stream)
+
+
+def test_rmm_is_refused_beyond_the_limit(cuda, on_rmm):
+    import devexchange.rmm
+
+    with pytest.raises(MemoryError, match="8192 bytes with 0 in use are more than the limit of 4096"):
+        devexchange.rmm.resource(MemoryManager.pool(limit=BYTES)).allocate(2 * BYTES, on_rmm)
+    with pytest.raises(RuntimeError, match="device_id is 9"):
+        devexchange.rmm.resource(MemoryManager.pool(), 9).allocate(1, on_rmm)
 
 
 # --- CuPy: its arrays and pointers, on a stream and a device that are said to be the current ones ---
