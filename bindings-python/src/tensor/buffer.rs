@@ -25,6 +25,11 @@ use crate::tensor::type_object::New;
 #[pyo3(signature = (obj, /))]
 pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<New> {
     queue::drain();
+    Ok(New(view_of(obj)?))
+}
+
+/// See [`from_buffer`].
+pub(super) fn view_of(obj: &Bound<'_, PyAny>) -> Result<CoreTensor> {
     let mut view = Box::new(ffi::Py_buffer::new());
     // SAFETY: attached, and there is room for the view.
     if unsafe { ffi::PyObject_GetBuffer(obj.as_ptr(), &raw mut *view, ffi::PyBUF_RECORDS_RO) } != 0 {
@@ -38,7 +43,7 @@ pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<New> {
     let strides = strides.as_deref();
     let desc = TensorDesc { data, device: Device::CPU, dtype, shape: &shape, strides, byte_offset: 0, flags };
     // SAFETY: the object promises memory of this description until the view is given back.
-    Ok(New(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?))
+    Ok(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?)
 }
 
 /// The bytes of an object with the buffer protocol, and what keeps them where they are.

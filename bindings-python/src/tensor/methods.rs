@@ -18,7 +18,7 @@ use crate::python::argument;
 use crate::python::error::{Error, Result, wrong_type};
 use crate::python::handle::Handle;
 use crate::tensor::type_object::New;
-use crate::tensor::{Tensor, buffer, cuda_array, exchange_table, numpy};
+use crate::tensor::{Tensor, buffer, cuda_array, exchange_table, numpy, transfer};
 use crate::{convert, copy, device};
 
 #[pymethods]
@@ -141,6 +141,28 @@ impl Tensor {
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         let target = device::asked(device)?;
         Ok(New(copy::tensor(py, &self.get()?, target, stream::optional(stream)?)?))
+    }
+
+    /// Reads all elements into the memory of an object with the buffer protocol (a bytearray, an array of NumPy), in row-major
+    /// order, behind what is queued on `stream` (by default the legacy default stream), and waits for them. It has to be
+    /// writable and compact, with elements of this type or bytes, as many as the tensor's elements take, which lie compactly,
+    /// too.
+    ///
+    /// Raises ValueError for another number of bytes, TypeError for other elements, BufferError for elements with gaps between
+    /// them, and for a buffer that is read-only.
+    #[pyo3(signature = (into, /, stream=None))]
+    fn read(&self, into: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<()> {
+        transfer::read(&self.get()?, into, stream::optional(stream)?)
+    }
+
+    /// Writes all elements from the memory of an object with the buffer protocol, as `read` reads them. Work that is queued on
+    /// `stream` afterwards sees them, and the buffer may be used again at once. Nobody else uses the elements meanwhile; if the
+    /// stream is not the one that the tensor was made on, say `produced_on`.
+    ///
+    /// Raises as `read`; BufferError also if the tensor is read-only.
+    #[pyo3(signature = (source, /, stream=None))]
+    fn write(&self, source: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<()> {
+        transfer::write(&self.get()?, source, stream::optional(stream)?)
     }
 
     /// How `to_column` would make a column of it: as a view, with a copy, or not at all, and why.

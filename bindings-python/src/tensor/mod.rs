@@ -8,6 +8,7 @@ pub(crate) mod from_dlpack;
 pub(crate) mod methods;
 pub(crate) mod numpy;
 mod quick_methods;
+mod transfer;
 pub(crate) mod type_object;
 
 use devexchange_core::abi::dlpack::DLPackVersion;

@@ -413,6 +413,21 @@ def test_memory_that_is_not_said_to_be_used_is_released_too_early(cuda):
     driver.assert_found("FreeRace")
 
 
+def test_elements_on_the_device_are_read_and_written(cuda):
+    tensor = from_cuda_array_interface(Array(cuda))
+    into = numpy.zeros_like(VALUES)
+    tensor.read(into, cuda.consumer)
+    numpy.testing.assert_array_equal(into, VALUES)
+    tensor.write(2 * VALUES, stream=cuda.consumer)
+    tensor.used_on(cuda.consumer)
+    tensor.read(into, cuda.consumer)
+    numpy.testing.assert_array_equal(into, 2 * VALUES)
+    fresh = devexchange.empty(3, "int32", device=CUDA)
+    fresh.write(numpy.arange(3, dtype="i4"))
+    fresh.read(raw := bytearray(12))
+    assert bytes(raw) == numpy.arange(3, dtype="i4").tobytes()
+
+
 def test_buffer_of_the_host_goes_to_the_device_and_back(cuda):
     tensor = from_buffer(bytearray(b"abcd")).copy_to(CUDA, cuda.producer)
     assert bytes(tensor.copy_to(CPU, cuda.consumer)) == b"abcd"

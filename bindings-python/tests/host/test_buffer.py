@@ -204,6 +204,57 @@ def test_element_type_without_a_format():
         memoryview(tensor)
 
 
+def test_elements_are_read_and_written():
+    tensor = from_dlpack(numpy.arange(6.0).reshape(2, 3))
+    into, raw = numpy.zeros((2, 3)), bytearray(48)
+    tensor.read(into)
+    tensor.read(raw, stream=1)
+    assert into.tolist() == [[0, 1, 2], [3, 4, 5]] and bytes(raw) == into.tobytes()
+    raw.extend(b"free again")
+    tensor.write(into[::-1].copy())
+    tensor.write(into.tobytes(), 2)
+    tensor.write(array.array("d", [6, 5, 4, 3, 2, 1]))
+    assert numpy.from_dlpack(tensor).tolist() == [[6, 5, 4], [3, 2, 1]]
+    nothing = empty((0, 3))
+    nothing.read(bytearray())
+    nothing.write(b"")
+
+
+@pytest.mark.parametrize(
+    ("into", "error", "text"),
+    [
+        (bytearray(47), ValueError, "there are 47 bytes, the elements are 48"),
+        (numpy.zeros((2, 3), "f4"), TypeError, "into has elements of float32, the tensor of float64"),
+        (numpy.zeros((2, 6))[:, ::2], BufferError, "are not row-major"),
+        (bytes(48), BufferError, "into is read-only"),
+        ([0.0] * 6, TypeError, "buffer|bytes-like"),
+    ],
+)
+def test_what_elements_are_not_read_into(into, error, text):
+    tensor = from_dlpack(numpy.arange(6.0).reshape(2, 3))
+    with pytest.raises(error, match=text):
+        tensor.read(into)
+    with pytest.raises(ValueError, match="stream is 0"):
+        tensor.read(bytearray(48), 0)
+
+
+def test_what_is_not_written():
+    values = numpy.arange(6.0).reshape(2, 3)
+    tensor = from_dlpack(values)
+    with pytest.raises(TypeError, match="source has elements of int64, the tensor of float64"):
+        tensor.write(numpy.arange(6))
+    with pytest.raises(ValueError, match="there are 40 bytes, the elements are 48"):
+        tensor.write(bytes(40))
+    with pytest.raises(BufferError, match="READ_ONLY"):
+        from_buffer(values.tobytes()).write(bytes(48))
+    with pytest.raises(BufferError, match="are not row-major"):
+        from_dlpack(values.T).write(bytes(48))
+    assert values.tolist() == [[0, 1, 2], [3, 4, 5]]
+    tensor.close()
+    with pytest.raises(ValueError, match="closed"):
+        tensor.read(bytearray(48))
+
+
 def test_long_chain_of_views_ends():
     """Each holds the one before: to give one up within another would take the whole stack."""
     tensor = empty(3)
