@@ -358,7 +358,7 @@ unsafe fn make_readable(array: *mut ArrowArray, field: Field<'_>) -> Result<()> 
         Buffers::Views => unsafe { require_sizes(array, n_buffers - 1, 8, 0..n_buffers - Buffers::Views.count()) },
         _ => Ok(()),
     };
-    checked.map_err(|error| error.within(format_args!("array {:?}: ", field.name())))?;
+    checked.map_err(|error| error.within_named("array", field.name()))?;
     for (k, child) in field.children().enumerate() {
         // SAFETY: as many children as the field has were exported.
         let below = unsafe { entry(array.children, k) };

@@ -140,6 +140,12 @@ impl Error {
         }
         self
     }
+
+    /// The same error, said of a part with a name, if it has one: of `what`, a field or a column.
+    #[must_use]
+    pub(crate) fn within_named(self, what: &str, name: &str) -> Self {
+        if name.is_empty() { self } else { self.within(format_args!("{what} {}: ", text::Name(name))) }
+    }
 }
 
 impl Clone for Error {

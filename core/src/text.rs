@@ -100,6 +100,24 @@ impl fmt::Debug for Lossy<'_> {
     }
 }
 
+/// A name as errors show it: cut where it would leave no room for what they have to say.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'a>(pub &'a str);
+
+impl Name<'_> {
+    /// In bytes.
+    const MOST: usize = 128;
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() <= Self::MOST {
+            true => write!(f, "{:?}", self.0),
+            false => write!(f, "{:?}…", &self.0[..self.0.floor_char_boundary(Self::MOST)]),
+        }
+    }
+}
+
 fn visible(byte: u8) -> u8 {
     if byte == 0 { b'?' } else { byte }
 }

@@ -110,6 +110,16 @@ TEST(a_bad_field_is_named) {
                              "field \"item\": format is \"?!\""));
 }
 
+TEST(a_long_name_leaves_room_for_what_is_wrong) {
+    static char name[2001];
+    struct tally tally = {0};
+    struct ArrowSchema source = good_schema(&tally);
+    memset(name, 'x', sizeof name - 1);
+    source.children[NUMBER]->name = name;
+    source.children[NUMBER]->format = "?!";
+    CHECK_CALL(refuse_schema("long", &source, source, &tally, DEVX_INVALID_FORMAT, "x\"…: format is \"?!\""));
+}
+
 TEST(bad_names_are_refused) {
     struct tally tally = {0};
     struct ArrowSchema one = foreign_schema(&tally, "i", "caf\xe9");

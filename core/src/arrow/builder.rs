@@ -14,7 +14,7 @@ use crate::error::{Error, Refused, Result, refuse};
 use crate::memory::{InOrder, Owner, Vacant, collected, push, said, vector};
 use crate::order::Ready;
 use crate::stream::Stream;
-use crate::text::c_string;
+use crate::text::{Name, c_string};
 
 /// An array that is being described: its field, its buffers, what is below it, and who keeps its memory alive. Nothing is
 /// checked before [`ArrayBuilder::build`].
@@ -324,17 +324,18 @@ impl Batch {
         let validity = [std::ptr::null()];
         fields.push(FieldDesc::batch(columns.len() as u32));
         nodes.push(NodeDesc { length: first.length(), null_count: 0, offset: 0, buffers: &validity });
-        for (name, (_, column)) in names.iter().zip(columns) {
+        for (name, (shown, column)) in names.iter().zip(columns) {
+            let shown = Name(shown);
             let (length, expected) = (column.length(), first.length());
             if length != expected {
                 return refuse!(
                     DEVX_INVALID_LENGTH,
-                    "column {name:?} has length {length}, the first one has {expected}"
+                    "column {shown} has length {length}, the first one has {expected}"
                 );
             }
             let (device, expected) = (column.device(), first.device());
             if device != expected {
-                return refuse!(DEVX_MISMATCH, "column {name:?} is on {device}, the first one is on {expected}");
+                return refuse!(DEVX_MISMATCH, "column {shown} is on {device}, the first one is on {expected}");
             }
             for node in column.schema().depth_first()? {
                 let Some(field) = column.schema().field(node) else { continue };

@@ -75,6 +75,5 @@ pub(super) unsafe fn require_distinct(
 
 /// Says in which array something is wrong, if its field has a name.
 pub(super) fn in_array(schema: &Schema, node: usize, error: Error) -> Error {
-    let name = schema.field(node).map_or("", |field| field.name());
-    if name.is_empty() { error } else { error.within(format_args!("array {name:?}: ")) }
+    error.within_named("array", schema.field(node).map_or("", |field| field.name()))
 }

@@ -152,8 +152,7 @@ impl<'a> Column<'a> {
     /// An error about this column, with its name in front if it has one.
     #[cold]
     pub fn named(self, error: Error) -> Error {
-        let name = self.field().name();
-        if name.is_empty() { error } else { error.within(format_args!("column {name:?}: ")) }
+        error.within_named("column", self.field().name())
     }
 
     /// The batch that it is a column of.

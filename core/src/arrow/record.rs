@@ -133,7 +133,7 @@ pub(super) unsafe fn in_field(source: *const ArrowSchema, error: Error) -> Error
     let name = unsafe { (*source).name };
     // SAFETY: a producer's name is NULL or NUL-terminated.
     let name = unsafe { text(name, "name") }.unwrap_or("?");
-    if name.is_empty() { error } else { error.within(format_args!("field {name:?}: ")) }
+    error.within_named("field", name)
 }
 
 /// What a type asks of its children beyond their number.

@@ -16,6 +16,7 @@ use crate::layout;
 use crate::memory::{collected, vector};
 use crate::stream::Stream;
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::text::Name;
 use crate::transfer;
 use crate::view::View;
 
@@ -55,10 +56,8 @@ pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
     for column in batch.columns() {
         let nulls = column.null_count()?;
         if nulls > 0 {
-            let name = column.field().name();
-            return Ok(impossible(format_args!(
-                "{nulls} values of column {name:?} are null, which a tensor cannot say"
-            )));
+            let name = Name(column.field().name());
+            return Ok(impossible(format_args!("{nulls} values of column {name} are null, which a tensor cannot say")));
         }
     }
     Ok(match apart(&columns, batch.length()) {
@@ -85,14 +84,15 @@ fn columns(batch: &Batch) -> Result<Columns> {
     };
     let number = |column: Column<'_>| column.ty().dtype().filter(|_| column.dictionary().is_none());
     let Some(dtype) = number(first) else {
-        return refuse!(DEVX_IMPOSSIBLE, "column {:?} is {}, which is no number", first.field().name(), first.ty());
+        let name = Name(first.field().name());
+        return refuse!(DEVX_IMPOSSIBLE, "column {name} is {}, which is no number", first.ty());
     };
     let width = dtype.element_bytes().unwrap_or(1);
     let mut starts = vector(batch.n_columns())?;
     for column in batch.columns() {
         if number(column) != Some(dtype) {
-            let name = column.field().name();
-            return refuse!(DEVX_IMPOSSIBLE, "column {name:?} is {}, the first one is {}", column.ty(), first.ty());
+            let name = Name(column.field().name());
+            return refuse!(DEVX_IMPOSSIBLE, "column {name} is {}, the first one is {}", column.ty(), first.ty());
         }
         let values = column.buffers().get(1).copied().unwrap_or(std::ptr::null()).cast::<u8>();
         starts.push(values.wrapping_add(column.offset() as usize * width));

@@ -458,10 +458,8 @@ impl BatchPart {
         let schema = Schema::new(&fields)?;
         let mut nodes = vector(count)?;
         for node in schema.depth_first()? {
-            let part = NodePart::decode(from, regions, &schema, node).map_err(|error| {
-                let name = schema.field(node).map_or("", |field| field.name());
-                if name.is_empty() { error } else { error.within(format_args!("array {name:?}: ")) }
-            })?;
+            let part = NodePart::decode(from, regions, &schema, node)
+                .map_err(|error| error.within_named("array", schema.field(node).map_or("", |field| field.name())))?;
             nodes.push(part);
         }
         Ok(Self { schema, nodes })
