@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Builds the release libraries into the target directory (`make build`).
 #
-#   scripts/build.sh [--quiet] [c]   --quiet: says something only if there is something to do; c: the C library alone
+#   [STATIC_TLS=no] scripts/build.sh [--quiet] [c]
+#
+# --quiet: says something only if there is something to do; c: the C library alone; STATIC_TLS=no: that library without
+# static thread-local memory.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -14,7 +17,11 @@ mkdir -p "$DEVX_LIBDIR"
 native_libs=$DEVX_LIBDIR/libdevexchange.native-libs
 build_c() {
   local features=()
-  if [ "${STATIC_TLS:-yes}" = no ]; then features=(--no-default-features); fi
+  case ${STATIC_TLS:-yes} in
+    yes) ;;
+    no) features=(--no-default-features) ;;
+    *) echo "build: STATIC_TLS is yes or no, not $STATIC_TLS" >&2; exit 1 ;;
+  esac
   cargo_build rustc -p devexchange-c --lib "${features[@]}" -- --print "native-static-libs=$native_libs"
 }
 

@@ -75,6 +75,14 @@ build_if_possible() {
   if [ ! -e "$DEVX_LIB_C" ] || [ ! -e "$DEVX_LIBDIR/libdevexchange.native-libs" ]; then
     fail "no library built yet and $why; run 'make build' as the user who can"
   fi
+  if [ "${STATIC_TLS:-yes}" != yes ] && ! without_static_tls; then
+    fail "the library built here uses static TLS; $why without; run 'make build STATIC_TLS=no' as the user who can"
+  fi
+}
+
+without_static_tls() {
+  local flags
+  flags=$(readelf -d "$DEVX_LIB_C") && ! grep -q STATIC_TLS <<<"$flags"
 }
 
 install_all() {
