@@ -44,12 +44,9 @@ install_prefix() {
 soname_of() { readelf -d "$1" | sed -nE 's/.*\(SONAME\).*\[(.*)\]/\1/p'; }
 
 # Releases go through it when whoever loaded it is gone.
-check_stays() {
-  if readelf -d "$DEVX_PREFIX/lib/libdevexchange.so" | grep -q NODELETE; then
-    ok "the library stays when it is closed"
-  else
-    not_ok "the library stays when it is closed" "it has no flag NODELETE"
-  fi
+stays() { # NAME LIBRARY
+  if readelf -d "$2" | grep -q NODELETE; then ok "$1 stays when it is closed"
+  else not_ok "$1 stays when it is closed" "it has no flag NODELETE"; fi
 }
 
 needs_our_library() { readelf -d "$1" | grep -q 'NEEDED.*libdevexchange'; }
@@ -144,6 +141,30 @@ check_stage_and_uninstall() {
   if [ -z "$left" ]; then ok "uninstall leaves no file"; else not_ok "uninstall leaves no file" "$left"; fi
 }
 
+# Without cargo, what is built is installed, and no other library than was asked for. Nothing is found by way of a home.
+check_without_cargo() {
+  local bare=$work/bare said
+  local args=(env -i PATH="$bare:/usr/bin:/bin" HOME="$bare" CARGO_TARGET_DIR="$DEVX_TARGET" make --no-print-directory
+    -C "$DEVX_ROOT" PREFIX="$work/no-cargo" install)
+  mkdir "$bare"
+  printf '#!/bin/sh\nexit 2\n' >"$bare/getent"
+  chmod +x "$bare/getent"
+  if env -i PATH="$bare:/usr/bin:/bin" sh -c 'command -v cargo' >/dev/null; then
+    skipped "make install without cargo" "it is in /usr/bin"
+    return
+  fi
+  check "make install without cargo" "${args[@]}" || return 0
+  if ! readelf -d "$DEVX_LIB_C" | grep -q STATIC_TLS; then return; fi # not on every processor
+  if said=$("${args[@]}" STATIC_TLS=no 2>&1); then
+    not_ok "make install STATIC_TLS=no without cargo says that it cannot" "it installed what is there"
+  else
+    case $said in
+      *"static TLS"*"no cargo"*) ok "make install STATIC_TLS=no without cargo says that it cannot" ;;
+      *) not_ok "make install STATIC_TLS=no without cargo says that it cannot" "it says: $said" ;;
+    esac
+  fi
+}
+
 # --- consumers outside the tree ---
 
 says_version() { # NAME PROGRAM
@@ -174,6 +195,7 @@ check_cmake() {
   done
   if needs_our_library "$build/c-static"; then not_ok "CMake: devexchange::static is static" "it needs libdevexchange.so"
   else ok "CMake: devexchange::static is static"; fi
+  check_plugin "CMake: a plugin with devexchange::static" "$build/libplugin-static.so"
   cmake_refuses "a version that is not there" 99.0
   cmake_refuses "a component that is not there" "COMPONENTS;part"
   # Ranges are of CMake 3.19.
@@ -182,6 +204,15 @@ check_cmake() {
     cmake_refuses "a range that ends before this version" "0...<$DEVX_VERSION"
   fi
   check_cmake_parts
+}
+
+# What has the archive in it hides it, and stays as the shared library does.
+check_plugin() { # NAME PLUGIN
+  local exported
+  exported=$(exported_symbols "$2" | paste -sd ' ')
+  if [ "$exported" = plugin_tensor ]; then ok "$1 exports what is its own"
+  else not_ok "$1 exports what is its own" "$exported"; fi
+  stays "$1" "$2"
 }
 
 cmake_refuses() { # WHAT WANTED: what find_package is asked for
@@ -229,6 +260,14 @@ pkg_config_build() { # OUTPUT STATIC...
     -Wl,-rpath,"$moved/lib"
 }
 
+pkg_config_plugin() { # OUTPUT
+  local flags
+  flags=$(PKG_CONFIG_PATH=$moved/lib/pkgconfig pkg-config --static --cflags --libs devexchange) || return
+  # shellcheck disable=SC2086 # the flags are words
+  "$CC" -std=c11 "${warnings[@]}" -shared -fPIC -o "$1" "$tests/cmake-consumer/plugin.c" \
+    ${flags/-ldevexchange/-l:libdevexchange.a}
+}
+
 check_pkg_config() {
   local said
   said=$(PKG_CONFIG_PATH=$moved/lib/pkgconfig pkg-config --modversion devexchange 2>&1) || true
@@ -241,6 +280,9 @@ check_pkg_config() {
     says_version "pkg-config: runs, static" "$work/pc-static"
     if readelf -d "$work/pc-static" | grep -q NEEDED; then not_ok "pkg-config: --static is static" "it needs shared libraries"
     else ok "pkg-config: --static is static"; fi
+  fi
+  if check "pkg-config: cc -shared with the archive" pkg_config_plugin "$work/pc-plugin.so"; then
+    check_plugin "pkg-config: a plugin with the archive" "$work/pc-plugin.so"
   fi
 }
 
@@ -363,11 +405,12 @@ main() {
   if [ $# -eq 0 ]; then
     echo; echo "# the installed tree"
     check_soname
-    check_stays
+    stays "the library" "$DEVX_PREFIX/lib/libdevexchange.so"
     check_exports
     check_completeness
     check_headers
     check_stage_and_uninstall
+    check_without_cargo
     echo; echo "# consumers outside the tree"
     move_prefix
     check_cmake
