@@ -101,7 +101,7 @@ check_completeness() {
 # Alone and twice: a header brings what it needs and has a guard. Programs are careful in different ways, and what they
 # include is not theirs to mend.
 check_headers() {
-  local header said careful=(-Wshadow -Wconversion -Wsign-conversion -Wundef)
+  local header careful=(-Wshadow -Wconversion -Wsign-conversion -Wundef)
   local options=("${warnings[@]}" "${careful[@]}" -I"$DEVX_PREFIX/include" -fsyntax-only)
   while read -r header; do
     printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$header" "$header" >"$work/header.c"
@@ -114,11 +114,17 @@ check_headers() {
       -Wextra-semi "$work/header.cpp" || true
   done < <(cd "$DEVX_PREFIX/include" && find . -type f \( -name '*.h' -o -name '*.hpp' \) | sed 's#^\./##' | sort)
   # C++14 is the default of compilers before GCC 11.
+  hpp_says "which C++ it needs" "needs C++17" -std=c++14
+  hpp_says "that it needs exceptions" "needs exceptions" -std=c++17 -fno-exceptions
+}
+
+hpp_says() { # WHAT WORDS OPTIONS...: the first that the compiler says of devexchange.hpp has these words
+  local said
   echo '#include <devexchange.hpp>' >"$work/needs.cpp"
-  said=$("$CXX" -std=c++14 -I"$DEVX_PREFIX/include" -fsyntax-only "$work/needs.cpp" 2>&1 | grep -m1 error) || true
+  said=$("$CXX" "${@:3}" -I"$DEVX_PREFIX/include" -fsyntax-only "$work/needs.cpp" 2>&1 | grep -m1 error) || true
   case $said in
-    *"needs C++17"*) ok "devexchange.hpp says which C++ it needs" ;;
-    *) not_ok "devexchange.hpp says which C++ it needs" "C++14 says first: $said" ;;
+    *"$2"*) ok "devexchange.hpp says $1" ;;
+    *) not_ok "devexchange.hpp says $1" "${*:3} says first: $said" ;;
   esac
 }
 

@@ -17,13 +17,16 @@
  * Threads. Different objects may be used on different threads, also if they share memory; a release may come on any
  * thread. One object is for one thread at a time, as ever in C++.
  *
- * Nothing here needs run-time type information: -fno-rtti is fine.
+ * Nothing here needs run-time type information: -fno-rtti is fine. With -fno-exceptions there is devexchange.h.
  */
 #ifndef DEVEXCHANGE_DEVEXCHANGE_HPP_
 #define DEVEXCHANGE_DEVEXCHANGE_HPP_
 
 #if __cplusplus < 201703L
 #error "devexchange.hpp needs C++17 or newer (-std=c++17); devexchange.h is for C and for any C++ from 11 on"
+#endif
+#ifndef __cpp_exceptions
+#error "devexchange.hpp needs exceptions, by which it says what fails; devexchange.h does without (-fno-exceptions)"
 #endif
 
 #include <algorithm>

@@ -10,7 +10,7 @@ use crate::ctypes::{
     ArrowArray, ArrowDeviceArray, ArrowSchema, BatchInfoRecord, Char, DlDevice, ErrorRecord, NodeRecord, OwnerRecord,
     Status,
 };
-use crate::error::{guard, guard_release, handed_over, handle, list, required, texts};
+use crate::error::{guard, guard_release, handed_over, handle, list, missing, required, texts};
 use crate::schema::SchemaHandle;
 use crate::stream::stream_with_batch;
 
@@ -102,10 +102,14 @@ unsafe fn devx_batch_of_columns(
         // SAFETY: the caller gives `n_columns` NUL-terminated names.
         let names = unsafe { texts(names, n_columns, "names") }?;
         // SAFETY: the caller gives `n_columns` columns.
-        let handles = unsafe { list(columns, n_columns, "columns") }?.iter();
-        // SAFETY: the caller gives living handles.
-        let columns = handles.map(|&column| unsafe { BatchHandle::borrow(column, "columns[i]") });
-        let columns = collected(columns)?;
+        let handles = unsafe { list(columns, n_columns, "columns") }?.iter().enumerate();
+        let columns = collected(handles.map(|(i, &column)| {
+            if column.is_null() {
+                return Err(missing(format_args!("columns[{i}]")));
+            }
+            // SAFETY: the caller gives living handles.
+            unsafe { BatchHandle::borrow(column, "columns") }
+        }))?;
         // SAFETY: the caller's stream is alive.
         let stream = columns.first().map_or(Ok(None), |first| unsafe { stream_with_batch(first, stream) })?;
         let columns = collected(names.into_iter().zip(columns.iter().map(|column| &**column)).map(Ok))?;

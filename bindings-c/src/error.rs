@@ -49,7 +49,7 @@ pub(crate) fn required<T>(argument: Option<T>, name: &'static str) -> Result<T> 
 }
 
 #[cold]
-fn missing(name: &'static str) -> Error {
+pub(crate) fn missing(name: impl Display) -> Error {
     Error::new(types::DEVX_NULL_ARGUMENT, format_args!("{name} is NULL"))
 }
 
@@ -88,7 +88,7 @@ pub(crate) unsafe fn texts<'a>(first: *const *const Char, length: usize, name: &
     collected(list.map(|(i, &one)| {
         // SAFETY: the caller's contract.
         let one = unsafe { text(one, format_args!("{name}[{i}]")) }?;
-        one.ok_or_else(|| Error::new(types::DEVX_NULL_ARGUMENT, format_args!("{name}[{i}] is NULL")))
+        one.ok_or_else(|| missing(format_args!("{name}[{i}]")))
     }))
 }
 

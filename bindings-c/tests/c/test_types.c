@@ -213,7 +213,7 @@ TEST(a_batch_of_columns) {
     CHECK_REFUSED(devx_batch_of_columns(names, columns, 2, -1, &batch, &error), DEVX_INVALID_LENGTH,
                   "\"b\" has length 3");
     columns[1] = NULL;
-    CHECK_REFUSED(devx_batch_of_columns(names, columns, 2, -1, &batch, &error), DEVX_NULL_ARGUMENT, "columns[i] is NULL");
+    CHECK_REFUSED(devx_batch_of_columns(names, columns, 2, -1, &batch, &error), DEVX_NULL_ARGUMENT, "columns[1] is NULL");
     CHECK_REFUSED(devx_batch_of_columns(NULL, NULL, 0, -1, &batch, &error), DEVX_INVALID_ARGUMENT, "there is no column");
     CHECK(batch == NULL);
     devx_batch_release(&first);
