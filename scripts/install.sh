@@ -67,7 +67,7 @@ build_if_possible() {
   local why="no cargo here to build it"
   if [ -n "$CARGO" ]; then
     if { mkdir -p "$DEVX_LIBDIR" && [ -w "$DEVX_LIBDIR" ]; } 2>/dev/null; then
-      "$DEVX_ROOT/scripts/build.sh"
+      "$DEVX_ROOT/scripts/build.sh" c
       return
     fi
     why="cannot write to $DEVX_LIBDIR to build it"
