@@ -44,6 +44,9 @@
 extern "C" {
 #endif
 
+/** Not there if a dlpack/dlpack.h of before DLPack 1.0 was included first. */
+struct DLManagedTensorVersioned;
+
 /**
  * The consumer of an asynchronous stream. All functions may be called from any thread, several at
  * once, and within callbacks; a batch goes to one of those who ask.

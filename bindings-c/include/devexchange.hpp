@@ -54,6 +54,10 @@
 
 #include "devexchange.h"
 
+#ifndef DLPACK_MAJOR_VERSION
+#error "a dlpack/dlpack.h of before DLPack 1.0 was included first: include devexchange.hpp before it, which has all of its names"
+#endif
+
 namespace devexchange {
 
 /* --- errors --- */

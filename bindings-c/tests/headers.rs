@@ -448,7 +448,9 @@ fn functions() -> std::io::Result<String> {
          #include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n{includes}\n\
          /** The version of this header, {}, as devx_version() says that of the library. */\n\
          #define DEVEXCHANGE_VERSION {:#08x}\n\n\
-         #ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n{body}\n\
+         #ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n\
+         /** Not there if a dlpack/dlpack.h of before DLPack 1.0 was included first. */\n\
+         struct DLManagedTensorVersioned;\n\n{body}\n\
          #ifdef __cplusplus\n}} /* extern \"C\" */\n#endif\n\n#endif /* {GUARD} */\n",
         conventions(),
         env!("CARGO_PKG_VERSION"),

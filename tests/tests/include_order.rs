@@ -1,6 +1,8 @@
 //! Our headers stand alone, twice, and beside the official ones in every order.
 
-use devexchange_tests::c::{HEADERS, Language, OFFICIAL_HEADERS, code, include, must_compile, official, ours, words};
+use devexchange_tests::c::{
+    HEADERS, Language, OFFICIAL_HEADERS, code, compile, include, must_compile, official, ours, words,
+};
 use devexchange_tests::check_same;
 use devexchange_tests::layout::{PREAMBLE, constants, records};
 use std::collections::BTreeSet;
@@ -65,6 +67,50 @@ fn official_headers_in_the_middle() {
             }
         }
     }
+}
+
+/// What DLPack 0.8 has of these names, and what is older has as well; other projects have copies of such headers.
+const OLDER_DLPACK: &str = "
+#ifndef DLPACK_DLPACK_H_
+#define DLPACK_DLPACK_H_
+#include <stddef.h>
+#include <stdint.h>
+#define DLPACK_VERSION 80
+typedef enum { kDLCPU = 1, kDLCUDA = 2 } DLDeviceType;
+typedef struct { DLDeviceType device_type; int32_t device_id; } DLDevice;
+typedef enum { kDLInt = 0U, kDLUInt = 1U, kDLFloat = 2U } DLDataTypeCode;
+typedef struct { uint8_t code; uint8_t bits; uint16_t lanes; } DLDataType;
+typedef struct {
+  void *data; DLDevice device; int32_t ndim; DLDataType dtype; int64_t *shape; int64_t *strides; uint64_t byte_offset;
+} DLTensor;
+typedef struct DLManagedTensor {
+  DLTensor dl_tensor; void *manager_ctx; void (*deleter)(struct DLManagedTensor *self);
+} DLManagedTensor;
+#endif
+";
+
+/// Its names are all in ours, so ours may come first; after it, C has what such a header can say.
+#[test]
+fn a_dlpack_of_before_1_0() {
+    const LEGACY: &str = "
+static inline devx_tensor_t *taken(DLManagedTensor *from) {
+  devx_tensor_t *tensor = NULL;
+  return devx_tensor_import_legacy(from, &tensor, NULL) == DEVX_OK ? tensor : NULL;
+}
+static inline void given_up(devx_tensor_t *tensor, struct DLManagedTensorVersioned *handed) {
+  devx_tensor_release(&tensor);
+  devx_dlpack_release(&handed);
+}
+";
+    let functions = include(&ours(), "devexchange.h");
+    for language in Language::ALL {
+        must_compile(language, "an older dlpack.h at the end", &[&functions, OLDER_DLPACK, LEGACY].concat());
+        must_compile(language, "an older dlpack.h at the beginning", &[OLDER_DLPACK, &functions, LEGACY].concat());
+    }
+    let classes = include(&ours(), "devexchange.hpp");
+    must_compile(Language::Cxx, "an older dlpack.h behind C++", &[&classes, OLDER_DLPACK].concat());
+    let errors = compile(Language::Cxx, &[OLDER_DLPACK, &classes].concat()).expect_err("it lacks names");
+    assert!(errors.contains("include devexchange.hpp before it"), "{errors}");
 }
 
 /// A guard of a standard promises all of its names, and holds no other.
