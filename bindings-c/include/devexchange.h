@@ -836,7 +836,8 @@ devx_status devx_ipc_client_import_batch(
  * handle. Neither the exporter nor who else can write the memory does so while it is read here;
  * nothing can check that. DEVX_INVALID_ARGUMENT if nothing is offered under this name,
  * DEVX_MISMATCH if it is a batch, DEVX_CLOSED if the exporter is gone, DEVX_NOT_READY if it does
- * not answer in time, DEVX_BUSY if too much is held already.
+ * not answer in time, DEVX_BUSY if too much is held already, DEVX_SYSTEM if this process may open
+ * no more files.
  */
 devx_status devx_ipc_client_import_tensor(
     devx_ipc_client_t const *client,

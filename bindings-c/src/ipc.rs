@@ -153,7 +153,7 @@ unsafe fn devx_ipc_client_create(
 /// Imports the tensor that is offered under a name, without a copy. It may outlive the client's handle. Neither the
 /// exporter nor who else can write the memory does so while it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if
 /// nothing is offered under this name, DEVX_MISMATCH if it is a batch, DEVX_CLOSED if the exporter is gone, DEVX_NOT_READY if it
-/// does not answer in time, DEVX_BUSY if too much is held already.
+/// does not answer in time, DEVX_BUSY if too much is held already, DEVX_SYSTEM if this process may open no more files.
 #[ffi_export]
 unsafe fn devx_ipc_client_import_tensor(
     client: *const ClientHandle,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use std::vec::Drain;
 
 use rustix::event::PollFlags;
+use rustix::io::Errno;
 
 use super::changes::Watched;
 use super::descriptor::MAX_BYTES;
@@ -117,7 +118,7 @@ impl Client {
         let peer = socket.peer()?;
         peer.require_own_user()?;
         let greeting = receive(&socket, &mut room, end, timeout);
-        let (bytes, mut fds) = greeting.map_err(|error| error.within(format_args!("address {address:?}: ")))?;
+        let (bytes, mut fds, _) = greeting.map_err(|error| error.within(format_args!("address {address:?}: ")))?;
         let exporter = match Message::decode(bytes)? {
             Message::Hello { protocol: PROTOCOL, exporter } => told_apart(exporter, peer.process),
             Message::Hello { protocol, .. } => {
@@ -139,8 +140,9 @@ impl Client {
     ///
     /// # Errors
     /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`](super::import_tensor);
-    /// `DEVX_BUSY` from within a wait of this connection on this thread ([`super::interruptible`]). After
-    /// `DEVX_OUT_OF_MEMORY` the connection is as good as before, and so is what was imported.
+    /// `DEVX_BUSY` from within a wait of this connection on this thread ([`super::interruptible`]); `DEVX_SYSTEM` if this
+    /// process may open no more files. After `DEVX_OUT_OF_MEMORY` the connection is as good as before, and so is what was
+    /// imported.
     ///
     /// # Safety
     /// As [`import_tensor`](super::import_tensor): who else can write the memory does not while it is read here.
@@ -204,13 +206,16 @@ impl Client {
             return Err(error);
         }
         loop {
-            let (bytes, mut fds) = receive(&this.socket, room, end, this.timeout)?;
+            let (bytes, mut fds, lost) = receive(&this.socket, room, end, this.timeout)?;
             match Message::decode(bytes)? {
                 // An answer that came too late for its request.
                 Message::Given { request: of, lease, .. } if of != request => Connection::release(&self.0, lease),
                 Message::Given { lease, descriptor, .. } => {
                     let held = Lease { connection: self.0.clone(), lease, name: own_name };
                     let peer = Peer { id: this.exporter, keep: Owner::in_room(of_lease, held) };
+                    if lost {
+                        return Err(Error::system("recvmsg", Errno::MFILE).within(format_args!("name is {name:?}: ")));
+                    }
                     let descriptor = match descriptor {
                         Some(bytes) => collected(bytes.iter().copied().map(Ok))?,
                         None => match fds.next() {
@@ -263,13 +268,14 @@ fn late(timeout: Duration) -> Error {
     Error::late(format_args!("the exporter did not answer within {timeout:?}"))
 }
 
-/// The next message. One that has come is never too late: it may give a lease, which is not to be lost.
+/// The next message, its file descriptors, and whether they were lost. One that has come is never too late: it may give a
+/// lease, which is not to be lost.
 fn receive<'a>(
     socket: &Socket,
     room: &'a mut Room,
     end: Instant,
     timeout: Duration,
-) -> Result<(&'a [u8], Drain<'a, OwnedFd>)> {
+) -> Result<(&'a [u8], Drain<'a, OwnedFd>, bool)> {
     loop {
         match socket.receive(room)? {
             Received::End => return Err(gone()),
@@ -278,7 +284,9 @@ fn receive<'a>(
             Received::Nothing => return Err(late(timeout)),
         }
     }
-    Ok(room.last())
+    let lost = room.lost_fds();
+    let (bytes, fds) = room.last();
+    Ok((bytes, fds, lost))
 }
 
 /// What tells an exporter from others in this process: the number that it chose, and the process that the system says it

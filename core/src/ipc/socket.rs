@@ -39,13 +39,19 @@ pub(super) struct Room {
     bytes: Vec<u8>,
     used: usize,
     fds: Vec<OwnedFd>,
+    fds_lost: bool,
 }
 
 impl Room {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub(super) fn new() -> Result<Self> {
-        Ok(Self { bytes: repeated(0, MAX_MESSAGE)?, used: 0, fds: vector(MAX_FDS)? })
+        Ok(Self { bytes: repeated(0, MAX_MESSAGE)?, used: 0, fds: vector(MAX_FDS)?, fds_lost: false })
+    }
+
+    /// Whether the message that was received last came without its file descriptors, as this process may open no more.
+    pub(super) fn lost_fds(&self) -> bool {
+        self.fds_lost
     }
 
     /// What was received last: the message, and its file descriptors, of which those that are not taken are closed.
@@ -214,7 +220,7 @@ impl Socket {
     pub(super) fn receive(&self, room: &mut Room) -> Result<Received> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let Room { bytes, used, fds } = room;
+        let Room { bytes, used, fds, fds_lost } = room;
         fds.clear();
         let got = loop {
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -233,6 +239,7 @@ impl Socket {
             }
         }
         // More than there can be, or than this process may open: what the message says still counts, a lease above all.
+        *fds_lost = got.flags.contains(ReturnFlags::CTRUNC) && fds.len() < MAX_FDS;
         if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) || got.bytes == 0 {
             fds.clear();
         }
