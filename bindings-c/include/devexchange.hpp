@@ -1474,6 +1474,12 @@ public:
     }
 
     /* Takes an array together with its schema. If this throws, both are still their owners'. */
+    static Batch import_from(OwnedArray &&source, OwnedSchema &&schema) {
+        return import_from(source.get(), schema.get());
+    }
+    static Batch import_from(OwnedDeviceArray &&source, OwnedSchema &&schema) {
+        return import_from(source.get(), schema.get());
+    }
     static Batch import_from(ArrowArray *source, ArrowSchema *schema) {
         Batch out;
         detail::check(

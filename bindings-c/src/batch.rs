@@ -41,7 +41,8 @@ unsafe fn devx_batch_create(
 /// As `devx_batch_create`, for a caller who knows how large the buffers are: `sizes` has a number for each buffer of all
 /// nodes, in their order, that is how many bytes it has, or −1 if that is not known (NULL if none is known). A buffer with
 /// fewer bytes than type, length and offset of its array take is refused; so is one of data in host memory that has fewer than
-/// the last offset, or the sizes of an array of views, say. The other offsets, and views, are not looked at.
+/// the last offset, or the sizes of an array of views, say, which are read if it is known how large their buffer is. The other
+/// offsets, and views, are not looked at.
 #[ffi_export]
 unsafe fn devx_batch_create_sized(
     schema: *const SchemaHandle,

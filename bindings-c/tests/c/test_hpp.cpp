@@ -533,6 +533,21 @@ TEST(a_batch_goes_out_and_in) {
     CHECK_INT(dx::outstanding(), 0);
 }
 
+TEST(an_array_is_taken_with_its_schema) {
+    int releases = 0;
+    auto const batch = make_batch(make_schema(), counting(releases));
+    auto array = batch.export_share();
+    auto schema = batch.schema().export_share();
+    array.get()->length = -1;
+    CHECK_THROWS(dx::Batch::import_from(std::move(array), std::move(schema)), DEVX_INVALID_LENGTH, "length is -1");
+    CHECK(array && schema);
+    array.get()->length = 4;
+    CHECK_CALL(check_columns(dx::Batch::import_from(std::move(array), std::move(schema))));
+    CHECK(!array && !schema);
+    CHECK_CALL(check_columns(dx::Batch::import_from(batch.export_share_device(), batch.schema().export_share())));
+    CHECK_INT(releases, 0);
+}
+
 TEST(a_refused_batch_leaves_its_source_where_it_was) {
     int releases = 0;
     auto array = make_batch(make_schema(), counting(releases)).export_share();

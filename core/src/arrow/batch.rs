@@ -131,8 +131,8 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Batch::from_raw_parts`]; `DEVX_INVALID_BUFFERS` for a buffer with fewer bytes than its array takes, as far as
-    /// type, length and offset say that, and in host memory by the last offset, or the size that an array of views has for it;
-    /// `DEVX_MISMATCH` if there are some sizes, but not as many as buffers.
+    /// type, length and offset say that, and in host memory by the last offset, or the size that an array of views has for it,
+    /// in a buffer of known size; `DEVX_MISMATCH` if there are some sizes, but not as many as buffers.
     ///
     /// # Safety
     /// As [`Batch::from_raw_parts`].
