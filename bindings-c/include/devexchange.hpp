@@ -672,15 +672,15 @@ public:
         }
         return static_cast<T *>(raw_.data);
     }
-    /* One element of a tensor in host memory. Throws if the index is not one of it. A bool is given by value: a byte of
-     * somebody else's may be true without being 1, which a `bool` must not be. */
+    /* One element of a tensor in plain host memory. Throws if the index is not one of it. A bool is given by value: a byte of
+     * somebody else's may be true without being 1, which a `bool` must not be. Pinned and managed memory may still be
+     * written by work that is queued, of which a view knows nothing: that is read by who knows, through data(). */
     template <class T>
     std::conditional_t<std::is_same_v<std::remove_cv_t<T>, bool>, bool, T const &>
     at(std::initializer_list<std::int64_t> index) const {
         T const *const first = data<T>();
         if (raw_.device.device_type != kDLCPU) {
-            throw Error(DEVX_DEVICE, "device_type is " + std::to_string(static_cast<int>(raw_.device.device_type)) +
-                                         ": the memory is not the host's");
+            throw Error(DEVX_DEVICE, "device is " + device_name(raw_.device) + ": an element is read of plain host memory");
         }
         if (index.size() != ndim()) {
             throw Error(DEVX_OUT_OF_RANGE, "index has " + std::to_string(index.size()) +

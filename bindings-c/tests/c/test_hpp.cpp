@@ -259,6 +259,10 @@ TEST(a_view_checks_type_index_and_permission) {
     CHECK_THROWS(view.at<std::int32_t>({0, 2}), DEVX_OUT_OF_RANGE, "index[1] is 2");
     CHECK_THROWS(view.at<std::int32_t>({-1, 0}), DEVX_OUT_OF_RANGE, "index[0] is -1");
     CHECK_THROWS(dx::Tensor::over(values, {2, 2}, {}, {1}), DEVX_INVALID_SHAPE, "1 strides for 2");
+    auto pinned = view.raw();
+    pinned.device = {kDLCUDAHost, 0};
+    CHECK_THROWS(dx::TensorView(pinned, 0).at<std::int32_t>({0, 0}), DEVX_DEVICE,
+                 "device is cuda_host:0: an element is read of plain host memory");
 }
 
 TEST(a_bool_of_somebody_elses_may_be_any_byte) {
