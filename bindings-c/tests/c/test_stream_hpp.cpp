@@ -102,6 +102,7 @@ TEST(a_tensor_goes_to_the_device_and_back) {
         auto const host = copy.copy_to(dx::cpu, stream);
         CHECK(host.borrow().at<double>({1, 2}) == 5);
         taken.used_on(other);
+        CHECK_INT(taken.stream(dx::legacy_stream), dx::stream_of(dx::cuda(), dx::legacy_stream));
         CHECK_THROWS(taken.used_on(0), "DEVX_INVALID_STREAM: ");
     }
     CHECK(releases_end());
@@ -123,7 +124,7 @@ TEST(a_batch_goes_to_the_device_and_back) {
         copy.produced_on(stream);
         auto const taken = dx::Batch::import_from(std::move(copy).export_move_device(), schema);
         taken.wait(dx::legacy_stream);
-        taken.used_on(dx::legacy_stream);
+        taken.used_on(dx::stream_of(dx::cuda(), dx::legacy_stream));
         auto const host = taken.copy_to(dx::cpu, dx::legacy_stream);
         CHECK_INT(host.column("number").values<std::int64_t>()[2], 3);
     }
