@@ -5,7 +5,8 @@
  * Conventions:
  * - Errors. A function that can fail returns a `devx_status`, 0 for success, and takes a
  *   `devx_error *` last, or NULL: it says which field has which value, and what was expected.
- *   Outputs are written only on success.
+ *   Outputs are written only on success. A column that is an output may be the one that the call
+ *   is about: `devx_column_child(batch, &column, 0, &column, &error)`.
  * - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the function
  *   says what it means.
  * - Handles are counted references: any thread may use one, several may at once, and it is

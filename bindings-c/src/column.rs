@@ -97,7 +97,7 @@ unsafe fn devx_batch_column_named(
 #[ffi_export]
 unsafe fn devx_column_child(
     batch: *const BatchHandle,
-    column: Option<&ColumnRecord>,
+    column: *const ColumnRecord,
     index: i64,
     out: Option<Out<'_, ColumnRecord>>,
     error: Option<&mut ErrorRecord>,
@@ -106,7 +106,8 @@ unsafe fn devx_column_child(
     let batch = unsafe { BatchHandle::borrow(batch, "batch") };
     guard(error, || {
         let batch = batch?;
-        let column = view(&batch, column)?;
+        // SAFETY: the caller gives NULL or a record.
+        let column = unsafe { read(&batch, column) }?;
         let Some(child) = usize::try_from(index).ok().and_then(|index| column.child(index)) else {
             let n_children = column.field().n_children();
             let refused = out_of_range(format_args!("index is {index}: the column has {n_children} children"));
@@ -120,7 +121,7 @@ unsafe fn devx_column_child(
 #[ffi_export]
 unsafe fn devx_column_slice(
     batch: *const BatchHandle,
-    column: Option<&ColumnRecord>,
+    column: *const ColumnRecord,
     offset: i64,
     length: i64,
     out: Option<Out<'_, ColumnRecord>>,
@@ -128,7 +129,12 @@ unsafe fn devx_column_slice(
 ) -> Status {
     // SAFETY: the caller gives a living handle.
     let batch = unsafe { BatchHandle::borrow(batch, "batch") };
-    guard(error, || write(out, view(&batch?, column)?.slice(offset, length)?))
+    guard(error, || {
+        let batch = batch?;
+        // SAFETY: the caller gives NULL or a record.
+        let column = unsafe { read(&batch, column) }?;
+        write(out, column.slice(offset, length)?)
+    })
 }
 
 /// The rows of a column as a batch of their own, which shares the memory: nothing is copied. It is a record batch if the
@@ -153,7 +159,7 @@ unsafe fn devx_column_share(
 #[ffi_export]
 unsafe fn devx_column_dictionary(
     batch: *const BatchHandle,
-    column: Option<&ColumnRecord>,
+    column: *const ColumnRecord,
     out: Option<Out<'_, ColumnRecord>>,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
@@ -161,7 +167,8 @@ unsafe fn devx_column_dictionary(
     let batch = unsafe { BatchHandle::borrow(batch, "batch") };
     guard(error, || {
         let batch = batch?;
-        let column = view(&batch, column)?;
+        // SAFETY: the caller gives NULL or a record.
+        let column = unsafe { read(&batch, column) }?;
         let none = || column.named(Error::new(DEVX_MISMATCH, "the column has no dictionary"));
         write(out, column.dictionary().ok_or_else(none)?)
     })
@@ -307,14 +314,19 @@ unsafe fn devx_column_fixed(
 #[ffi_export]
 unsafe fn devx_column_list(
     batch: *const BatchHandle,
-    column: Option<&ColumnRecord>,
+    column: *const ColumnRecord,
     row: i64,
     out: Option<Out<'_, ColumnRecord>>,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     // SAFETY: the caller gives a living handle.
     let batch = unsafe { BatchHandle::borrow(batch, "batch") };
-    guard(error, || write(out, view(&batch?, column)?.list(row)?))
+    guard(error, || {
+        let batch = batch?;
+        // SAFETY: the caller gives NULL or a record.
+        let column = unsafe { read(&batch, column) }?;
+        write(out, column.list(row)?)
+    })
 }
 
 /// The index into the dictionary that a row holds.
@@ -339,7 +351,7 @@ unsafe fn devx_column_dictionary_index(
 #[ffi_export]
 unsafe fn devx_column_union(
     batch: *const BatchHandle,
-    column: Option<&ColumnRecord>,
+    column: *const ColumnRecord,
     row: i64,
     type_id: Option<Out<'_, i32>>,
     child: Option<Out<'_, ColumnRecord>>,
@@ -351,7 +363,9 @@ unsafe fn devx_column_union(
     guard(error, || {
         let (type_id, child_row) = (required(type_id, "type_id")?, required(child_row, "child_row")?);
         let (child, batch) = (required(child, "child")?, batch?);
-        let (id, column, row) = view(&batch, column)?.union_value(row)?;
+        // SAFETY: the caller gives NULL or a record.
+        let column = unsafe { read(&batch, column) }?;
+        let (id, column, row) = column.union_value(row)?;
         type_id.write(id.into());
         child.write(ColumnRecord(column.to_raw()));
         child_row.write(row);
@@ -382,7 +396,7 @@ unsafe fn devx_column_run(
 #[ffi_export]
 unsafe fn devx_column_resolve(
     batch: *const BatchHandle,
-    column: Option<&ColumnRecord>,
+    column: *const ColumnRecord,
     row: i64,
     valid: Option<Out<'_, i32>>,
     stored_in: Option<Out<'_, ColumnRecord>>,
@@ -394,7 +408,8 @@ unsafe fn devx_column_resolve(
     guard(error, || {
         let (valid, stored_row) = (required(valid, "valid")?, required(stored_row, "stored_row")?);
         let (stored_in, batch) = (required(stored_in, "stored_in")?, batch?);
-        let stored = view(&batch, column)?.resolve(row)?;
+        // SAFETY: the caller gives NULL or a record.
+        let stored = unsafe { read(&batch, column) }?.resolve(row)?;
         valid.write(stored.is_some().into());
         if let Some((column, row)) = stored {
             stored_in.write(ColumnRecord(column.to_raw()));
@@ -436,6 +451,16 @@ unsafe fn devx_column_text(
 #[inline(always)]
 pub(crate) fn view<'a>(batch: &'a Borrowed<'_, Batch>, column: Option<&ColumnRecord>) -> Result<Column<'a>> {
     Column::from_raw(batch, &required(column, "column")?.0)
+}
+
+/// As [`view`], of a record that may be the one which the call then writes: no reference to it lasts.
+///
+/// # Safety
+/// `column` is NULL or a record that can be read.
+#[inline(always)]
+unsafe fn read<'a>(batch: &'a Borrowed<'_, Batch>, column: *const ColumnRecord) -> Result<Column<'a>> {
+    // SAFETY: the caller's contract.
+    view(batch, unsafe { column.as_ref() })
 }
 
 #[inline(always)]

@@ -408,6 +408,36 @@ TEST(offsets_add_up_through_all_levels) {
     CHECK_CALL(check_both(check_deep, create(fields, nodes, 4, &tally), &tally));
 }
 
+/* The record that a call reads may be the one that it writes. */
+TEST(one_record_goes_down_all_levels) {
+    struct tally tally = {0};
+    static int32_t const outer[] = {0, 1, 3}, words[] = {0, 2, 3};
+    const void *const outer_buffers[] = {NULL, outer};
+    const void *const word_buffers[] = {NULL, words};
+    devx_field fields[] = {field("+l", "groups", 1), field("+s", "item", 1), field("i", "word", 0), field("u", "", 0)};
+    devx_node const nodes[] = {node(2, 0, 0, outer_buffers, 2), node(3, 0, 0, no_buffers, 1),
+                               node(3, 0, 0, word_buffers, 2), node(4, 0, 0, text_buffers, 3)};
+    fields[2].has_dictionary = 1;
+    devx_batch_t *batch = create(fields, nodes, 4, &tally);
+    CHECK_MADE(batch);
+    devx_column column, stored;
+    int32_t valid = 0;
+    int64_t row = 0;
+    CHECK_OK(devx_batch_root(batch, &column, &error));
+    CHECK_OK(devx_column_slice(batch, &column, 1, 1, &column, &error));
+    CHECK_OK(devx_column_list(batch, &column, 0, &column, &error));
+    CHECK_INT(column.length, 2);
+    CHECK_OK(devx_column_child(batch, &column, 0, &column, &error));
+    CHECK_STR(column.name, "word");
+    stored = column;
+    CHECK_OK(devx_column_resolve(batch, &stored, 1, &valid, &stored, &row, &error));
+    CHECK_CALL(check_bytes(batch, &stored, row, "ccc"));
+    CHECK_OK(devx_column_dictionary(batch, &column, &column, &error));
+    CHECK_CALL(check_bytes(batch, &column, 2, ""));
+    CHECK(memcmp(&column, &stored, sizeof column) == 0);
+    devx_batch_release(&batch);
+}
+
 TEST(an_empty_array_needs_no_buffers) {
     static struct {
         const char *format;
