@@ -1408,7 +1408,7 @@ struct Node {
     std::vector<void const *> buffers = {}; /* validity first (nullptr if there are no nulls) */
     std::vector<Node> children = {};
     std::vector<Node> dictionary = {};
-    std::int64_t null_count = 0; /* -1 if it is not known */
+    std::int64_t null_count = -1; /* -1 if it is not known: then it is counted when somebody asks */
     std::int64_t offset = 0;
     std::vector<std::int64_t> sizes = {}; /* bytes of each buffer, -1 if not known; those left out are not known */
 };

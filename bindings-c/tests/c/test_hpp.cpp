@@ -508,6 +508,17 @@ TEST(a_batch_is_described_and_read) {
     CHECK_INT(dx::outstanding(), 0);
 }
 
+TEST(nulls_that_nobody_counted_are_there) {
+    unsigned char const valid[] = {0x05};
+    auto const schema = dx::Schema::of({dx::Field{"n", "i"}});
+    auto const batch = dx::Batch::of(schema, 3, {dx::Node{3, {valid, numbers}}}, {});
+    auto const column = batch.column("n");
+    CHECK_INT(column.null_count(), 1);
+    CHECK(!column.is_valid(1));
+    CHECK_INT(batch.export_share()->children[0]->null_count, -1);
+    CHECK_THROWS(column.to_tensor(), DEVX_IMPOSSIBLE, "1 of 3 values of int32 are null");
+}
+
 TEST(a_batch_goes_out_and_in) {
     int releases = 0;
     auto batch = make_batch(make_schema(), counting(releases));
