@@ -380,7 +380,10 @@ typedef struct devx_field {
 typedef struct devx_node {
   /** Number of elements. */
   int64_t length;
-  /** Number of nulls, or -1 if not known. */
+  /**
+   * Number of nulls, or -1 if not known; with 0 nobody has to look at the validity, whatever it
+   * holds.
+   */
   int64_t null_count;
   /** Elements to skip in each buffer. */
   int64_t offset;

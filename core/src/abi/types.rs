@@ -364,7 +364,7 @@ pub struct DevxField {
 pub struct DevxNode {
     /// Number of elements.
     pub length: i64,
-    /// Number of nulls, or −1 if not known.
+    /// Number of nulls, or −1 if not known; with 0 nobody has to look at the validity, whatever it holds.
     pub null_count: i64,
     /// Elements to skip in each buffer.
     pub offset: i64,
