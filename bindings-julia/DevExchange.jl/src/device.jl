@@ -70,7 +70,7 @@ function device_info(device::DLDevice)
 end
 
 # Whether Julia may read the memory as it is, once it is ready: that of the host, pinned or not, and managed memory.
-is_host(d::DLDevice) = d.device_type in (kDLCPU, kDLCUDAHost, kDLROCMHost, kDLCUDAManaged)
+is_host(d::DLDevice) = d.device_type in (kDLCPU, kDLCUDAHost, kDLCUDAManaged)
 is_cuda(d::DLDevice) = d.device_type in (kDLCUDA, kDLCUDAHost, kDLCUDAManaged)
 
 # What Julia does not touch: memory that is not the host's, and memory that work on a stream may still be writing.
