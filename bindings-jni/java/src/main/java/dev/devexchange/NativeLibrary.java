@@ -2,9 +2,10 @@ package dev.devexchange;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.util.Locale;
 
 /** Finds and loads the native half of this binding. */
@@ -69,7 +70,10 @@ final class NativeLibrary {
             // The JVM loads by absolute paths only, and java.io.tmpdir may be none.
             Path file = Files.createTempFile("devexchange-", "-" + FILE).toAbsolutePath();
             try {
-                Files.copy(library, file, StandardCopyOption.REPLACE_EXISTING);
+                // Into this very file, which only its user may write: another one in its place would be like any other.
+                try (OutputStream out = Files.newOutputStream(file, StandardOpenOption.WRITE)) {
+                    library.transferTo(out);
+                }
                 System.load(file.toString());
             } catch (UnsatisfiedLinkError refusal) {
                 throw problem(

@@ -9,13 +9,17 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.FilterInputStream;
 import java.io.IOException;
+import java.io.InputStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.URL;
 import java.net.URLClassLoader;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -140,6 +144,50 @@ class DevExchangeTest {
 
         public static void main(String[] arguments) {
             System.out.println(DevExchange.version());
+        }
+    }
+
+    /** Who can write what the JVM is about to load is the JVM. */
+    @Test
+    void theLibraryIsUnpackedForItsUserOnly(@TempDir Path directory) throws IOException, InterruptedException {
+        Jvm.End end = Jvm.run(List.of("-Djava.io.tmpdir=" + directory), Map.of(), Unpacked.class);
+        assertEquals(new Jvm.End(0, "rw-------" + System.lineSeparator()), end);
+    }
+
+    /** Says who may do what with the file when all of the library has been read. */
+    static final class Unpacked {
+        private Unpacked() {}
+
+        public static void main(String[] arguments) throws Exception {
+            try (URLClassLoader loader = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader()) {
+                @Override
+                public InputStream getResourceAsStream(String name) {
+                    InputStream bytes = super.getResourceAsStream(name);
+                    return name.endsWith(".so") ? new Watched(bytes) : bytes;
+                }
+            }) {
+                version(loader).invoke(null);
+            }
+        }
+
+        private static final class Watched extends FilterInputStream {
+            private Watched(InputStream bytes) {
+                super(bytes);
+            }
+
+            @Override
+            public int read(byte[] into, int offset, int length) throws IOException {
+                int count = super.read(into, offset, length);
+                if (count < 0) {
+                    Path directory = Path.of(System.getProperty("java.io.tmpdir"));
+                    try (DirectoryStream<Path> files = Files.newDirectoryStream(directory)) {
+                        for (Path file : files) {
+                            System.out.println(PosixFilePermissions.toString(Files.getPosixFilePermissions(file)));
+                        }
+                    }
+                }
+                return count;
+            }
         }
     }
 
