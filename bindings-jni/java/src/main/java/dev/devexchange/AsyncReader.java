@@ -1,5 +1,6 @@
 package dev.devexchange;
 
+import java.lang.ref.Reference;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Objects;
@@ -400,6 +401,15 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
      *     came; {@link Status#CLOSED} if it was cancelled before, or this is closed
      */
     public Schema schema(Duration timeout) throws InterruptedException {
+        try {
+            return awaitSchema(timeout);
+        } finally {
+            // Without a subscriber nothing else keeps it, and what is collected is not told that the schema has come.
+            Reference.reachabilityFence(this);
+        }
+    }
+
+    private Schema awaitSchema(Duration timeout) throws InterruptedException {
         Schema come;
         try {
             come = schema.get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);

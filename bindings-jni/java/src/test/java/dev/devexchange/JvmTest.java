@@ -79,6 +79,12 @@ class JvmTest {
         assertTrue(output.contains("no exporter: DEVX_"), output);
     }
 
+    /** Compiled code does not keep what it does not use any more. */
+    @Test
+    void whatWaitsForASchemaKeepsTheReader() throws IOException, InterruptedException {
+        endsWell(run("awaited", "-Xcomp", "-XX:TieredStopAtLevel=1"));
+    }
+
     @Test
     void aCallThatHasNoMemoryTakesNothing() throws IOException, InterruptedException {
         List<String> small = List.of("-Xmx6m", "-Xms6m", "-XX:+UseSerialGC");

@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -37,6 +38,7 @@ final class Scenario {
             case "failing" -> failing();
             case "full" -> full();
             case "virtual" -> virtual();
+            case "awaited" -> awaited();
             case "version" -> System.out.println("version " + DevExchange.version());
             case "halted" -> {
                 DevExchange.version();
@@ -465,6 +467,35 @@ final class Scenario {
         all.clear();
         System.gc();
         check(ReleaseQueue.flush(Duration.ofSeconds(30)), "the release queue does not move");
+    }
+
+    /** The schema of a reader that only the thread has which waits for it. */
+    private static void awaited() throws Exception {
+        CompletableFuture<Long> handler = new CompletableFuture<>();
+        Future<Schema> waiting = CompletableFuture.supplyAsync(() -> schemaOf(handler));
+        long address = handler.get();
+        for (int i = 0; i < 20; i++) {
+            System.gc();
+            Thread.sleep(20);
+        }
+        try (Schema schema = Streams.schema();
+                AsyncWriter writer = AsyncWriter.create(address, schema, DeviceType.CPU);
+                SubmissionPublisher<Batch> publisher = new SubmissionPublisher<>()) {
+            publisher.subscribe(writer);
+            try (Schema come = waiting.get()) {
+                check(come.equals(schema), come);
+            }
+        }
+    }
+
+    private static Schema schemaOf(CompletableFuture<Long> handler) {
+        AsyncReader reader = AsyncReader.create();
+        handler.complete(reader.handlerAddress());
+        try {
+            return reader.schema(Duration.ofSeconds(30));
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
     }
 
     /** Leaves the closing to the garbage collector. */
