@@ -89,7 +89,16 @@ public record DType(int code, int bits, int lanes) {
      */
     @Override
     public String toString() {
-        String name = Native.dtypeName(code, bits, lanes);
+        String name = name();
         return name == null ? "dtype(code " + code + ", " + bits + " bits, " + lanes + " lanes)" : name;
+    }
+
+    /** Null also where the native library cannot be loaded. */
+    private String name() {
+        try {
+            return Native.dtypeName(code, bits, lanes);
+        } catch (LinkageError unknown) {
+            return null;
+        }
     }
 }

@@ -67,6 +67,15 @@ public final class DevExchangeException extends RuntimeException {
     /** {@return the class, the status and the text} */
     @Override
     public String toString() {
-        return getClass().getName() + ": " + statusName() + ": " + getMessage();
+        return getClass().getName() + ": " + shownStatus() + ": " + getMessage();
+    }
+
+    /** Also where the native library cannot be loaded: what is wrong is to be told all the same. */
+    private String shownStatus() {
+        try {
+            return statusName();
+        } catch (LinkageError unknown) {
+            return "status " + status;
+        }
     }
 }

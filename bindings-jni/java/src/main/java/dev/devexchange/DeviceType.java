@@ -22,7 +22,16 @@ public record DeviceType(int value) {
     /** {@return the name that people use, for example {@code cuda}, or the number of one without a name} */
     @Override
     public String toString() {
-        String name = Native.deviceTypeName(value);
+        String name = name();
         return name == null ? "device type " + value : name;
+    }
+
+    /** Null also where the native library cannot be loaded. */
+    private String name() {
+        try {
+            return Native.deviceTypeName(value);
+        } catch (LinkageError unknown) {
+            return null;
+        }
     }
 }

@@ -215,6 +215,35 @@ class DevExchangeTest {
         assertEquals("DEVX_DRIVER", driver.statusName());
     }
 
+    /** Programs that are developed on another system, say. */
+    @Test
+    void valuesAndExceptionsAreShownWithoutTheNativeLibrary() throws IOException, InterruptedException {
+        Jvm.End end = Jvm.run(List.of("-Ddevexchange.library.path=nowhere"), Map.of(), Shown.class);
+        String expected = String.join(
+                System.lineSeparator(),
+                "dtype(code 2, 32 bits, 1 lanes)",
+                "MemoryRequest[device=device type 1:0, bytes=8, stream=-1, hostFlags=0]",
+                "\"n\": i",
+                "dev.devexchange.DevExchangeException: status 6: dtype.bits is 256: it must be between 0 and 255",
+                "");
+        assertEquals(new Jvm.End(0, expected), end);
+    }
+
+    static final class Shown {
+        private Shown() {}
+
+        public static void main(String[] arguments) {
+            System.out.println(DType.FLOAT32);
+            System.out.println(MemoryRequest.of(Device.CPU, 8));
+            System.out.println(Field.of("n", Format.INT32));
+            try {
+                System.out.println(new DType(DType.CODE_INT, 256, 1));
+            } catch (DevExchangeException refusal) {
+                System.out.println(refusal);
+            }
+        }
+    }
+
     @Test
     void theLedgerCounts() {
         Ledger before = DevExchange.ledger();
