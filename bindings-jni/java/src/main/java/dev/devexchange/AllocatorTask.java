@@ -84,8 +84,10 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
             case IPC_HANDLE -> {
                 IpcHandle handle = allocator.ipcHandle(first);
                 if (handle != null) {
-                    handle.write(scratch.buffer);
-                    Native.allocatorAnswerIpcHandle(question, scratch.address);
+                    // Not what was asked with: the allocator may have made this thread take another one in its place.
+                    Scratch answer = Scratch.get();
+                    handle.write(answer.buffer);
+                    Native.allocatorAnswerIpcHandle(question, answer.address);
                     return;
                 }
             }
