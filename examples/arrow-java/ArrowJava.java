@@ -49,12 +49,20 @@ public final class ArrowJava {
 
     /** A batch as Arrow Java has it. It shares the memory: the batch may be closed at once. */
     static VectorSchemaRoot give(BufferAllocator allocator, CDataDictionaryProvider dictionaries, Batch batch) {
-        try (ArrowArray array = ArrowArray.allocateNew(allocator);
-                ArrowSchema fields = ArrowSchema.allocateNew(allocator);
+        VectorSchemaRoot root;
+        try (ArrowSchema fields = ArrowSchema.allocateNew(allocator);
                 Schema schema = batch.schema()) {
             schema.exportArrow(fields.memoryAddress());
+            root = Data.importVectorSchemaRoot(allocator, fields, dictionaries);
+        }
+        // What Arrow Java has refused by now was only the schema, which it releases; it would not release the array.
+        try (ArrowArray array = ArrowArray.allocateNew(allocator)) {
             batch.exportShare(array.memoryAddress());
-            return Data.importVectorSchemaRoot(allocator, array, fields, dictionaries);
+            Data.importIntoVectorSchemaRoot(allocator, array, root, dictionaries);
+            return root;
+        } catch (RuntimeException refused) {
+            root.close();
+            throw refused;
         }
     }
 
