@@ -406,13 +406,12 @@ class AllocatorTest {
             return Allocation.of(Direct.room(8), null);
         };
         try (MemoryManager manager = MemoryManager.of(slow, null)) {
-            Thread waiting = new Thread(() -> manager.allocate(MemoryRequest.of(Device.CPU, 1)).close());
-            waiting.start();
+            Threads waiting = Threads.start(1, () -> manager.allocate(MemoryRequest.of(Device.CPU, 1)).close());
             begun.await();
             for (int i = 0; i < 100; i++) {
                 manager.allocate(EIGHT).close();
             }
-            assertTrue(waiting.isAlive());
+            assertTrue(waiting.areAlive());
             go.countDown();
             waiting.join();
             assertEquals(101, manager.statistics().totalAllocations());
@@ -426,24 +425,18 @@ class AllocatorTest {
             Release release = new Release();
             MemoryManager manager = MemoryManager.of(new Buffers(), release);
             CountDownLatch started = new CountDownLatch(2);
-            List<Thread> threads = new ArrayList<>();
-            for (int i = 0; i < 2; i++) {
-                threads.add(new Thread(() -> {
-                    started.countDown();
-                    DevExchangeException end = assertThrows(DevExchangeException.class, () -> {
-                        while (true) {
-                            manager.allocate(EIGHT).close();
-                        }
-                    });
-                    assertEquals(Status.CLOSED, end.status());
-                }));
-            }
-            threads.forEach(Thread::start);
+            Threads threads = Threads.start(2, () -> {
+                started.countDown();
+                DevExchangeException end = assertThrows(DevExchangeException.class, () -> {
+                    while (true) {
+                        manager.allocate(EIGHT).close();
+                    }
+                });
+                assertEquals(Status.CLOSED, end.status());
+            });
             started.await();
             manager.close();
-            for (Thread thread : threads) {
-                thread.join();
-            }
+            threads.join();
             release.assertOnce();
         }
     }
@@ -452,22 +445,17 @@ class AllocatorTest {
     void severalThreadsAllocateUnderPressure() throws InterruptedException {
         Release release = new Release();
         Buffers buffers = new Buffers();
-        List<Thread> threads = new ArrayList<>();
-        AtomicReference<Throwable> failure = new AtomicReference<>();
+        Threads threads = new Threads();
         try (MemoryManager manager = MemoryManager.of(buffers, release)) {
             for (int i = 0; i < 4; i++) {
                 int number = i;
-                threads.add(new Thread(() -> allocate(manager, number)));
+                threads.start(() -> allocate(manager, number));
             }
-            for (Thread thread : threads) {
-                thread.setUncaughtExceptionHandler((which, thrown) -> failure.set(thrown));
-                thread.start();
-            }
-            while (threads.stream().anyMatch(Thread::isAlive)) {
+            while (threads.areAlive()) {
                 System.gc();
                 Thread.sleep(5);
             }
-            assertEquals(null, failure.get());
+            threads.join();
             assertEquals(10_000, manager.statistics().totalAllocations());
             assertEquals(0, manager.statistics().allocations());
             assertEquals(10_000, buffers.given.get());

@@ -3,7 +3,6 @@ package dev.devexchange;
 import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -14,7 +13,6 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -97,12 +95,7 @@ class BackendTest {
         refused(Status.CLOSED, () -> Calls.batchDescribe(0, out, 0), "the batch is closed");
         refused(Status.CLOSED, () -> Calls.batchShare(0), "the batch is closed");
         refused(Status.CLOSED, () -> Calls.schemaShare(0), "the schema is closed");
-        AtomicReference<Throwable> failure = new AtomicReference<>();
-        Thread other = new Thread(DevExchange::outstanding);
-        other.setUncaughtExceptionHandler((thread, thrown) -> failure.set(thrown));
-        other.start();
-        other.join();
-        assertNull(failure.get());
+        Threads.start(1, DevExchange::outstanding).join();
         assertEquals(0, Check.outstanding());
     }
 

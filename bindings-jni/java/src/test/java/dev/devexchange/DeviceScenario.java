@@ -2,12 +2,10 @@ package dev.devexchange;
 
 import java.nio.ByteBuffer;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicReference;
 
 /** Programs for a JVM with a simulated CUDA driver; see {@link DeviceTest}. Each ends with everything given back. */
 final class DeviceScenario {
@@ -491,24 +489,10 @@ final class DeviceScenario {
     /** Threads with a stream each hand tensors round. */
     private static void crowd() throws InterruptedException {
         AtomicInteger released = new AtomicInteger();
-        AtomicReference<Throwable> failure = new AtomicReference<>();
-        List<Thread> threads = new ArrayList<>();
         try (DeviceStream producer = DeviceStream.create(CUDA);
                 Tensor source = filled(producer)) {
-            for (int i = 0; i < 4; i++) {
-                threads.add(new Thread(() -> consume(source, released), "consumer " + i));
-            }
-            for (Thread thread : threads) {
-                thread.setUncaughtExceptionHandler((ended, thrown) -> failure.set(thrown));
-                thread.start();
-            }
-            for (Thread thread : threads) {
-                thread.join();
-            }
+            Threads.start(4, () -> consume(source, released)).join();
             settle();
-        }
-        if (failure.get() != null) {
-            throw new AssertionError(failure.get());
         }
         same(4 * 25, released.get());
         finish();

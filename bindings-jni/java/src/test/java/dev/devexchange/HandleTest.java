@@ -3,7 +3,6 @@ package dev.devexchange;
 import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -11,14 +10,12 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
@@ -216,15 +213,12 @@ class HandleTest {
     @Test
     void aCallThatWantsToBeAloneDisturbsNobody() throws InterruptedException {
         try (Tensor tensor = tensor()) {
-            Thread reader = new Thread(() -> {
+            Threads reader = Threads.start(1, () -> {
                 for (int i = 0; i < 100_000; i++) {
                     assertEquals(4, tensor.getLong(3));
                 }
             });
-            AtomicReference<Throwable> failure = new AtomicReference<>();
-            reader.setUncaughtExceptionHandler((thread, thrown) -> failure.set(thrown));
-            reader.start();
-            while (reader.isAlive()) {
+            while (reader.areAlive()) {
                 try {
                     tensor.producedOn(null);
                 } catch (DevExchangeException e) {
@@ -235,7 +229,6 @@ class HandleTest {
                 }
             }
             reader.join();
-            assertNull(failure.get());
             assertThrows(NullPointerException.class, () -> tensor.producedOn(null));
             assertEquals(4, tensor.getLong(3));
         }
@@ -293,31 +286,25 @@ class HandleTest {
             Batch batch = batch();
             Column column = batch.column(0);
             CountDownLatch started = new CountDownLatch(3);
-            List<Thread> readers = new ArrayList<>();
-            for (int i = 0; i < 3; i++) {
-                readers.add(new Thread(() -> {
-                    started.countDown();
-                    DevExchangeException end = assertThrows(DevExchangeException.class, () -> {
-                        while (true) {
-                            assertEquals(4, tensor.getLong(3));
-                            assertEquals(2, column.getInt(1));
-                            tensor.share().close();
-                            tensor.copy().close();
-                            batch.share().close();
-                            column.toTensor(Copy.ALWAYS).close();
-                            reads.incrementAndGet();
-                        }
-                    });
-                    assertEquals(Status.CLOSED, end.status());
-                }));
-            }
-            readers.forEach(Thread::start);
+            Threads readers = Threads.start(3, () -> {
+                started.countDown();
+                DevExchangeException end = assertThrows(DevExchangeException.class, () -> {
+                    while (true) {
+                        assertEquals(4, tensor.getLong(3));
+                        assertEquals(2, column.getInt(1));
+                        tensor.share().close();
+                        tensor.copy().close();
+                        batch.share().close();
+                        column.toTensor(Copy.ALWAYS).close();
+                        reads.incrementAndGet();
+                    }
+                });
+                assertEquals(Status.CLOSED, end.status());
+            });
             started.await();
             tensor.close();
             batch.close();
-            for (Thread reader : readers) {
-                reader.join();
-            }
+            readers.join();
         }
         assertTrue(reads.get() > 0, "nobody has read anything");
     }
@@ -339,22 +326,18 @@ class HandleTest {
             for (int round = 0; round < 500; round++) {
                 AutoCloseable thing = make.get();
                 CountDownLatch shown = new CountDownLatch(1);
-                AtomicReference<Throwable> failure = new AtomicReference<>();
-                Thread shower = new Thread(() -> {
+                Threads shower = Threads.start(1, () -> {
                     try {
                         while (!thing.toString().contains("closed")) {
                             shown.countDown();
                         }
-                    } catch (Throwable thrown) {
-                        failure.set(thrown);
+                    } finally {
+                        shown.countDown();
                     }
-                    shown.countDown();
                 });
-                shower.start();
                 shown.await();
                 thing.close();
                 shower.join();
-                assertNull(failure.get());
             }
         }
     }

@@ -13,10 +13,8 @@ import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -309,26 +307,16 @@ class IpcTest {
             server.offer("x", tensor, Copy.NEVER);
             long files = files();
             Ledger before = DevExchange.ledger();
-            List<Thread> threads = new ArrayList<>();
-            AtomicReference<Throwable> failure = new AtomicReference<>();
-            for (int i = 0; i < 4; i++) {
-                Thread thread = new Thread(() -> {
-                    try (IpcClient client = IpcClient.connect(address)) {
-                        for (int round = 0; round < 2500; round++) {
-                            try (Tensor imported = client.importTensor("x")) {
-                                assertEquals(4, imported.getLong(3));
-                            }
+            Threads threads = Threads.start(4, () -> {
+                try (IpcClient client = IpcClient.connect(address)) {
+                    for (int round = 0; round < 2500; round++) {
+                        try (Tensor imported = client.importTensor("x")) {
+                            assertEquals(4, imported.getLong(3));
                         }
                     }
-                });
-                thread.setUncaughtExceptionHandler((which, thrown) -> failure.set(thrown));
-                threads.add(thread);
-                thread.start();
-            }
-            for (Thread thread : threads) {
-                thread.join();
-            }
-            assertEquals(null, failure.get());
+                }
+            });
+            threads.join();
             Check.eventually(() -> server.leases() == 0);
             assertEquals(before.tensorImports().live(), DevExchange.ledger().tensorImports().live());
             // The JVM may have opened some for itself.

@@ -9,8 +9,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.List;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -223,18 +221,12 @@ class MemoryManagerTest {
     void manyThreadsMayUseOne() throws InterruptedException {
         try (MemoryManager host = MemoryManager.hostOnly();
                 MemoryManager limited = MemoryManager.limited(host, 4000)) {
-            List<Thread> threads = new ArrayList<>();
-            for (int i = 0; i < 4; i++) {
-                threads.add(new Thread(() -> {
-                    for (int round = 0; round < 2500; round++) {
-                        limited.allocate(MemoryRequest.of(Device.CPU, 1000)).close();
-                    }
-                }));
-            }
-            threads.forEach(Thread::start);
-            for (Thread thread : threads) {
-                thread.join();
-            }
+            Threads threads = Threads.start(4, () -> {
+                for (int round = 0; round < 2500; round++) {
+                    limited.allocate(MemoryRequest.of(Device.CPU, 1000)).close();
+                }
+            });
+            threads.join();
             ManagerStatistics all = limited.statistics();
             assertEquals(10_000, all.totalAllocations());
             assertEquals(10_000_000, all.totalBytes());

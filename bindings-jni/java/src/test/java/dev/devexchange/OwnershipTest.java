@@ -256,20 +256,19 @@ class OwnershipTest {
         for (int round = 0; round < 100; round++) {
             Release release = new Release();
             Tensor tensor = tensor(release);
-            List<Thread> threads = new ArrayList<>();
+            List<Runnable> giveUp = new ArrayList<>();
             for (int i = 0; i < 4; i++) {
                 Tensor share = tensor.share();
                 long exported = tensor.exportShare();
-                threads.add(new Thread(() -> {
+                giveUp.add(() -> {
                     share.close();
                     Tensor.importDlpack(exported).close();
                     tensor.close();
-                }));
+                });
             }
-            threads.forEach(Thread::start);
-            for (Thread thread : threads) {
-                thread.join();
-            }
+            Threads threads = new Threads();
+            giveUp.forEach(threads::start);
+            threads.join();
             release.assertOnce();
         }
     }
@@ -281,23 +280,17 @@ class OwnershipTest {
             Tensor tensor = tensor(release);
             AtomicInteger moved = new AtomicInteger();
             AtomicInteger closed = new AtomicInteger();
-            List<Thread> threads = new ArrayList<>();
-            for (int i = 0; i < 3; i++) {
-                threads.add(new Thread(() -> {
-                    try {
-                        long exported = tensor.exportMove();
-                        moved.incrementAndGet();
-                        Dlpack.release(exported);
-                    } catch (DevExchangeException e) {
-                        assertEquals(Status.CLOSED, e.status());
-                        closed.incrementAndGet();
-                    }
-                }));
-            }
-            threads.forEach(Thread::start);
-            for (Thread thread : threads) {
-                thread.join();
-            }
+            Threads threads = Threads.start(3, () -> {
+                try {
+                    long exported = tensor.exportMove();
+                    moved.incrementAndGet();
+                    Dlpack.release(exported);
+                } catch (DevExchangeException e) {
+                    assertEquals(Status.CLOSED, e.status());
+                    closed.incrementAndGet();
+                }
+            });
+            threads.join();
             assertEquals(1, moved.get());
             assertEquals(2, closed.get());
             release.assertOnce();

@@ -3,7 +3,6 @@ package dev.devexchange;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -49,22 +48,7 @@ class RoundsTest {
     @Test
     void severalThreadsAtOnce() throws InterruptedException {
         Release release = new Release();
-        List<Thread> threads = new ArrayList<>();
-        List<Throwable> failures = new ArrayList<>();
-        for (int i = 0; i < 4; i++) {
-            Thread thread = new Thread(() -> rounds(ROUNDS / 4, release));
-            thread.setUncaughtExceptionHandler((which, thrown) -> {
-                synchronized (failures) {
-                    failures.add(thrown);
-                }
-            });
-            threads.add(thread);
-        }
-        threads.forEach(Thread::start);
-        for (Thread thread : threads) {
-            thread.join();
-        }
-        assertEquals(List.of(), failures);
+        Threads.start(4, () -> rounds(ROUNDS / 4, release)).join();
         assertEquals(ROUNDS, release.count());
     }
 

@@ -129,10 +129,11 @@ final class TwoDevicesScenario {
             try (Tensor imported = Tensor.importDlpack(exported, other)) {
                 same(0, closeGate(DeviceStream.LEGACY_DEFAULT)); // of the first device, which is current
                 imported.waitOn(first);
-                Thread reader = new Thread(() -> holds(imported, first), "reader");
-                reader.start();
-                reader.join(10_000);
-                boolean done = !reader.isAlive();
+                Threads reader = Threads.start(1, () -> holds(imported, first));
+                for (int i = 0; i < 1000 && reader.areAlive(); i++) {
+                    Thread.sleep(10);
+                }
+                boolean done = !reader.areAlive();
                 openGate();
                 reader.join();
                 check(done);
