@@ -1,9 +1,11 @@
 //! Memory as Java sees it: addresses of its buffers, buffers over addresses, texts.
 
 use core::ffi::{CStr, c_char};
+use std::ptr::NonNull;
 
 use devexchange_core::arrow::metadata;
 use jni::Env;
+use jni::errors::Error as JniError;
 use jni::objects::{JByteBuffer, JClass, JString};
 use jni::sys::jlong;
 
@@ -14,7 +16,16 @@ use crate::native::{native, plain};
 native! { buffer_address(buffer: java.nio.ByteBuffer) -> jlong }
 /// The address of index 0 of a direct buffer.
 fn buffer_address<'l>(env: &mut Env<'l>, _: JClass<'l>, buffer: JByteBuffer<'l>) -> Result<jlong> {
-    Ok(give(env.get_direct_buffer_address(&buffer)?))
+    match env.get_direct_buffer_address(&buffer) {
+        // Java has seen that it is a direct one: of no bytes then, which others may have made at no address.
+        Err(JniError::NullPtr(_)) => Ok(0),
+        address => Ok(give(address?)),
+    }
+}
+
+/// Where a slice of so many bytes begins that Java has at an address: no bytes may be at no address, but no slice is.
+pub(crate) fn beginning(address: jlong, bytes: jlong) -> *mut u8 {
+    if bytes == 0 { NonNull::dangling().as_ptr() } else { take(address) }
 }
 
 native! { view(address: jlong, bytes: jlong) -> java.nio.ByteBuffer }

@@ -9,6 +9,7 @@ use jni::sys::jlong;
 use crate::device::device;
 use crate::error::{Result, refuse};
 use crate::handle::{give, take, tensor};
+use crate::memory::beginning;
 use crate::native::plain;
 use crate::queue::{keep, try_owner};
 use crate::stream::{optional, stream};
@@ -142,7 +143,7 @@ fn tensor_read(handle: jlong, into: jlong, bytes: jlong, queue: jlong) -> Result
     // SAFETY: as above.
     let stream = unsafe { stream(queue, |number| tensor.stream_to(Device::CPU, number)) }?;
     // SAFETY: Java gives a buffer of its caller's, of so many bytes, which is there to be written.
-    let into = unsafe { std::slice::from_raw_parts_mut(take::<u8>(into), bytes.cast_unsigned() as usize) };
+    let into = unsafe { std::slice::from_raw_parts_mut(beginning(into, bytes), bytes.cast_unsigned() as usize) };
     Ok(tensor.read(into, stream)?)
 }
 
@@ -154,7 +155,7 @@ fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Res
     // SAFETY: as above.
     let stream = unsafe { stream(queue, |number| tensor.stream_to(Device::CPU, number)) }?;
     // SAFETY: Java gives a buffer of its caller's, of so many bytes.
-    let source = unsafe { std::slice::from_raw_parts(take::<u8>(source), bytes.cast_unsigned() as usize) };
+    let source = unsafe { std::slice::from_raw_parts(beginning(source, bytes), bytes.cast_unsigned() as usize) };
     // SAFETY: Java's caller keeps others away from the elements.
     Ok(unsafe { tensor.write(source, stream) }?)
 }

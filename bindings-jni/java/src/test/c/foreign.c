@@ -125,3 +125,9 @@ JNIEXPORT jboolean JNICALL Java_dev_devexchange_ForeignTest_deleteOnAThreadThatS
     pthread_t thread;
     return pthread_create(&thread, NULL, consume_and_hold, (void *)(intptr_t)address) == 0 ? JNI_TRUE : JNI_FALSE;
 }
+
+/* A direct buffer of no bytes, at no address. */
+JNIEXPORT jobject JNICALL Java_dev_devexchange_ForeignTest_nothing(JNIEnv *env, jclass class) {
+    (void)class;
+    return (*env)->NewDirectByteBuffer(env, NULL, 0);
+}

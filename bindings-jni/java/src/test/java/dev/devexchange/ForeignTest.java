@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
@@ -35,6 +37,8 @@ class ForeignTest {
     static native boolean deleteAtExit(long address);
 
     static native boolean deleteOnAThreadThatStays(long address);
+
+    static native ByteBuffer nothing();
 
     @BeforeAll
     static void compile() throws IOException, InterruptedException {
@@ -90,6 +94,25 @@ class ForeignTest {
         assertEquals(before + 1, deleted());
         CudaArray.release(produceCudaArray());
         assertEquals(before + 2, deleted());
+    }
+
+    @Test
+    void aBufferOfNoBytesMayBeAtNoAddress() {
+        ByteBuffer nothing = nothing().order(ByteOrder.nativeOrder());
+        assertEquals(0, Direct.address(nothing));
+        try (Tensor tensor = Tensor.create(nothing, DType.INT32, new long[] {0}, null);
+                Batch batch = ArrayBuilder.of("s", Format.UTF8, 0)
+                        .buffer(nothing)
+                        .buffer(nothing)
+                        .buffer(nothing)
+                        .build(Device.CPU)) {
+            assertEquals(0, tensor.address());
+            assertEquals(0, batch.length());
+        }
+        refused(
+                Status.INVALID_SHAPE,
+                () -> Tensor.create(nothing, DType.INT32, new long[] {1}, null),
+                "takes 4 bytes: the buffer has 0");
     }
 
     @Test
