@@ -53,7 +53,8 @@ public final class ReleaseQueue {
     }
 
     /**
-     * How many pieces of memory this side has given to tensors and batches and not got back yet.
+     * How much of this side the library keeps: memory that was given to tensors and batches, or by an {@link Allocator},
+     * and not got back yet; sources of streams, allocators of managers, asynchronous readers and writers.
      *
      * @return 0 when every callback has run, or is the one that runs now
      */

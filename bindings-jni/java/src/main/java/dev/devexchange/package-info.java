@@ -60,7 +60,8 @@
  *     function interface ({@link dev.devexchange.DevExchange#backend}). Nothing else is different.
  * <li><b>Threads.</b> Everything may be used from any thread. Closing while another thread is inside a call is safe:
  *     that call ends as if it had come first. Only {@code ByteBuffer}s are not guarded; they are not to be used after
- *     the handle that they came from is closed.
+ *     the handle that they came from is closed. An interrupt ends no call but those that throw {@code
+ *     InterruptedException}: who waits for a source or an allocator of Java's goes on waiting, and stays interrupted.
  * </ul>
  */
 package dev.devexchange;
