@@ -38,6 +38,18 @@ class ColumnTest {
         });
     }
 
+    /** They begin at the same address, and end where their rows do. */
+    @Test
+    void buffersOfPartsAreAsLongAsThePartsAre() {
+        through(Format.INT32, Node.of(3, NONE, Direct.ints(1, 2, 3)), column -> {
+            ByteBuffer all = column.valuesBuffer();
+            ByteBuffer two = column.slice(0, 2).valuesBuffer();
+            assertEquals(3 * Integer.BYTES, all.remaining());
+            assertEquals(Direct.ints(1, 2), two);
+            assertEquals(3 * Integer.BYTES, column.valuesBuffer().remaining());
+        });
+    }
+
     @Test
     void integers() {
         longs(Format.INT8, Direct.bytes(-128, 127), -128, 127);

@@ -68,6 +68,7 @@ final class DeviceScenario {
         producers();
         pointers();
         batches();
+        matrices();
         releases();
         check(context() == before);
         finish();
@@ -139,6 +140,24 @@ final class DeviceScenario {
             try (DeviceStream given = DeviceStream.of(CUDA, standard)) {
                 same(standard, given.value());
                 given.synchronize();
+            }
+        }
+    }
+
+    /** Columns that do not follow each other in memory are copied, on a stream. */
+    private static void matrices() {
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                Batch host = ArrayBuilder.batch(3)
+                        .child(ArrayBuilder.of("a", Format.INT32, 3).buffer(null).buffer(Direct.ints(1, 2, 3)))
+                        .child(ArrayBuilder.of("b", Format.INT32, 3).buffer(null).buffer(Direct.ints(4, 5, 6)))
+                        .build(Device.CPU);
+                Batch batch = host.copyTo(CUDA, stream)) {
+            refused(Status.NOT_READY, () -> batch.toMatrix(Copy.ALWAYS, null), "stream");
+            try (Tensor matrix = batch.toMatrix(Copy.ALWAYS, stream);
+                    Tensor back = matrix.copyTo(Device.CPU, stream)) {
+                same(CUDA, matrix.device());
+                same(3L, back.getLong(2, 0));
+                same(4L, back.getLong(0, 1));
             }
         }
     }

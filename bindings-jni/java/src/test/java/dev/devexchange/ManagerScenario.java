@@ -277,6 +277,7 @@ final class ManagerScenario {
         try (MemoryManager pool = MemoryManager.pool(MemoryManager.NO_LIMIT, 0);
                 DeviceStream user = DeviceStream.create(CUDA);
                 Tensor target = Tensor.allocate(CUDA, DType.INT32, SIX, null)) {
+            closedAfterARefusal();
             for (int round = 0; round < 4; round++) {
                 boolean fails = round % 2 == 1;
                 AtomicLong there = new AtomicLong();
@@ -313,6 +314,21 @@ final class ManagerScenario {
             user.synchronize();
         }
         finish();
+    }
+
+    /** Memory that was not given holds no stream. */
+    private static void closedAfterARefusal() {
+        Allocator empty = request -> {
+            throw new DevExchangeException(Status.OUT_OF_MEMORY, "there is no more");
+        };
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                MemoryManager manager = MemoryManager.of(empty, null)) {
+            refused(
+                    Status.OUT_OF_MEMORY,
+                    () -> Tensor.allocate(manager, CUDA, DType.INT32, SIX, stream),
+                    "there is no more");
+        }
+        check(awaitStreams(1, TimeUnit.SECONDS.toNanos(30)));
     }
 
     /** Whether no more than so many streams are left, before so many nanoseconds are over. */

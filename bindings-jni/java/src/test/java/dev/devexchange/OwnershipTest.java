@@ -296,4 +296,43 @@ class OwnershipTest {
             release.assertOnce();
         }
     }
+
+    /** Of a tensor that is in use a move shares first, and takes that back if another one was quicker. */
+    @Test
+    void ofManyMovesOfWhatIsInUseOneWins() throws InterruptedException {
+        for (int round = 0; round < 200; round++) {
+            Release release = new Release();
+            Tensor tensor = tensor(release);
+            AtomicInteger moved = new AtomicInteger();
+            tensor.enter("test");
+            Threads threads = Threads.start(3, () -> {
+                try {
+                    Dlpack.release(tensor.exportMove());
+                    moved.incrementAndGet();
+                } catch (DevExchangeException e) {
+                    assertEquals(Status.CLOSED, e.status());
+                }
+            });
+            threads.join();
+            assertEquals(1, moved.get());
+            release.assertNotYet();
+            tensor.exit();
+            release.assertOnce();
+        }
+    }
+
+    /** As if another thread had closed it between the export and the end of the move. */
+    @Test
+    void whatSomebodyElseClosedMeanwhileIsNotMoved() {
+        Batch batch = batch(null);
+        try (CStruct array = CStruct.arrowArray()) {
+            batch.exportShare(array.address());
+            batch.close();
+            refused(
+                    Status.CLOSED,
+                    () -> batch.handle.moved("Batch.exportMove", Handle.Kind.ARROW_ARRAY, array.address()),
+                    "Batch.exportMove: the batch is closed");
+            assertTrue(array.isReleased());
+        }
+    }
 }
