@@ -13,8 +13,8 @@ final class Calls {
 
     private static Backend choose() {
         if (Backend.wanted() == Backend.FFM) {
-            throw new IllegalArgumentException(Backend.PROPERTY + " is \"ffm\": that takes JDK 22 or newer, which this"
-                    + " is not (" + Runtime.version().feature() + "), or the jar was built without one");
+            throw new IllegalArgumentException(Backend.PROPERTY + " is \"ffm\": that takes JDK 22 or newer (this is "
+                    + Runtime.version().feature() + ") and a jar that was built with one and is Multi-Release");
         }
         return Backend.JNI;
     }

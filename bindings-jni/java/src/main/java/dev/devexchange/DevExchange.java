@@ -25,7 +25,7 @@ public final class DevExchange {
     /**
      * How this JVM calls the native library where it does so often: {@code ffm}, its foreign function interface, on
      * JDK 22 and newer, or else {@code jni}. The system property {@code devexchange.backend} asks for one of the two,
-     * and is read once.
+     * and is read once. A jar that this one is packed into has to be {@code Multi-Release}, too, for {@code ffm}.
      *
      * @return {@code jni} or {@code ffm}
      */
