@@ -176,7 +176,15 @@ pub(crate) unsafe fn lend(object: Bound<'_, Tensor>, view: *mut ffi::Py_buffer, 
     };
     if !fits {
         let (strides, shape) = (tensor.strides(), tensor.shape());
-        return refuse!(DEVX_COPY_REQUIRED, "strides {strides:?} of shape {shape:?} are not as they were asked for");
+        let order = match () {
+            () if wants(ffi::PyBUF_ANY_CONTIGUOUS) => "row-major or column-major",
+            () if wants(ffi::PyBUF_F_CONTIGUOUS) => "column-major",
+            () => "row-major",
+        };
+        return refuse!(
+            DEVX_COPY_REQUIRED,
+            "strides {strides:?} of shape {shape:?} are not {order}, which was asked for"
+        );
     }
     let width = tensor.dtype().element_bytes().unwrap_or(1) as isize;
     let strides = tensor.strides().iter().map(|&stride| stride as isize * width).collect();
@@ -188,7 +196,8 @@ pub(crate) unsafe fn lend(object: Bound<'_, Tensor>, view: *mut ffi::Py_buffer, 
     view.len = tensor.layout().bytes as isize;
     view.itemsize = width;
     view.readonly = read_only.into();
-    view.ndim = tensor.shape().len() as c_int;
+    // Who asks for no shape gets bytes side by side, as of a `memoryview`: `hashlib` takes none of more dimensions.
+    view.ndim = if wants(ffi::PyBUF_ND) { tensor.shape().len() as c_int } else { 1 };
     view.format = if wants(ffi::PyBUF_FORMAT) { format.as_ptr().cast_mut() } else { std::ptr::null_mut() };
     // Without dimensions there is neither (buffer protocol, `ndim`).
     let has = |flag: c_int| wants(flag) && !strides.is_empty();

@@ -2,6 +2,7 @@
 
 import array
 import ctypes
+import hashlib
 import zlib
 
 import numpy
@@ -50,8 +51,14 @@ def test_view_says_what_numpys_does(shape, flags):
     array = numpy.zeros(shape)
     said, ndim = described(from_dlpack(array), flags)
     assert said == described(array, flags)[0]
-    # Whatever was asked for.
-    assert ndim == len(shape)
+    # As a memoryview: without a shape (PyBUF_ND) they are bytes.
+    assert ndim == (len(shape) if flags & 0x8 else 1)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (6,), (2, 3)])
+def test_bytes_of_any_shape_go_where_bytes_go(shape):
+    array = numpy.ones(shape)
+    assert hashlib.sha256(from_dlpack(array)).digest() == hashlib.sha256(array.tobytes()).digest()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -159,8 +166,12 @@ def test_contiguous_view_that_was_asked_for():
         assert memoryview(tensor).tobytes(order) == source.tobytes(order)
     # A consumer without strides cannot be told that these are columns.
     assert zlib.crc32(from_dlpack(rows)) == zlib.crc32(rows)
-    with pytest.raises(BufferError, match="strides"):
+    with pytest.raises(BufferError, match=r"strides \[1, 3\] of shape \[3, 2\] are not row-major, which was asked for"):
         zlib.crc32(from_dlpack(rows.T))
+    with pytest.raises(BufferError, match="are not column-major, "):
+        described(from_dlpack(rows), 0x58)
+    with pytest.raises(BufferError, match="are not row-major or column-major, "):
+        described(from_dlpack(rows[:, ::2]), 0x98)
 
 
 @pytest.mark.parametrize("dtype", [">i4", "S3", "U2", "O", "M8[s]", [("a", "i4"), ("b", "f4")], "g", "2i4"])
