@@ -10,6 +10,8 @@ extern void PyErr_SetString(void *type, const char *text);
 extern void *PyExc_KeyError, *PyExc_KeyboardInterrupt;
 extern int PyGILState_Ensure(void);
 extern void PyGILState_Release(int state);
+extern void *PyEval_SaveThread(void);
+extern void PyEval_RestoreThread(void *state);
 
 /* ---- a producer that answers as it was told ---- */
 
@@ -42,6 +44,15 @@ int answer_work_stream(int32_t kind, int32_t id, void **out) {
   (void)kind, (void)id;
   stream_calls++;
   return answer(stream_code, stream_raises, answer_stream, out);
+}
+
+/* ---- a consumer that asks without the GIL ---- */
+
+int ask_work_stream(int (*ask)(int32_t, int32_t, void **), int32_t kind, int32_t id, void **out) {
+  void *state = PyEval_SaveThread();
+  int code = ask(kind, id, out);
+  PyEval_RestoreThread(state);
+  return code;
 }
 
 /* ---- releases on threads of the C library's ---- */

@@ -104,7 +104,26 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result
     if unsafe { is_of_another_interpreter(thread) } {
         return Err("this thread is in another interpreter of Python than the main one, which has what is asked");
     }
+    let _attached = (!thread.is_null()).then(Attached::new);
     Python::try_attach(act).ok_or(ENDS)
+}
+
+/// A thread that Python knows is attached, whatever it was. PyO3 takes one for attached that it has attached further up; but what
+/// that called may be a library which has detached the thread since, as they do before they ask us for a batch.
+struct Attached(ffi::PyGILState_STATE);
+
+impl Attached {
+    fn new() -> Self {
+        // SAFETY: may be called on any thread, attached or not, while there is an interpreter, of which this is one.
+        Self(unsafe { ffi::PyGILState_Ensure() })
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: attached by `new`, on this thread, and left once.
+        unsafe { ffi::PyGILState_Release(self.0) }
+    }
 }
 
 thread_local! {

@@ -23,6 +23,7 @@ use pyo3::prelude::*;
 use crate::dlpack::capsule;
 use crate::order::raw_stream;
 use crate::python::error::{Error, Result, builtin, refuse, wrong_type};
+use crate::python::interpreter;
 use crate::tensor::{Tensor, type_object};
 
 /// A table that never changes.
@@ -59,6 +60,11 @@ fn answer(work: impl FnOnce() -> Result<()>, tell: impl FnOnce(Error)) -> c_int 
 
 fn raise(error: Error) {
     Python::attach(|py| PyErr::from(error).restore(py));
+}
+
+/// As [`raise`], on any thread. Who cannot enter the interpreter has no use for an exception.
+fn raise_anywhere(error: Error) {
+    let _ = interpreter::enter(|py| PyErr::from(error).restore(py));
 }
 
 /// An argument that must not be NULL.
@@ -144,7 +150,7 @@ unsafe extern "C" fn work_stream(kind: DLDeviceType, id: i32, out: *mut *mut c_v
         unsafe { out.write(std::ptr::without_provenance_mut(stream)) };
         Ok(())
     };
-    answer(work, raise)
+    answer(work, raise_anywhere)
 }
 
 /// A tensor for a consumer, ready for work on the stream that the table names.

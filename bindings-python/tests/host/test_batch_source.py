@@ -217,6 +217,34 @@ def test_interrupt_reaches_the_program_through_a_foreign_consumer(on_thread, int
     assert source.ended == 1
 
 
+def through_pyarrow(source):
+    """What an iterable gives that is asked by PyArrow, of which its consumer is told a text only."""
+    return pyarrow.RecordBatchReader.from_stream(BatchStream.of(SCHEMA, source))
+
+
+def test_source_is_asked_by_who_is_asked_in_a_call():
+    """PyArrow gives the GIL up before it asks, on a thread that this package has got it for."""
+
+    def outer():
+        yield from through_pyarrow(Source())
+
+    class Offers:
+        def __arrow_c_array__(self, requested_schema=None):
+            return through_pyarrow(Source()).read_next_batch().__arrow_c_array__()
+
+    class Arena:
+        def allocate(self, request):
+            assert numbers(from_arrow(each) for each in through_pyarrow(outer())) == [0, 1, 2]
+            return devexchange.MemoryManager.host_only().allocate(request.bytes, request.device)
+
+    for _ in range(3):
+        assert numbers(BatchStream.of(SCHEMA, outer())) == [0, 1, 2]
+        assert numbers([from_arrow(Offers())]) == [0]
+        assert devexchange.empty(3, manager=devexchange.MemoryManager(Arena())).shape == (3,)
+    through_arrow = through_pyarrow(through_pyarrow(through_pyarrow(Source())))
+    assert numbers(from_arrow(each) for each in through_arrow) == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     "items, kind, text",
     [

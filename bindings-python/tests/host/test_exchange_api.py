@@ -614,6 +614,14 @@ def test_work_stream():
     unattached = WorkStreamUnattached(OURS.work_stream)
     assert unattached(1, 0, byref(out)) == 0 and out.value is None
 
+    class Asks:
+        def __dlpack_device__(self):
+            return helper.ask_work_stream(c_void_p(OURS.work_stream), 99, 0, byref(out))
+
+    # Within a call of this package, which has attached the thread.
+    with pytest.raises(BufferError, match="device_type is 99"):
+        from_dlpack(Asks())
+
 
 def prototype(**fields):
     return Producer(data=None, strides=None, byte_offset=3, **fields)
