@@ -13,9 +13,8 @@ use crate::arrow::batch;
 use crate::python::aside::Aside;
 use crate::python::call::{self, Deeper};
 use crate::python::error::Result;
-use crate::python::interpreter;
 use crate::python::queue::{self, Held};
-use crate::python::raised::to_core;
+use crate::python::{interpreter, raised};
 
 /// Gives the iterator up at its end, at its first error, or when it is dropped, whatever is first.
 pub(crate) struct Source(Option<Kept>);
@@ -42,7 +41,7 @@ impl Source {
         let Some(kept) = self.0.take() else { return Ok(None) };
         let given = interpreter::enter(|py| {
             let _aside = Aside::new(py);
-            let given = kept.next(py);
+            let given = raised::answering(|| kept.next(py));
             if matches!(given, Ok(Some(_))) {
                 self.0 = Some(kept);
             } else {
@@ -50,7 +49,7 @@ impl Source {
                 queue::drain();
             }
             // Last, as `to_core` is.
-            given.map_err(|error| to_core(py, error))
+            given.map_err(|error| raised::to_core(py, error))
         });
         given.unwrap_or_else(|why| Err(CoreError::new(DEVX_CLOSED, format_args!("the source is not asked: {why}"))))
     }

@@ -79,7 +79,7 @@ impl Written {
 }
 
 fn call<'py>(manager: &Bound<'py, PyAny>, method: &str, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
-    call::call(&manager.getattr(method)?, arguments)
+    raised::answering(|| call::call(&manager.getattr(method)?, arguments))
 }
 
 fn request_of<'py>(py: Python<'py>, request: &Request) -> Result<Bound<'py, PyAny>> {

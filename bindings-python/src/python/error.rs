@@ -112,11 +112,19 @@ pub(crate) fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// The text of an exception, and its status if it is one of ours that has one.
-pub(super) fn in_words(py: Python<'_>, error: &PyErr) -> CoreError {
+///
+/// # Errors
+/// What ends the program and comes meanwhile: Python looks for signals where it makes a text.
+pub(super) fn in_words(py: Python<'_>, error: &PyErr) -> PyResult<CoreError> {
     let value = error.value(py);
+    let text = match value.str() {
+        Ok(text) => text.to_string_lossy().into_owned(),
+        Err(raised) if is_error(py, &raised) => "<exception str() failed>".to_owned(),
+        Err(end) => return Err(end),
+    };
     let number = |name: &str| value.getattr(name).and_then(|number| number.extract::<i32>()).unwrap_or(0);
     if ERROR.get(py).is_ok_and(|class| value.is_instance(class).unwrap_or(false)) && number("status") != 0 {
-        return CoreError::driver(DevxStatus(number("status")), number("driver_code"), value.to_string());
+        return Ok(CoreError::driver(DevxStatus(number("status")), number("driver_code"), text));
     }
     let status = if error.is_instance_of::<PyMemoryError>(py) {
         t::DEVX_OUT_OF_MEMORY
@@ -125,7 +133,8 @@ pub(super) fn in_words(py: Python<'_>, error: &PyErr) -> CoreError {
     } else {
         t::DEVX_CALLBACK
     };
-    CoreError::new(status, error.to_string())
+    let kind = value.get_type().qualname()?;
+    Ok(CoreError::new(status, format_args!("{}: {text}", kind.to_string_lossy())))
 }
 
 /// Whether it is an error, and not the end of the program.

@@ -3,7 +3,8 @@
 
 use std::cell::Cell;
 
-use devexchange_core::trace;
+use devexchange_core::abi::types::DEVX_CALLBACK;
+use devexchange_core::{Error as CoreError, trace};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -29,7 +30,7 @@ pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchang
         (Ok(value), None) => Ok(value),
         // Who was told of it goes on without what it asked for.
         (Ok(value), Some(raised)) => {
-            interrupt(py, &raised);
+            unheard(py, &raised);
             Ok(value)
         }
         (Err(error), None) => Err(error.into()),
@@ -46,54 +47,76 @@ pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchang
 
 /// For those who do not know Python: the text of what was raised, and its status if it is one of ours that has one. The
 /// exception itself is kept for who made the call.
-pub(crate) fn to_core(py: Python<'_>, error: Error) -> devexchange_core::Error {
-    let error = match error {
+pub(crate) fn to_core(py: Python<'_>, error: Error) -> CoreError {
+    let mut error = match error {
         Error::Refused(error) => return error,
         Error::Python(error) => error,
     };
-    let told = in_words(py, &error);
+    let told = in_words(py, &error).or_else(|end| {
+        error = end;
+        in_words(py, &error)
+    });
+    let told = told.unwrap_or_else(|_| CoreError::new(DEVX_CALLBACK, "an exception without a text"));
     // At last: from here on it may be raised again in whatever runs.
     keep(py, &error);
     told
 }
 
-/// Keeps what a callback raised for who made the call. If that was nobody of Python's on this thread, its text is all that
-/// is left of it, except in the trace, but a `KeyboardInterrupt` is not its to swallow: Python's main thread gets another
-/// one.
+/// Keeps what a callback raised for who made the call. If there is something already, whoever was told of that has gone on.
 pub(crate) fn keep(py: Python<'_>, raised: &PyErr) {
-    if DEPTH.get() > 0 {
-        drop(RAISED.replace(Some(raised.clone_ref(py))));
-    } else {
-        if trace::enabled() {
-            trace::say(format_args!("a callback failed:"));
-            raised.display(py);
-        }
-        interrupt(py, raised);
+    if DEPTH.get() == 0 {
+        return unheard(py, raised);
+    }
+    let raised = raised.clone_ref(py);
+    let (kept, other) = match RAISED.take() {
+        Some(end) if !is_error(py, &end) => (end, Some(raised)),
+        before => (raised, before),
+    };
+    RAISED.set(Some(kept));
+    if let Some(other) = other {
+        unheard(py, &other);
     }
 }
 
-fn interrupt(py: Python<'_>, raised: &PyErr) {
+/// Nobody of Python's is told what a callback raised: its text is all that is left of it, except in the trace. But a
+/// `KeyboardInterrupt` is not for others to swallow: Python's main thread gets another one.
+fn unheard(py: Python<'_>, raised: &PyErr) {
+    if trace::enabled() {
+        trace::say(format_args!("a callback failed:"));
+        raised.display(py);
+    }
     if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
         // SAFETY: attached, though it need not be; it notes a signal.
         unsafe { ffi::PyErr_SetInterrupt() };
     }
 }
 
-/// One more call that this thread is in, and what was raised in the one around it.
+/// Runs what a program has for a callback. It may ask other libraries for something, whose callbacks fail: that is between them,
+/// and no matter of who made the call that this is part of.
+pub(crate) fn answering<T>(answer: impl FnOnce() -> T) -> T {
+    let _within = Within::depth(0);
+    answer()
+}
+
+/// How many calls this thread is in as seen from here, and what there was before.
 struct Within {
-    outer: Option<PyErr>,
+    depth: usize,
+    raised: Option<PyErr>,
 }
 
 impl Within {
     fn new() -> Self {
-        DEPTH.set(DEPTH.get() + 1);
-        Self { outer: RAISED.take() }
+        Self::depth(DEPTH.get() + 1)
+    }
+
+    fn depth(depth: usize) -> Self {
+        Self { depth: DEPTH.replace(depth), raised: RAISED.take() }
     }
 }
 
 impl Drop for Within {
     fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
-        drop(RAISED.replace(self.outer.take()));
+        DEPTH.set(self.depth);
+        drop(RAISED.replace(self.raised.take()));
     }
 }

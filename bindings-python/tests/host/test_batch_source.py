@@ -245,6 +245,55 @@ def test_source_is_asked_by_who_is_asked_in_a_call():
     assert numbers(from_arrow(each) for each in through_arrow) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("goes_on", [False, True], ids=["passes it on", "goes on"])
+def test_interrupt_reaches_the_program_through_another_source(goes_on, interruptible):
+    source = Source(1, KeyboardInterrupt("enough"))
+
+    def outer():
+        try:
+            yield from through_pyarrow(source)
+        except OSError:
+            if not goes_on:
+                raise
+
+    with pytest.raises(KeyboardInterrupt):
+        list(BatchStream.of(SCHEMA, outer()))
+        # As above.
+        time.sleep(10)
+    assert source.ended == 1
+
+
+def test_what_a_source_got_over_is_not_the_cause_of_what_comes_later():
+    def outer():
+        with pytest.raises(OSError, match="the disk is gone"):
+            list(through_pyarrow(Source(1, ValueError("the disk is gone"))))
+        yield pyarrow.record_batch({"n": ["text"]})
+
+    with pytest.raises(TypeError, match="the format is .u., the stream's is .l.") as caught:
+        next(BatchStream.of(SCHEMA, outer()))
+    assert caught.value.__cause__ is None
+
+
+def test_interrupt_is_not_lost_behind_another_exception(interruptible):
+    """Where PyArrow asks Python, which asks PyArrow, all is one call of ours."""
+    sources = [Source(0, KeyboardInterrupt("enough")), Source(0, ValueError("the disk is gone"))]
+
+    def those_that_work():
+        for source in sources:
+            try:
+                yield from through_pyarrow(source)
+            except OSError:
+                pass
+
+    stream = from_arrow(pyarrow.RecordBatchReader.from_batches(SCHEMA, those_that_work()))
+    with pytest.raises(KeyboardInterrupt):
+        list(stream)
+        # As above.
+        time.sleep(10)
+    stream.close()
+    assert sources[0].ended == 1
+
+
 @pytest.mark.parametrize(
     "items, kind, text",
     [
@@ -337,22 +386,33 @@ def test_trace_shows_where_a_source_raised(trace):
             raise ValueError("the disk is gone")
             yield
 
+        def sources_that_work():
+            try:
+                yield from through_pyarrow(broken_source())
+            except OSError as error:
+                assert "the disk is gone" in str(error)
+
+        def through_pyarrow(source):
+            return pyarrow.RecordBatchReader.from_stream(devexchange.BatchStream.of(schema, source))
+
         schema = pyarrow.schema([("n", pyarrow.int64())])
-        ours = devexchange.BatchStream.of(schema, broken_source())
-        for stream in pyarrow.RecordBatchReader.from_stream(ours), devexchange.BatchStream.of(schema, broken_source()):
+        for stream in through_pyarrow(broken_source()), devexchange.BatchStream.of(schema, broken_source()):
             try:
                 next(stream)
             except (OSError, RuntimeError) as error:
                 assert "the disk is gone" in str(error)
+        assert list(devexchange.BatchStream.of(schema, sources_that_work())) == []
+        readers = pyarrow.RecordBatchReader.from_batches(schema, sources_that_work())
+        assert list(devexchange.from_arrow(readers)) == []
     """
     environment = {**os.environ, "DEVEXCHANGE_TRACE": trace}
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
     said = done.stderr.splitlines()
     if trace:
-        # Once: whoever calls from Python has the exception itself.
+        # Not where a call from Python has the exception itself.
         assert said[0] == "devexchange: a callback failed:" and said[-1] == "ValueError: the disk is gone", said
-        assert sum("in broken_source" in line for line in said) == 1, said
+        assert sum("in broken_source" in line for line in said) == 3, said
     else:
         assert said == []
 
