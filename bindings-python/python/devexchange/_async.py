@@ -13,7 +13,7 @@ from . import _native
 from ._types import ProducerError, Received
 
 if TYPE_CHECKING:
-    from ._native import RecordBatch, Schema, _ArrowArray, _ArrowSchema
+    from ._native import RecordBatch, Schema, _AnyArrowArray, _ArrowSchema
 
 _T = TypeVar("_T")
 
@@ -257,7 +257,7 @@ class AsyncWriter:
         Raises TimeoutError (``DEVX_NOT_READY``) if the consumer has requested nothing by then."""
         self._native.ready(timeout)
 
-    def send(self, batch: "_ArrowArray", /, metadata: Mapping[str, str] | None = None) -> None:
+    def send(self, batch: "_AnyArrowArray", /, metadata: Mapping[str, str] | None = None) -> None:
         """Gives the consumer a batch, and what is said about it. It is shared.
 
         Raises BufferError (``DEVX_NOT_READY``) if the consumer requested no more, or if the batch is on another device,

@@ -408,7 +408,12 @@ fn named(pair: PyResult<Bound<'_, PyAny>>) -> Result<(String, Batch)> {
 
 /// Takes an array and its schema out of their capsules, both or neither.
 fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
-    let (schema, array) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
+    let Ok((schema, array)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+        let method = if on_device { "__arrow_c_device_array__" } else { "__arrow_c_array__" };
+        return wrong_type!(
+            "{method} gave {pair:?}: a pair of capsules was expected, with the schema and with the array"
+        );
+    };
     if schema.is(&array) {
         return wrong_type!("{schema} is there twice: a capsule with the schema and one with the array were expected");
     }

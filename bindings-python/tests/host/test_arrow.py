@@ -171,6 +171,15 @@ def test_address_that_is_none(value):
             call("x")
 
 
+@pytest.mark.parametrize("method", ["__arrow_c_array__", "__arrow_c_device_array__"])
+def test_what_is_no_pair_of_capsules(method):
+    schema, array = getattr(from_arrow(batch()), method)()
+    for wrong in [None, [schema, array], (schema, array, schema), array]:
+        offers = type("Offers", (), {method: lambda self, requested_schema=None, given=wrong: given})()
+        with pytest.raises(TypeError, match=f"^{method} gave .*: a pair of capsules was expected"):
+            from_arrow(offers)
+
+
 def test_one_capsule_for_both():
     class Twice:
         def __arrow_c_array__(self, requested_schema=None):

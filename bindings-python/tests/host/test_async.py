@@ -114,6 +114,8 @@ def test_back_pressure():
                 reader.request(n)
         with pytest.raises(IndexError):
             reader.request((1 << 63) - 1)
+        with pytest.raises(ValueError, match=f"n is {1 << 63}: it must be between"):
+            reader.request(1 << 63)
     for limit in [-1, 2**63]:
         with pytest.raises(ValueError, match=f"limit is {limit}: "):
             AsyncReader(limit=limit)

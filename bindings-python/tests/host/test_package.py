@@ -259,6 +259,10 @@ class Array(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
 
+class OfDevice(Protocol):
+    def __arrow_c_device_array__(self, requested_schema: object | None = None, **kwargs: object) -> tuple[object, object]: ...
+
+
 def exchange(jax: OfJax, strict: Strict, torch: OfPyTorch, tensor: Tensor, batch: RecordBatch) -> None:
     for each in (jax, strict):
         devexchange.from_dlpack(each)
@@ -269,6 +273,14 @@ def exchange(jax: OfJax, strict: Strict, torch: OfPyTorch, tensor: Tensor, batch
     batch.column(OfNumPy())
     streams: list[OfPolars] = [batch, devexchange.BatchStream.of(batch.schema, [batch])]
     arrays: list[Array] = [batch, batch["n"]]
+
+def on_device(array: OfDevice, writer: devexchange.AsyncWriter, server: ipc.Server) -> None:
+    batch = devexchange.from_arrow(array)
+    devexchange.BatchStream.of(batch.schema, [array], device_type=2)
+    devexchange.RecordBatch.of({"n": array})
+    writer.send(array)
+    server.offer("n", array)
+    ipc.plan(array)
 
 def allocate(dtype: TorchDType, device: TorchDevice) -> None:
     devexchange.empty(2, dtype, device=device).copy_to(device)

@@ -73,7 +73,7 @@ impl AsyncReader {
     }
 
     #[pyo3(signature = (n, /))]
-    fn request(&self, py: Python<'_>, n: i64) -> Result<()> {
+    fn request(&self, py: Python<'_>, #[pyo3(from_py_with = many)] n: i64) -> Result<()> {
         let reader = self.reader.get()?;
         Ok(py.detach(move || reader.request(n))?)
     }
@@ -159,4 +159,8 @@ fn received(py: Python<'_>, next: Option<Received>) -> Result<Bound<'_, PyAny>> 
 
 fn limit_of(limit: &Bound<'_, PyAny>) -> PyResult<i64> {
     Ok(argument::number(limit, "limit", i64::MIN, i64::MAX)?)
+}
+
+fn many(n: &Bound<'_, PyAny>) -> PyResult<i64> {
+    Ok(argument::number(n, "n", i64::MIN, i64::MAX)?)
 }
