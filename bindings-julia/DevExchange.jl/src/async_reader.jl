@@ -146,9 +146,9 @@ function receive(r::AsyncReader)
     batch, given = Handle{TAG_BATCH}(C_NULL), MetadataHandle(C_NULL)
     try
         GC.@preserve batch given take_next(r, place_in(batch), place_in(given))
-    catch
+    catch e
         # Closed here, which is an end and no error.
-        isopen(r) && rethrow()
+        (isopen(r) || e isa InterruptException) && rethrow()
         return nothing
     end
     batch.address == C_NULL && return nothing

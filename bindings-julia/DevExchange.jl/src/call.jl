@@ -63,6 +63,9 @@ function was_interrupted(message)
     return text !== nothing && occursin(text, message)
 end
 
+# For calls that never fail.
+throw_interrupt() = pop!(task_local_storage(), INTERRUPTED, nothing) === nothing || throw(InterruptException())
+
 # `interrupted` is told of an interrupt, which for whoever asked is a failure.
 function respond(before, interrupted, number::UInt64, call::Ptr{Call})
     try

@@ -344,9 +344,11 @@ function defer_cleanup(f, m::MemoryManager)
     return at(m) do manager
         @checked devx_manager_defer_cleanup(manager::Ptr{Cvoid})
         try
+            throw_interrupt()
             f()
         finally
             @checked devx_manager_resume_cleanup(manager::Ptr{Cvoid})
+            throw_interrupt()
         end
     end
 end

@@ -43,7 +43,8 @@ A manager that Julia fills in. `allocate(request::MemoryRequest)` gives `(addres
   is asked.
 - `reset(device_id)`: everything of a device has been given back; what was kept for it may go.
 - `trim(device_id, keep)` gives unused memory back, except for `keep` bytes.
-- `defer_cleanup(begins::Bool)`: cleanup is deferred from now on, or no longer. What it throws is logged (`@error`).
+- `defer_cleanup(begins::Bool)`: cleanup is deferred from now on, or no longer. What it throws is logged (`@error`), but for an
+  interrupt.
 - `release()` is called once, when the manager and all memory of it were given up, after the last of its memory; not if
   this throws.
 
@@ -175,11 +176,12 @@ function parts_of(given, wanted, count)
     throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "the manager gave a $(typeof(given)), not $wanted"))
 end
 
-# Nobody could be told that this failed.
+# Nobody could be told that this failed; an interrupt is noted for the call in Julia that this is part of.
 function announce(defer_cleanup, begins)
     try
         Base.invokelatest(defer_cleanup, begins)
     catch e
+        e isa InterruptException && rethrow()
         @error "DevExchange: the defer_cleanup of a manager failed" exception = (e, catch_backtrace())
     end
     return nothing

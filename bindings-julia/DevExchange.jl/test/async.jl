@@ -115,6 +115,13 @@ end
     yield()
     close(r)
     @test fetch(waiting)
+    # An interrupt that comes when the reader is closed, and before that is heard, is no end.
+    r = AsyncReader()
+    waiting = @async try next!(r) catch e; e end
+    yield()
+    close(r.handle)
+    schedule(waiting, InterruptException(); error=true)
+    @test fetch(waiting) isa InterruptException
     # Forgotten.
     p = foreign_producer(batches=1000)
     forgotten_reader(p)

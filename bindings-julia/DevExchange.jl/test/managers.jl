@@ -240,6 +240,15 @@ end
     # Where nobody can be told, it is logged; and the release of what was given, as all releases.
     m = MemoryManager(request -> (Libc.malloc(8), DX.CPU, () -> error("no")); defer_cleanup=_ -> error("not now"))
     @test_logs (:error, r"defer_cleanup of a manager failed") (:error, r"defer_cleanup") defer_cleanup(() -> 1, m)
+    m = (close(m); MemoryManager(request -> (Libc.malloc(8), DX.CPU, () -> error("no"))))
+    for (when, called) in ((true, 0), (false, 1))
+        own = MemoryManager(identity; defer_cleanup=begins -> begins == when && throw(InterruptException()))
+        calls = Ref(0)
+        @test_throws InterruptException defer_cleanup(() -> calls[] += 1, own)
+        # Of a later call it is none.
+        @test calls[] == called && defer_cleanup(() -> 7, m) == 7
+        close(own)
+    end
     before = DX.release_failures()
     a = allocate(m, 8, DX.CPU)
     close(m)
