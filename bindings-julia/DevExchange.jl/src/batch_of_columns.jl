@@ -31,10 +31,10 @@ All others are laid out by their elements, also a `view` of a column ([`slice`](
 | `Missing` only | null | none |
 
 With `Union{T,Missing}` a column is laid out, with a validity bitmap if anything is missing. "Laid out" is a copy, once,
-into buffers that are Julia's; "its own" is none, for `Vector`s and views without gaps. Such vectors must not be resized
-or written as long as the batch is used, and are kept alive that long. Then `release()`, if given, is called once, on a
-task of this module; there has to be a vector that it is for. If this throws, it is not called, and neither is it if the
-batch, or what was exported of it, is still there when Julia ends.
+into buffers that are Julia's; "its own" is none, for `Vector`s and views without gaps that are aligned as their
+elements are. Such vectors must not be resized or written as long as the batch is used, and are kept alive that long.
+Then `release()`, if given, is called once, on a task of this module; there has to be a vector that it is for. If this
+throws, it is not called, and neither is it if the batch, or what was exported of it, is still there when Julia ends.
 
 Throws, with the name of the column, `DEVX_UNSUPPORTED` for elements without a type in Arrow and for maps with a key that
 is missing, `DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months

@@ -372,9 +372,10 @@ function lay_bytes!(nodes, name, v, formats)
     return Field(name, eltype(offsets) === Int32 ? formats[1] : formats[2]; nullable=Missing <: eltype(v))
 end
 
-# Whether the vector's memory is that of its values, side by side.
+# Whether the vector's memory is that of its values, side by side, and where such values lie: a consumer may read no others.
 is_memory(v, S) = false
-is_memory(v::Union{StridedVector{S},Tensor{S,1}}, ::Type{S}) where {S} = length(v) <= 1 || stride(v, 1) == 1
+is_memory(v::Union{StridedVector{S},Tensor{S,1}}, ::Type{S}) where {S} =
+    (length(v) <= 1 || stride(v, 1) == 1) && UInt(pointer(v)) % Base.datatype_alignment(S) == 0
 
 function filled(f, v, place::S) where {S}
     values = Vector{S}(undef, length(v))

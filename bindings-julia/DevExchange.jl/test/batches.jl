@@ -215,6 +215,15 @@ end
     @test refused(() -> b[:nope], DX.DEVX_OUT_OF_RANGE, "nope")
     v = values(again[1])
     @test v isa Vector{Float64} && pointer(v) == pointer(numbers)
+    # Where a consumer may not read the elements as they are, they are laid out.
+    bytes = collect(0x01:0x21)
+    for (T, width) in ((Int16, 2), (Int32, 4), (Float64, 8), (NTuple{2,Float32}, 4))
+        vector = reinterpret(T, view(bytes, 2:17))
+        laid = Batch((v=vector,))
+        seen = T <: Tuple ? children(laid[:v])[1] : laid[:v]
+        @test seen == collect(Iterators.flatten(vector)) && UInt(pointer(seen)) % width == 0
+        close(laid)
+    end
     # What was made of them holds on to their memory, and so does the vector.
     foreach(close, (b, t))
     @test again["x"] == numbers && again["t"] == [7, 8, 9] && refused(() -> b[1], DX.DEVX_CLOSED)
