@@ -103,6 +103,80 @@ fn combinators_of_streams_and_sinks_have_the_short_names() {
     assert_eq!(ledger::outstanding(), 0);
 }
 
+/// How often each of some tasks was woken.
+fn counts<const N: usize>() -> [Arc<Count>; N] {
+    std::array::from_fn(|_| Arc::new(Count(AtomicU32::new(0))))
+}
+
+fn poll_of<T>(future: Pin<&mut impl Future<Output = T>>, task: &Arc<Count>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(task))))
+}
+
+/// No task is forgotten for another one that awaits, too.
+#[test]
+fn all_tasks_are_woken_that_await() {
+    let _alone = alone();
+    let (reader, writer) = pair(1);
+    let (schema, readers, writers) = (schema(), counts::<4>(), counts::<2>());
+    let woken = |tasks: &[Arc<Count>]| tasks.iter().map(|task| task.0.swap(0, SeqCst)).collect::<Vec<_>>();
+    let (mut of_schema, mut first, mut second) = (pin!(reader.schema()), pin!(reader.batch()), pin!(reader.batch()));
+    for _ in 0..2 {
+        assert!(poll_of(of_schema.as_mut(), &readers[0]).is_pending());
+        assert!(poll_of(first.as_mut(), &readers[1]).is_pending());
+        assert!(poll_of(second.as_mut(), &readers[2]).is_pending());
+        let by_hand = Waker::from(Arc::clone(&readers[3]));
+        assert!(reader.poll_batch(&mut Context::from_waker(&by_hand)).is_pending());
+    }
+    writer.start(&schema).unwrap();
+    assert_eq!(woken(&readers), [1, 1, 1, 1]);
+    assert!(poll_of(of_schema.as_mut(), &readers[0]).is_ready());
+    assert!(poll_of(first.as_mut(), &readers[1]).is_pending());
+    assert!(poll_of(second.as_mut(), &readers[2]).is_pending());
+    writer.try_send(batch(&schema, 7), None).unwrap();
+    assert_eq!(woken(&readers), [0, 1, 1, 0]);
+    {
+        let (mut ready, mut other) = (pin!(writer.ready()), pin!(writer.ready()));
+        assert!(poll_of(ready.as_mut(), &writers[0]).is_pending());
+        assert!(poll_of(other.as_mut(), &writers[1]).is_pending());
+        let Poll::Ready(Ok(Some((taken, _)))) = poll_of(second.as_mut(), &readers[2]) else {
+            panic!("there is a batch")
+        };
+        assert_eq!((taken.length(), woken(&writers)), (7, vec![1, 1]));
+        assert!(poll_of(first.as_mut(), &readers[1]).is_pending());
+        assert!(poll_of(ready.as_mut(), &writers[0]).is_ready() && poll_of(other.as_mut(), &writers[1]).is_ready());
+    }
+    // The end is for all, also for who has not looked since.
+    writer.finish().unwrap();
+    assert_eq!(woken(&readers), [0, 1, 0, 0]);
+    assert!(matches!(poll_of(first.as_mut(), &readers[1]), Poll::Ready(Ok(None))));
+}
+
+/// Who no longer awaits is not woken, and nothing is kept of it.
+#[test]
+fn a_task_that_no_longer_awaits_leaves_no_waker() {
+    let _alone = alone();
+    let (reader, writer) = pair(1);
+    let tasks = counts::<3>();
+    for _ in 0..3 {
+        let (mut one, mut other, mut stays) =
+            (Box::pin(reader.batch()), Box::pin(reader.batch()), pin!(reader.batch()));
+        assert!(poll_of(one.as_mut(), &tasks[0]).is_pending());
+        assert!(poll_of(other.as_mut(), &tasks[1]).is_pending());
+        assert!(poll_of(stays.as_mut(), &tasks[2]).is_pending());
+        assert_eq!(tasks.each_ref().map(Arc::strong_count), [2, 2, 2]);
+        drop(one);
+        assert_eq!(tasks.each_ref().map(Arc::strong_count), [1, 2, 2]);
+        drop(other);
+        assert_eq!(tasks.each_ref().map(Arc::strong_count), [1, 1, 2]);
+        // One that moves to another task takes its waker there.
+        assert!(poll_of(stays.as_mut(), &tasks[0]).is_pending());
+        assert_eq!(tasks.each_ref().map(Arc::strong_count), [2, 1, 1]);
+    }
+    assert_eq!(tasks.each_ref().map(Arc::strong_count), [1, 1, 1]);
+    writer.start(&schema()).unwrap();
+    assert_eq!(tasks.each_ref().map(|task| task.0.load(SeqCst)), [0, 0, 0]);
+}
+
 /// What clones it may do whatever its program does.
 #[test]
 fn a_waker_is_cloned_without_a_lock() {

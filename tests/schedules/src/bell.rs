@@ -51,3 +51,20 @@ fn a_pending_task_is_woken() {
         assert!(answer.is_ready() || count.0.load(SeqCst) == 1, "pending, and nobody was woken");
     });
 }
+
+#[test]
+fn a_task_that_awaits_is_woken_whoever_else_no_longer_does() {
+    in_every_order(|| {
+        let bell = Arc::new(Bell::new());
+        let changing = {
+            let bell = Arc::clone(&bell);
+            thread::spawn(move || bell.change(true))
+        };
+        let counts = [0; 2].map(|none| Arc::new(Count(AtomicU32::new(none))));
+        let wakers = counts.each_ref().map(|count| Waker::from(Arc::clone(count)));
+        let answer = bell.poll_first(wakers.each_ref().map(Context::from_waker), 1, || {
+            changing.join().expect("a thread");
+        });
+        assert!(answer.is_ready() || counts[0].0.load(SeqCst) == 1, "pending, and nobody was woken");
+    });
+}

@@ -81,6 +81,22 @@ impl Bell {
     pub(crate) fn poll(&self, cx: &mut Context<'_>, least: u32) -> Poll<u32> {
         self.0.poll(cx, at_least(least))
     }
+
+    /// What the first of two is told that await with a waker each, while the second gives up. The first goes on until `then`
+    /// has returned.
+    pub(crate) fn poll_first(
+        &self,
+        [mut first, mut second]: [Context<'_>; 2],
+        least: u32,
+        then: impl FnOnce(),
+    ) -> Poll<u32> {
+        let (mut goes_on, mut gives_up) = (self.0.awaiting(), self.0.awaiting());
+        let answer = goes_on.poll(&mut first, at_least(least));
+        let _ = gives_up.poll(&mut second, at_least(least));
+        drop(gives_up);
+        then();
+        answer
+    }
 }
 
 fn at_least(least: u32) -> impl FnMut(&mut u32) -> Poll<u32> {

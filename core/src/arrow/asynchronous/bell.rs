@@ -49,7 +49,9 @@ struct Inner<M> {
 
 /// Who is told when the state has changed.
 pub(super) struct Bells {
-    waker: Option<Waker>,
+    wakers: Wakers,
+    /// The number that was given last to somebody who awaits.
+    last: u64,
     wake: Option<Wake>,
     /// Threads that wait within this library: where there are none, the system need not be told.
     waiting: usize,
@@ -57,16 +59,65 @@ pub(super) struct Bells {
     nudged: bool,
 }
 
+/// The wakers of tasks, each under the number of who polls. Most often there is one, for which no memory is needed.
+#[derive(Default)]
+struct Wakers {
+    first: Option<(u64, Waker)>,
+    others: Vec<(u64, Waker)>,
+}
+
+/// The number of those who poll by hand, who have one waker together.
+const POLLS: u64 = 0;
+
+impl Wakers {
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.others.is_empty()
+    }
+
+    fn find(&mut self, number: u64) -> Option<&mut Waker> {
+        let mut all = self.first.iter_mut().chain(&mut self.others);
+        all.find_map(|(of, waker)| (*of == number).then_some(waker))
+    }
+
+    /// Puts a waker in the place of the last one of that number, which is returned.
+    ///
+    /// # Errors
+    /// The waker, if there is no memory for it.
+    fn put(&mut self, number: u64, waker: Waker) -> Result<Option<Waker>, Waker> {
+        if let Some(place) = self.find(number) {
+            return Ok(Some(std::mem::replace(place, waker)));
+        }
+        if self.first.is_none() {
+            self.first = Some((number, waker));
+        } else if self.others.try_reserve(1).is_ok() {
+            self.others.push((number, waker));
+        } else {
+            return Err(waker);
+        }
+        Ok(None)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Waker> {
+        let is_of = |(of, _): &mut (u64, Waker)| *of == number;
+        let found = self.first.take_if(is_of).or_else(|| {
+            let at = self.others.iter_mut().position(is_of)?;
+            Some(self.others.swap_remove(at))
+        });
+        found.map(|(_, waker)| waker)
+    }
+}
+
 /// Whom to tell when the lock is given up. It depends on nothing else, so the state may be gone by then.
 #[must_use]
 pub(super) struct Ring {
-    waker: Option<Waker>,
+    wakers: Wakers,
     wake: Option<Wake>,
 }
 
 impl Ring {
     pub(super) fn tell(self) {
-        if let Some(waker) = self.waker {
+        let Wakers { first, others } = self.wakers;
+        for (_, waker) in first.into_iter().chain(others) {
             waker.wake();
         }
         if let Some(wake) = self.wake {
@@ -88,10 +139,10 @@ impl Bells {
     #[inline]
     pub(super) fn ring(&mut self) -> Option<Ring> {
         self.nudge();
-        if self.waker.is_none() && self.wake.is_none() {
+        if self.wakers.is_empty() && self.wake.is_none() {
             return None;
         }
-        Some(Ring { waker: self.waker.take(), wake: self.wake.clone() })
+        Some(Ring { wakers: std::mem::take(&mut self.wakers), wake: self.wake.clone() })
     }
 }
 
@@ -131,7 +182,7 @@ impl<M> Turn<'_, M> {
 
 impl<M> Belled<M> {
     pub(super) fn new(state: M, wake: Option<Wake>) -> Self {
-        let bells = Bells { waker: None, wake, waiting: 0, nudged: false };
+        let bells = Bells { wakers: Wakers::default(), last: 0, wake, waiting: 0, nudged: false };
         Self { inner: Mutex::new(Inner { state, bells }), changed: Condvar::new() }
     }
 
@@ -162,12 +213,28 @@ impl<M> Belled<M> {
         answer
     }
 
-    /// One step, and if it has no answer, the waker is called when it may have one.
+    /// One step, and if it has no answer, the waker is called when it may have one: that of whoever called this last.
     pub(super) fn poll<R>(&self, cx: &mut Context<'_>, step: impl FnOnce(&mut M) -> Poll<R>) -> Poll<R> {
+        self.poll_as(&mut Some(POLLS), cx, step)
+    }
+
+    /// For a future, which has a waker of its own: any number of tasks may await.
+    pub(super) fn awaiting(&self) -> Awaiting<'_, M> {
+        Awaiting { belled: self, number: None }
+    }
+
+    /// As [`Belled::poll`], with a waker under a number, which is given if there is none yet.
+    fn poll_as<R>(
+        &self,
+        number: &mut Option<u64>,
+        cx: &mut Context<'_>,
+        step: impl FnOnce(&mut M) -> Poll<R>,
+    ) -> Poll<R> {
         let mut fresh = None;
         loop {
             let mut inner = self.lock();
-            let is_known = inner.bells.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+            let known = number.and_then(|number| inner.bells.wakers.find(number));
+            let is_known = known.is_some_and(|waker| waker.will_wake(cx.waker()));
             // What clones a waker, or ends a task with it, may use the state once more: not with the lock held.
             if !is_known && fresh.is_none() {
                 drop(inner);
@@ -175,11 +242,19 @@ impl<M> Belled<M> {
                 continue;
             }
             let answer = step(&mut inner.state);
-            if answer.is_pending() && !is_known {
-                std::mem::swap(&mut inner.bells.waker, &mut fresh);
-            }
+            let Bells { wakers, last, .. } = &mut inner.bells;
+            let put = fresh.take_if(|_| answer.is_pending() && !is_known).map(|waker| {
+                let number = *number.get_or_insert_with(|| {
+                    *last += 1;
+                    *last
+                });
+                wakers.put(number, waker)
+            });
             drop(inner);
-            drop(fresh);
+            // Without memory for its waker the task looks again at once.
+            if let Some(Err(waker)) = put {
+                waker.wake();
+            }
             return answer;
         }
     }
@@ -208,5 +283,27 @@ impl<M> Belled<M> {
     pub(super) fn silence(&self) {
         let wake = self.lock().bells.wake.take();
         drop(wake);
+    }
+}
+
+/// A future of a state: who awaits has a waker of its own, and none any more when it no longer does.
+pub(super) struct Awaiting<'a, M> {
+    belled: &'a Belled<M>,
+    number: Option<u64>,
+}
+
+impl<M> Awaiting<'_, M> {
+    /// As [`Belled::poll`].
+    pub(super) fn poll<R>(&mut self, cx: &mut Context<'_>, step: impl FnOnce(&mut M) -> Poll<R>) -> Poll<R> {
+        self.belled.poll_as(&mut self.number, cx, step)
+    }
+}
+
+impl<M> Drop for Awaiting<'_, M> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let waker = self.belled.lock().bells.wakers.remove(number);
+        // Not with the lock held.
+        drop(waker);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::bell::Deadline;
 use super::handler::{Arrival, Shared};
-use super::reading::Next;
+use super::reading::{Next, Reading};
 use super::{MetadataBlock, Wake};
 use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
 use crate::abi::types::{DEVX_INVALID_ARGUMENT, DEVX_NOT_READY};
@@ -104,7 +104,7 @@ impl AsyncReader {
     }
 
     /// As [`AsyncReader::try_schema`]; the waker is called when there may be an answer. One task at a time has its
-    /// waker here.
+    /// waker here, but for those that await.
     ///
     /// # Errors
     /// As [`AsyncReader::try_schema`].
@@ -117,7 +117,8 @@ impl AsyncReader {
     /// # Errors
     /// As [`AsyncReader::try_schema`].
     pub async fn schema(&self) -> Result<Schema> {
-        poll_fn(|cx| self.poll_schema(cx)).await
+        let mut awaiting = self.0.header().state.awaiting();
+        poll_fn(|cx| awaiting.poll(cx, Reading::schema)).await
     }
 
     /// Waits for the schema, `None` for as long as it takes.
@@ -141,7 +142,7 @@ impl AsyncReader {
     }
 
     /// As [`AsyncReader::try_batch`]; the waker is called when there may be an answer. One task at a time has its waker
-    /// here.
+    /// here, but for those that await.
     ///
     /// # Errors
     /// As [`AsyncReader::try_batch`].
@@ -155,7 +156,9 @@ impl AsyncReader {
     /// # Errors
     /// As [`AsyncReader::try_batch`].
     pub async fn batch(&self) -> Result<Option<Received>> {
-        poll_fn(|cx| self.poll_batch(cx)).await.transpose()
+        let mut awaiting = self.0.header().state.awaiting();
+        let next = poll_fn(|cx| awaiting.poll(cx, Reading::next)).await;
+        taken(self.0.clone().header(), next).transpose()
     }
 
     /// Waits for the next batch, `None` for as long as it takes.

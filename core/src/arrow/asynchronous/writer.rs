@@ -155,19 +155,12 @@ impl AsyncWriter {
     }
 
     /// As [`AsyncWriter::try_ready`]; the waker is called when there may be an answer. One task at a time has its waker
-    /// here.
+    /// here, but for those that await.
     ///
     /// # Errors
     /// As [`AsyncWriter::try_ready`].
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        loop {
-            self.0.header().settle_alone();
-            match self.0.header().state().poll(cx, look) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(answer)) => return Poll::Ready(answer),
-                Poll::Ready(None) => {}
-            }
-        }
+        self.polled(|| self.0.header().state().poll(cx, look))
     }
 
     /// Waits until a batch can be sent; [`AsyncWriter::try_send`] sends one with its metadata.
@@ -175,7 +168,20 @@ impl AsyncWriter {
     /// # Errors
     /// As [`AsyncWriter::try_ready`].
     pub async fn ready(&self) -> Result<()> {
-        poll_fn(|cx| self.poll_ready(cx)).await
+        let mut awaiting = self.0.header().state().awaiting();
+        poll_fn(|cx| self.polled(|| awaiting.poll(cx, look))).await
+    }
+
+    /// Looks until there is an answer or nothing to tell the handler first.
+    fn polled(&self, mut poll: impl FnMut() -> Poll<Option<Result<()>>>) -> Poll<Result<()>> {
+        loop {
+            self.0.header().settle_alone();
+            match poll() {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(answer)) => return Poll::Ready(answer),
+                Poll::Ready(None) => {}
+            }
+        }
     }
 
     /// Blocks the thread until a batch can be sent, `None` for as long as it takes.
