@@ -60,9 +60,18 @@ pub(crate) fn allocate_readable(device: Device, bytes: usize, stream: Option<Str
     if device.kind == DeviceType::CPU { host(bytes, zeros) } else { allocate(device, bytes, stream) }
 }
 
+/// Memory of the host begins at a multiple of this: DLPack promises it of every tensor (`DLTensor.data`), Arrow recommends 64, and
+/// there are consumers that copy what is aligned to less than that (JAX). The driver's memory and files begin so anyway.
+const ALIGN: usize = 256;
+
 fn host(bytes: usize, make: fn(usize) -> Result<Vec<u128>>) -> Result<Memory> {
-    let mut memory = make(bytes.div_ceil(size_of::<u128>())).map_err(|_| Error::no_memory(bytes))?;
-    Ok(Memory { address: memory.as_mut_ptr().cast(), owner: Owner::try_new(memory)?, ready: Ready::Now })
+    // To begin further behind, if need be; of no bytes there is nothing to align.
+    let spare = if bytes == 0 { 0 } else { ALIGN - align_of::<u128>() };
+    let words = bytes.saturating_add(spare).div_ceil(size_of::<u128>());
+    let mut memory = make(words).map_err(|_| Error::no_memory(bytes))?;
+    let first = memory.as_mut_ptr().cast::<u8>();
+    let address = first.wrapping_add(first.addr().wrapping_neg() % ALIGN);
+    Ok(Memory { address: address.cast(), owner: Owner::try_new(memory)?, ready: Ready::Now })
 }
 
 /// The stream to allocate on for a copy to `device` that is queued on `stream`: none if that belongs to another GPU, whose

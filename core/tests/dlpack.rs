@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use devexchange_core::abi::dlpack::*;
 use devexchange_core::abi::types::*;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
-use devexchange_core::{DType, Device, DeviceType, Error, Flags, Owner, RawStream, Refused, Tensor, TensorDesc};
+use devexchange_core::{
+    DType, Device, DeviceType, Error, Flags, Owner, RawStream, Refused, Tensor, TensorDesc, convert,
+};
 
 /// Counts how often its owner was released.
 fn counted() -> (Owner, Arc<AtomicUsize>) {
@@ -519,6 +521,29 @@ fn a_copy_does_not_mind_strides_along_a_single_element() {
         // SAFETY: all elements are within the array, which outlives the tensor.
         let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
         assert_eq!(tensor.copy().unwrap().as_slice::<f32>().unwrap(), [1.0, 3.0], "{strides:?}");
+    }
+}
+
+/// "Aligned to 256 bytes as in CUDA" (`DLTensor.data`), whatever has made it. To some consumers anything less is worth a copy.
+#[test]
+fn new_memory_of_the_host_begins_where_dlpack_has_it() {
+    let manager = devexchange_core::manager::Driver::host_only().unwrap();
+    let mut kept = Vec::new();
+    for length in [1_i64, 3, 5, 16, 17, 100, 1000, 5000, 1 << 20] {
+        let shape = [length];
+        let new = Tensor::allocate(Device::CPU, DType::UINT8, &shape, None).unwrap();
+        let managed = Tensor::allocate_with(&manager, Device::CPU, DType::UINT8, &shape, None).unwrap();
+        let copy = new.slice(0, 1, length - 1).unwrap().copy().unwrap();
+        let bools = TensorDesc { data: new.data(), dtype: DType::BOOL, shape: &shape, ..desc(&mut [], &[]) };
+        // SAFETY: as many bytes as bools, kept below.
+        let bools = unsafe { Tensor::from_raw_parts(&bools, Owner::new(new.clone())) }.unwrap();
+        let bools = convert::column(&bools, "", Copying::IfNeeded).unwrap();
+        let bools = convert::tensor(bools.root(), Copying::IfNeeded).unwrap();
+        for made in [new, managed, copy, bools] {
+            assert_eq!(made.data().addr() % 256, 0, "{made:?}");
+            assert!(made.as_bytes().unwrap().iter().all(|byte| *byte == 0), "{made:?}");
+            kept.push(made);
+        }
     }
 }
 

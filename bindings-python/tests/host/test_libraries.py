@@ -86,6 +86,14 @@ def test_jax_keeps_the_memory():
     seen.delete()
 
 
+@pytest.mark.parametrize("length", [1, 10, 100, 1000, 100000])
+def test_jax_copies_no_memory_of_this_library(length):
+    made = [devexchange.empty(length, "float32") for _ in range(4)]
+    made += [tensor.copy_to("cpu") for tensor in made]
+    for tensor in made:
+        assert jax.dlpack.from_dlpack(tensor).unsafe_buffer_pointer() == tensor.data_ptr
+
+
 # --- PyArrow: tensors, and arrays that are never written ---
 
 

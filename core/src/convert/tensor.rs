@@ -12,8 +12,9 @@ use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout::MAX_NDIM;
-use crate::memory::{Owner, collected, push};
+use crate::memory::{collected, push, set_entry};
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::transfer::{self, Memory};
 use crate::view::View;
 
 /// How a column can be had as a tensor. Reads the validity buffer if the number of nulls is not known.
@@ -76,8 +77,7 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
     let values = innermost(column);
     let Dimensions { shape, strides } = dimensions(column)?;
     if values.ty() == Type::Bool {
-        let bytes = collected((0..values.length()).map(|row| values.bool(row).map(u8::from)))?;
-        return of_bytes(bytes, &shape, &strides);
+        return of_bools(values, &shape, &strides);
     }
     let Some(dtype) = values.ty().dtype() else {
         return refuse!(DEVX_IMPOSSIBLE, "{} has no element type in DLPack", values.ty());
@@ -118,18 +118,18 @@ fn seen_as(compact: &Tensor, dtype: DType) -> Result<Tensor> {
     Ok(unsafe { Tensor::from_raw_parts(&desc, compact.clone().into_owner()) }?)
 }
 
-fn of_bytes(bytes: Vec<u8>, shape: &[i64], strides: &[i64]) -> Result<Tensor> {
-    let desc = TensorDesc {
-        data: bytes.as_ptr().cast_mut().cast(),
-        device: Device::CPU,
-        dtype: DType::BOOL,
-        shape,
-        strides: Some(strides),
-        byte_offset: 0,
-        flags: Flags::IS_COPIED,
-    };
-    // SAFETY: the vector has a byte for each element, and its memory does not move while the owner holds it.
-    Ok(unsafe { Tensor::from_raw_parts(&desc, Owner::try_new(bytes)?) }?)
+/// A byte for each bit.
+fn of_bools(values: Column<'_>, shape: &[i64], strides: &[i64]) -> Result<Tensor> {
+    let Memory { address: data, owner, .. } = transfer::allocate(Device::CPU, values.length() as usize, None)?;
+    for row in 0..values.length() {
+        let byte = u8::from(values.bool(row)?);
+        // SAFETY: the new memory has a byte for each value, and nobody else knows of it yet.
+        unsafe { set_entry(data.cast::<u8>(), row as usize, byte) };
+    }
+    let (device, dtype, strides) = (Device::CPU, DType::BOOL, Some(strides));
+    let desc = TensorDesc { data, device, dtype, shape, strides, byte_offset: 0, flags: Flags::IS_COPIED };
+    // SAFETY: the memory has a byte for each element, and lives in the owner.
+    Ok(unsafe { Tensor::from_raw_parts(&desc, owner) }?)
 }
 
 /// The column and, level by level, the values of its fixed-size lists.
