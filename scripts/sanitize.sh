@@ -8,7 +8,7 @@
 #             and with a library that has the first two
 #   thread    the same tests of the core and of tests/, and those in C and C++ that have threads, with the thread
 #             sanitizer, in std, too
-#   miri      tests of the core that call no C, in an interpreter that sees undefined behaviour
+#   miri      tests and examples of the core that call no C, in an interpreter that sees undefined behaviour
 #
 # Each is first shown a program that it has to report (tests/sanitize): one that says nothing there is not on, and
 # what it says of the rest is worth nothing. The first three need no nightly compiler: RUSTC_BOOTSTRAP lets the
@@ -199,6 +199,8 @@ part_miri() {
   cargo_tests miri-core "$CARGO" miri test --locked --no-fail-fast -p devexchange-core --test batch \
     --test convert --test types -- --skip columns_are_found_by_name \
     --skip devices_are_normalised_or_refused --skip texts_of_foreign_schemas_are_checked
+  # Users begin with these, and may run them so, too.
+  cargo_tests miri-doc "$CARGO" miri test --locked --no-fail-fast -p devexchange-core --features arrow --doc -- --skip ipc
 }
 
 if [ $# -eq 0 ]; then set -- address c thread miri; fi

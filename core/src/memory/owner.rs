@@ -19,11 +19,11 @@ type Release = unsafe extern "C" fn(*mut c_void);
 /// use devexchange_core::{DType, Device, Flags, Owner, Result, Tensor, TensorDesc};
 ///
 /// # fn main() -> Result<()> {
-/// let pixels: Box<[u8]> = Box::from([0, 64, 128, 255]);
+/// let pixels = vec![0_u8, 64, 128, 255]; // not a box: to move one makes earlier addresses of what is in it invalid
 /// let (data, shape) = (pixels.as_ptr().cast_mut().cast(), [2, 2]);
 /// let (device, dtype) = (Device::CPU, DType::UINT8);
 /// let desc = TensorDesc { data, device, dtype, shape: &shape, strides: None, byte_offset: 0, flags: Flags::READ_ONLY };
-/// // SAFETY: four bytes, which are valid until the box is dropped, and only read.
+/// // SAFETY: four bytes, which are valid until the vector is dropped, and only read.
 /// let tensor = unsafe { Tensor::from_raw_parts(&desc, Owner::new(pixels)) }?;
 /// assert_eq!(tensor.as_slice::<u8>()?, [0, 64, 128, 255]);
 /// # Ok(())

@@ -294,9 +294,9 @@ impl Tensor {
     ///
     /// # Errors
     /// `DEVX_INVALID_SHAPE` if the shape has another number of elements than the vector.
-    pub fn from_vec<T: Element>(values: Vec<T>, shape: &[i64]) -> Result<Self> {
+    pub fn from_vec<T: Element>(mut values: Vec<T>, shape: &[i64]) -> Result<Self> {
         let desc = TensorDesc {
-            data: values.as_ptr().cast_mut().cast(),
+            data: values.as_mut_ptr().cast(),
             device: Device::CPU,
             dtype: T::DTYPE,
             shape,
