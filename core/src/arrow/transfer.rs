@@ -37,12 +37,13 @@ enum Known {
 
 /// New memory that is given out piece by piece.
 struct Room {
+    first: *mut u8,
     next: *mut u8,
     bytes: usize,
 }
 
 impl Room {
-    const NONE: Self = Self { next: std::ptr::null_mut(), bytes: 0 };
+    const NONE: Self = Self { first: std::ptr::null_mut(), next: std::ptr::null_mut(), bytes: 0 };
 
     fn reserve(&mut self, bytes: usize) -> Result<()> {
         match bytes.checked_next_multiple_of(ALIGN).and_then(|bytes| self.bytes.checked_add(bytes)) {
@@ -52,7 +53,16 @@ impl Room {
         Ok(())
     }
 
+    /// Says where the memory is.
+    fn begin(&mut self, address: *mut c_void) {
+        (self.first, self.next) = (address.cast(), address.cast());
+    }
+
     fn take(&mut self, bytes: usize) -> *mut c_void {
+        if bytes == 0 {
+            // Not behind what was given out: there the memory may end, and another one begin.
+            return self.first.cast();
+        }
         let place = self.next;
         self.next = place.wrapping_add(bytes.next_multiple_of(ALIGN));
         place.cast()
@@ -102,11 +112,11 @@ impl Batch {
         let memory = transfer::allocate(device, room.bytes, on)?;
         let is_in_order = memory.is_in_order();
         let Memory { address, mut owner, .. } = memory;
-        room.next = address.cast();
+        room.begin(address);
         if readable.bytes > 0 {
             let pinned = Device { kind: DeviceType::CUDA_HOST, ..device };
             let memory = transfer::allocate(pinned, readable.bytes, None)?;
-            readable.next = memory.address.cast();
+            readable.begin(memory.address);
             let in_order = InOrder::of_all([owner.in_order()]);
             owner = Owner::in_room(Vacant::new()?, (owner, memory.owner)).given_back(in_order);
         }
@@ -172,7 +182,7 @@ impl Batch {
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         let Memory { address, owner, .. } = allocate(room.bytes)?;
-        room.next = address.cast();
+        room.begin(address);
         let mut buffers = vector(parts.len())?;
         for Part { source, bytes, shift, .. } in &parts {
             if source.is_null() {

@@ -132,13 +132,14 @@ impl Regions {
                 buffers.push(None);
                 continue;
             }
-            let needed = match batch.kind_of_buffer(node, index) {
+            let known = match batch.kind_of_buffer(node, index) {
                 Some(buffer) => buffer.bytes_at(index, end as u64),
                 None => Some(0),
             };
-            let (spot, left) = self.spot(address, needed.unwrap_or(0) as usize)?;
-            // How much of it the offsets or views use is in the data, which is not read: up to the end of the region.
-            buffers.push(Some((spot, needed.map_or(left as u64, |needed| needed as u64))));
+            // How much of it the offsets or views use is in the data, which is not read: a byte at least, as an address behind the end
+            // of a region is that of something else; at most up to the end of the region.
+            let (spot, left) = self.spot(address, known.unwrap_or(1) as usize)?;
+            buffers.push(Some((spot, known.map_or(left as u64, |known| known as u64))));
         }
         Ok(NodePart { length: array.length, null_count: array.null_count, offset: array.offset, buffers })
     }

@@ -108,7 +108,8 @@ fn counts<const N: usize>() -> [Arc<Count>; N] {
     std::array::from_fn(|_| Arc::new(Count(AtomicU32::new(0))))
 }
 
-fn poll_of<T>(future: Pin<&mut impl Future<Output = T>>, task: &Arc<Count>) -> Poll<T> {
+/// Of a future that may go on on another thread, as tasks of most executors do.
+fn poll_of<T>(future: Pin<&mut (impl Future<Output = T> + Send)>, task: &Arc<Count>) -> Poll<T> {
     future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(task))))
 }
 

@@ -167,6 +167,45 @@ fn views_of_no_rows_have_no_data() {
     assert_eq!(imported.root().buffers(), [std::ptr::null(); 3]);
 }
 
+/// Where a piece of memory ends, another one may begin, and what lies there is no part of the first one.
+#[test]
+fn data_behind_the_end_of_a_region_is_in_the_next_one() {
+    // SAFETY: a call of the system.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("a size");
+    // Whole pages, which the system lays out without a gap.
+    let pages: Vec<_> = (0..64).map(|_| shared(&vec![i32::from_ne_bytes(*b"text"); page / 4])).collect();
+    let behind = |end: &Tensor| pages.iter().find(|next| next.data().addr() == end.data().addr() + page);
+    let (offsets, data) = pages.iter().find_map(|page| Some((page, behind(page)?))).expect("one behind the other");
+    let rows = page / 4 - 1;
+    let starts: Vec<_> = (0..=rows as i32).map(|row| 4 * row).collect();
+    // SAFETY: room for an offset more than there are rows, of which nobody else knows.
+    unsafe { offsets.data().cast::<i32>().copy_from_nonoverlapping(starts.as_ptr(), starts.len()) };
+    let texts = ArrayBuilder::new("t", "u", rows as i64).buffer(std::ptr::null()).buffer(offsets.data());
+    let texts = texts.buffer(data.data()).owner(Owner::new((offsets.clone(), data.clone())));
+    // SAFETY: as many offsets and bytes, kept by the owner.
+    let batch = unsafe { texts.build(Device::CPU) }.expect("a batch");
+    let exported = export_batch(&batch, Copying::Never).expect("a view");
+    assert_eq!(exported.files().len(), 2);
+    let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+    assert_eq!(imported.root().text(rows as i64 - 1), Ok("text"));
+}
+
+/// Of no bytes of data nobody can say in which piece of memory they are.
+#[test]
+fn texts_without_a_byte_can_be_shared_as_a_copy() {
+    let (offsets, data) = ([0_i32; 4], [0_u8; 1]);
+    let texts = ArrayBuilder::new("t", "u", 3).buffer(std::ptr::null()).buffer(offsets.as_ptr().cast());
+    // SAFETY: the buffers outlive the batch.
+    let batch = unsafe { texts.buffer(data.as_ptr().cast()).build(Device::CPU) }.expect("a batch");
+    let copy = copy_batch(&batch).expect("copied");
+    assert_eq!((plan_batch(&copy), copy_batch(&copy).map(|copy| plan_batch(&copy))), (Plan::View, Ok(Plan::View)));
+    for (given, copying) in [(&batch, Copying::IfNeeded), (&copy, Copying::Never)] {
+        let exported = export_batch(given, copying).expect("shared");
+        let imported = import_batch(exported.descriptor(), duplicates(&exported), nobody()).expect("imported");
+        assert_eq!(imported.root().text(2), Ok(""));
+    }
+}
+
 /// Asked for, it would take the whole machine with it.
 #[test]
 fn more_than_the_machine_has_is_refused_at_once() {
