@@ -11,9 +11,10 @@ use crate::stream::Stream;
 use crate::transfer::{self, Memory};
 
 impl Tensor {
-    /// A tensor over new memory of `device`, in compact row-major order, which begins at a multiple of 256 bytes. Its elements are
-    /// anything, in plain host memory zero. On a GPU the memory comes from the device's pool, ready for work on `stream`, which is not destroyed before
-    /// the tensor is released, but may be [closed](Stream::close); without a stream it is plain device memory, ready at once.
+    /// A tensor over new memory of `device`, in compact row-major order, which begins at a multiple of 256 bytes. Its elements
+    /// are anything, in plain host memory zero. On a GPU the memory comes from the device's pool, ready for work on `stream`,
+    /// which is not destroyed before the tensor is released, but may be [closed](Stream::close); without a stream it is plain
+    /// device memory, ready at once.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_DRIVER`.
