@@ -160,10 +160,10 @@ TEST(a_success_does_not_write_the_error_record) {
 
 TEST(a_long_text_is_cut_and_ends) {
     struct tally tally = {0};
-    char name[2000];
-    memset(name, 'n', sizeof name - 1);
-    name[sizeof name - 1] = '\0';
-    struct ArrowSchema one = foreign_schema(&tally, "?", name);
+    char format[2000];
+    memset(format, '?', sizeof format - 1);
+    format[sizeof format - 1] = '\0';
+    struct ArrowSchema one = foreign_schema(&tally, format, "x");
     devx_schema_t *out = UNWRITTEN;
     memset(&error, 0x5a, sizeof error);
     CHECK_INT(devx_schema_import(&one, &out, &error), DEVX_INVALID_FORMAT);
