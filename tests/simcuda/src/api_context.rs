@@ -218,6 +218,8 @@ impl Sim {
             c.no_capture_in(ctx)?;
             let points = c.points(|s| s.ctx == ctx);
             c.know(&points);
+            let over = c.context(ctx)?.over.clone();
+            c.host_clock().join(&over);
             c.wait(&points);
             Ok(())
         })

@@ -43,8 +43,7 @@ impl Sim {
             let Some(s) = c.st.streams.get_mut(&stream) else { return Ok(()) };
             s.destroyed = true;
             if s.queue.is_empty() && !s.busy {
-                c.st.streams.remove(&stream);
-                c.st.retire_timeline();
+                c.st.end_stream(stream);
             }
             Ok(())
         })

@@ -38,6 +38,7 @@ impl Call<'_> {
                 per_thread: BTreeMap::new(),
                 peers: BTreeSet::new(),
                 excused: 0,
+                over: Clock::default(),
             },
         );
         handle

@@ -171,8 +171,7 @@ pub(crate) fn finish(inner: &Inner, st: &mut State, handle: u64, seq: u64) {
         finished = stream.destroyed && stream.queue.is_empty();
     }
     if finished {
-        st.streams.remove(&handle);
-        st.retire_timeline();
+        st.end_stream(handle);
     }
     inner.changed.notify_all();
 }

@@ -106,6 +106,8 @@ pub(crate) struct Context {
     pub(crate) peers: BTreeSet<u64>,
     /// Releases that a fault stopped and that were not made good since.
     pub(crate) excused: usize,
+    /// What is over on streams that are no more: nobody can wait for one of them, but for all of the context.
+    pub(crate) over: Clock,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -367,6 +369,15 @@ impl State {
         self.next_timeline
     }
 
+    /// A destroyed stream is done with its work.
+    pub(crate) fn end_stream(&mut self, handle: u64) {
+        let Some(stream) = self.streams.remove(&handle) else { return };
+        if let Some(context) = self.contexts.get_mut(&stream.ctx) {
+            context.over.join(&stream.clock);
+        }
+        self.retire_timeline();
+    }
+
     /// Forgets what clocks say about timelines that are over and that no recorded access refers to. Without it,
     /// clocks would grow with every stream that ever was.
     pub(crate) fn retire_timeline(&mut self) {
@@ -381,6 +392,7 @@ impl State {
         self.host_clock.keep(&live);
         self.hosts.values_mut().for_each(|h| h.clock.keep(&live));
         self.tokens.values_mut().for_each(|c| c.keep(&live));
+        self.contexts.values_mut().for_each(|c| c.over.keep(&live));
         self.events.values_mut().filter_map(|e| e.record.as_mut()).for_each(|r| r.clock.keep(&live));
         for stream in self.streams.values_mut() {
             stream.clock.keep(&live);

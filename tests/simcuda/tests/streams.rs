@@ -123,6 +123,20 @@ fn a_destroyed_stream_finishes_its_work() {
     }
 }
 
+/// Nobody can wait for the stream any more, but for all of its context.
+#[test]
+fn a_context_is_waited_for_with_streams_that_are_no_more() {
+    let w = World::strict(Mode::Threads { workers: 2, delay_us: 0 }, 3);
+    let (a, s) = (w.dev(8), w.nb());
+    w.memset_d8_async(a, 4, 8, s).unwrap();
+    w.stream_destroy(s).unwrap();
+    while w.stat("executed") < w.stat("submitted") {
+        std::thread::yield_now();
+    }
+    w.ctx_synchronize().unwrap();
+    w.mem_free(a).unwrap();
+}
+
 #[test]
 fn what_streams_say_about_themselves() {
     let w = World::strict(Mode::Lazy, 1);
