@@ -18,8 +18,7 @@ from ._blocks import Blocks
 
 
 def use(manager: MemoryManager, device_id: int = 0) -> None:
-    """Gives RMM ``manager`` for what it allocates on a device from now on. What it has allocated there before must be freed
-    first, as for any resource of RMM's."""
+    """Gives RMM ``manager`` for what it allocates on a device from now on. Buffers of before go back to where they are from."""
     rmm.mr.set_per_device_resource(device_id, resource(manager, device_id))
 
 
