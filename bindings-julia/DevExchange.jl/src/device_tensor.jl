@@ -45,9 +45,9 @@ end
     copy_to(array::AbstractArray{T,N}, device::DLDevice, stream) -> Tensor{T,N}
 
 A copy on another device (or the same), queued on a stream of either, after which it is ready: it can be handed on at
-once, and the source closed. A copy on the CPU is waited for, and can be read. Within such memory any stream will do, 1 and
-2 are those of device 0, and without a driver nothing is queued. Size and elements stay the same, index by index, in compact
-**row-major** order; a tensor on a device whose elements lie otherwise has a copy with the same strides there.
+once, and the source closed. A copy on the CPU is waited for, and can be read. Within such memory any stream will do, 1
+and 2 are those of device 0, and without a driver nothing is queued. Size and elements stay the same, index by index, in
+compact **row-major** order; a tensor on a device whose elements lie otherwise has a copy with the same strides there.
 
 Of a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory;
 `PermutedDimsArray(array, (2, 1))` and the like, whose memory is row-major, goes as it is.
@@ -85,9 +85,9 @@ require_readable_source(t::Tensor) = t.readable ||
     read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream) -> array
 
 Copies all elements of a tensor, wherever it is, into a Julia array of the same size, index by index, in the order of a
-stream (within host memory any will do, as for [`copy_to`](@ref)), and waits for them. The tensor has to be compact and row-major. A column-major array of two or more dimensions
-is filled through a copy in host memory; the memory of `PermutedDimsArray(matrix, (2, 1))` is row-major and filled
-directly.
+stream (within host memory any will do, as for [`copy_to`](@ref)), and waits for them. The tensor has to be compact and
+row-major. A column-major array of two or more dimensions is filled through a copy in host memory; the memory of
+`PermutedDimsArray(matrix, (2, 1))` is row-major and filled directly.
 
 Throws `DEVX_READ_ONLY` for an array that must not be written (that of a read-only tensor or a column, a range),
 `DEVX_MISMATCH` for other elements, which are not converted, `DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED`

@@ -135,8 +135,8 @@ impl Tensor {
 
     /// A copy on `device`, which is named as for `from_dlpack`, queued on `stream` (by default the legacy default
     /// stream), after which it is ready; into host memory that is not pinned the call waits. Between such memory no stream is
-    /// used if none is named, and a default stream is that of device 0. Elements in another order than row-major are so in copies from and to such memory; other copies have the
-    /// same strides.
+    /// used if none is named, and a default stream is that of device 0. Elements in another order than row-major are so in
+    /// copies from and to such memory; other copies have the same strides.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         let target = device::asked(device)?;

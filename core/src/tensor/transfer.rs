@@ -130,8 +130,8 @@ impl Tensor {
         self.require_bytes(into.len())?;
         self.require_compact()?;
         if transfer::is_by_host(self.device(), Device::CPU) {
-            // SAFETY: host memory, as large as the slice; nobody else has that.
-            unsafe { into.as_mut_ptr().copy_from_nonoverlapping(self.data().cast(), into.len()) };
+            // SAFETY: host memory, as large as the slice, which a program in another language may have in that very memory.
+            unsafe { into.as_mut_ptr().copy_from(self.data().cast(), into.len()) };
             return Ok(());
         }
         stream.require_no_capture()?;
