@@ -207,7 +207,7 @@ unsafe fn devx_tensor_read(
         // SAFETY: the caller gives so many bytes, which are its own to be written.
         let into = unsafe { list_mut(into.cast::<u8>(), bytes, "into") }?;
         // SAFETY: the caller's stream is alive.
-        tensor.read(into, tensor.stream_to(Device::CPU, unsafe { RawStream::new(stream) })?)
+        tensor.read(into, Some(tensor.stream_to(Device::CPU, unsafe { RawStream::new(stream) })?))
     })
 }
 
@@ -229,7 +229,7 @@ unsafe fn devx_tensor_write(
         // SAFETY: the caller's stream is alive.
         let stream = tensor.stream_to(Device::CPU, unsafe { RawStream::new(stream) })?;
         // SAFETY: the caller keeps others away from the elements.
-        unsafe { tensor.write(from, stream) }
+        unsafe { tensor.write(from, Some(stream)) }
     })
 }
 

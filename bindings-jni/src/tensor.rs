@@ -144,7 +144,7 @@ fn tensor_read(handle: jlong, into: jlong, bytes: jlong, queue: jlong) -> Result
     let stream = unsafe { stream(queue, |number| tensor.stream_to(Device::CPU, number)) }?;
     // SAFETY: Java gives a buffer of its caller's, of so many bytes, which is there to be written.
     let into = unsafe { std::slice::from_raw_parts_mut(beginning(into, bytes), bytes.cast_unsigned() as usize) };
-    Ok(tensor.read(into, stream)?)
+    Ok(tensor.read(into, Some(stream))?)
 }
 
 plain! { tensor_write(handle: jlong, source: jlong, bytes: jlong, stream: jlong) }
@@ -157,7 +157,7 @@ fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Res
     // SAFETY: Java gives a buffer of its caller's, of so many bytes.
     let source = unsafe { std::slice::from_raw_parts(beginning(source, bytes), bytes.cast_unsigned() as usize) };
     // SAFETY: Java's caller keeps others away from the elements.
-    Ok(unsafe { tensor.write(source, stream) }?)
+    Ok(unsafe { tensor.write(source, Some(stream)) }?)
 }
 
 plain! { tensor_check_pointers(handle: jlong) }

@@ -30,6 +30,6 @@ pub(crate) fn batch(py: Python<'_>, batch: &Batch, target: Device, stream: Optio
 }
 
 /// Whether the host copies between its own memory, and need not look for a driver.
-fn is_without_stream(from: Device, to: Device, stream: Option<RawStream>) -> bool {
+pub(crate) fn is_without_stream(from: Device, to: Device, stream: Option<RawStream>) -> bool {
     from == Device::CPU && to == Device::CPU && stream.is_none_or(|value| value == RawStream::NO_SYNC)
 }

@@ -64,7 +64,7 @@ fn offer_all(server: &Server, shared: &Tensor, stream: Option<Stream>) -> Result
     if let Some(stream) = stream {
         let mut made = Tensor::allocate(Device::new(DeviceType::CUDA, 0)?, DType::FLOAT64, &[2], Some(stream))?;
         // SAFETY: nobody else has the memory.
-        unsafe { made.write(HALVES.map(f64::to_ne_bytes).as_flattened(), stream) }?;
+        unsafe { made.write(HALVES.map(f64::to_ne_bytes).as_flattened(), Some(stream)) }?;
         // SAFETY: what fills it is queued there.
         unsafe { made.produced_on(stream) }?;
         server.offer_tensor("device", &made, Copying::IfNeeded)?;
@@ -76,7 +76,7 @@ fn show_tensor(name: &str, tensor: &Tensor, stream: Option<Stream>) -> Result<St
     let mut copy = [0; 16];
     let mut data = tensor.data().cast_const();
     if let (false, Some(stream)) = (tensor.device().is_host(), stream) {
-        tensor.read(&mut copy, stream)?;
+        tensor.read(&mut copy, Some(stream))?;
         data = copy.as_ptr().cast();
     }
     let (shape, strides, dtype) = (tensor.shape(), tensor.strides(), tensor.dtype().to_dlpack());

@@ -65,7 +65,7 @@ pub fn numbers() -> Tensor {
 /// If it has not.
 pub fn require_numbers(tensor: &Tensor, stream: Stream) {
     let mut seen = vec![0_u8; 256];
-    tensor.read(&mut seen, stream).expect("read");
+    tensor.read(&mut seen, Some(stream)).expect("read");
     let expected: Vec<u8> = (0..64_i32).flat_map(i32::to_ne_bytes).collect();
     assert_eq!(seen, expected);
 }

@@ -74,9 +74,10 @@ fn without_a_driver() {
     assert_eq!(exported.import().expect("imported").as_slice::<u8>().expect("host memory"), [1, 2, 3, 4]);
     // Copies of the host's own, though a stream is named.
     let mut read = [0; 4];
-    host.read(&mut read, stream).expect("read");
+    host.read(&mut read, Some(stream)).expect("read");
     let copy = host.copy_to(Device::CPU, stream).expect("copied");
-    unsafe { copy.write(&[5, 6, 7, 8], stream) }.expect("written");
+    unsafe { copy.write(&[5, 6, 7, 8], Some(stream)) }.expect("written");
+    host.read(&mut [0; 4], None).expect("read without a stream");
     assert_eq!((read, copy.as_slice::<u8>().expect("host memory")), ([1, 2, 3, 4], &[5, 6, 7, 8][..]));
     let column = convert::column(&host, "x", Copying::Never).expect("a view");
     let copy = column.copy_to(Device::CPU, stream).expect("copied");

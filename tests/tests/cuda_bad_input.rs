@@ -114,7 +114,7 @@ fn streams_that_are_none_or_of_another_device() {
     let host = Tensor::from_vec(vec![3_u8; 16], &[16]).expect("a tensor");
     let copy = host.copy_to(CUDA0, sim::on(other)).expect("copied");
     let mut bytes = [0; 16];
-    copy.read(&mut bytes, sim::on(other)).expect("read");
+    copy.read(&mut bytes, Some(sim::on(other))).expect("read");
     assert_eq!(bytes, [3; 16]);
     drop(copy);
     sim::settle();

@@ -117,8 +117,8 @@ fn copies_aside_that_cannot_be_waited_for_keep_what_they_use() {
         ("copy of a batch", 2, |batch, _, stream| batch.copy_to(CUDA0, stream).map(drop)),
         ("matrix", 2, |batch, _, stream| convert::matrix(batch, Copying::Always, Some(stream)).map(drop)),
         ("nulls", 2, |batch, _, stream| batch.root().child(0).expect("a column").null_count_on(stream).map(drop)),
-        ("read", 1, |_, tensor, stream| tensor.read(&mut [0; N as usize], stream)),
-        ("write", 1, |_, tensor, stream| unsafe { tensor.write(&[0; N as usize], stream) }),
+        ("read", 1, |_, tensor, stream| tensor.read(&mut [0; N as usize], Some(stream))),
+        ("write", 1, |_, tensor, stream| unsafe { tensor.write(&[0; N as usize], Some(stream)) }),
     ];
     for (name, expected, act) in acts {
         let (streams, data) = (Streams::new(), sim::alloc(N));

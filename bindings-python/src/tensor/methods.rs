@@ -144,8 +144,8 @@ impl Tensor {
     }
 
     /// Reads all elements into the memory of an object with the buffer protocol (a bytearray, an array of NumPy), in row-major
-    /// order, behind what is queued on `stream` (by default the legacy default stream), and waits for them. It has to be
-    /// writable and compact, with elements of this type or bytes, as many as the tensor's elements take, which lie compactly,
+    /// order, behind what is queued on `stream` (by default the legacy default stream; of host memory that is not pinned, none),
+    /// and waits for them. It has to be writable and compact, with elements of this type or bytes, as many as the tensor's elements take, which lie compactly,
     /// too.
     ///
     /// Raises ValueError for another number of bytes, TypeError for other elements, BufferError for elements with gaps between

@@ -1,9 +1,10 @@
 //! The elements of a tensor, wherever it is, into and out of host memory of Python's.
 
-use devexchange_core::{DType, Device, Flags, RawStream, Tensor as CoreTensor};
+use devexchange_core::{DType, Device, Flags, RawStream, Stream, Tensor as CoreTensor};
 use pyo3::prelude::*;
 
 use super::buffer;
+use crate::copy;
 use crate::order::raw_stream;
 use crate::python::error::{Result, refuse};
 use crate::python::queue;
@@ -37,13 +38,17 @@ fn with_buffer(
     buffer: &Bound<'_, PyAny>,
     name: &str,
     stream: Option<RawStream>,
-    transfer: impl Send + FnOnce(&CoreTensor, devexchange_core::Stream) -> Result<()>,
+    transfer: impl Send + FnOnce(&CoreTensor, Option<Stream>) -> Result<()>,
 ) -> Result<()> {
     let host = buffer::view_of(buffer)?;
     let value = raw_stream::of_copy(stream);
     let _hold = raw_stream::hold(value)?;
     let done = if host.dtype() == tensor.dtype() || host.dtype() == DType::UINT8 {
-        buffer.py().detach(|| transfer(&host, tensor.stream_to(Device::CPU, value)?))
+        let queued = !copy::is_without_stream(tensor.device(), Device::CPU, stream);
+        buffer.py().detach(|| {
+            let stream = queued.then(|| tensor.stream_to(Device::CPU, value)).transpose()?;
+            transfer(&host, stream)
+        })
     } else {
         let (given, wanted) = (host.dtype(), tensor.dtype());
         refuse!(DEVX_MISMATCH, "{name} has elements of {given}, the tensor of {wanted}: they are not converted")

@@ -428,6 +428,18 @@ def test_elements_on_the_device_are_read_and_written(cuda):
     assert bytes(raw) == numpy.arange(3, dtype="i4").tobytes()
 
 
+def test_host_memory_is_read_and_written_without_a_stream(cuda):
+    tensor = from_buffer(bytearray(4))
+    queued = ("cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyAsync", "cuStreamSynchronize")
+    before = [driver.calls(name) for name in queued]
+    tensor.write(b"abcd")
+    tensor.read(into := bytearray(4))
+    assert into == b"abcd"
+    assert [driver.calls(name) for name in queued] == before
+    tensor.read(into, cuda.consumer)
+    assert [driver.calls(name) for name in queued] != before
+
+
 def test_buffer_of_the_host_goes_to_the_device_and_back(cuda):
     tensor = from_buffer(bytearray(b"abcd")).copy_to(CUDA, cuda.producer)
     assert bytes(tensor.copy_to(CPU, cuda.consumer)) == b"abcd"

@@ -121,19 +121,20 @@ impl Tensor {
         Ok(copied?)
     }
 
-    /// Reads all elements into host memory, in row-major order. The host waits.
+    /// Reads all elements into host memory, in row-major order. The host waits. Without a stream the host reads them itself, of
+    /// a tensor in host memory that is ready.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for another number of bytes, `DEVX_COPY_REQUIRED` if the elements do not lie compactly,
-    /// `DEVX_DRIVER`.
-    pub fn read(&self, into: &mut [u8], stream: Stream) -> Result<()> {
+    /// `DEVX_DRIVER`; without a stream as [`Tensor::copy`].
+    pub fn read(&self, into: &mut [u8], stream: Option<Stream>) -> Result<()> {
         self.require_bytes(into.len())?;
         self.require_compact()?;
-        if transfer::is_by_host(self.device(), Device::CPU) {
+        let Some(stream) = self.queued_on(stream)? else {
             // SAFETY: host memory, as large as the slice, which a program in another language may have in that very memory.
             unsafe { into.as_mut_ptr().copy_from(self.data().cast(), into.len()) };
             return Ok(());
-        }
+        };
         stream.require_no_capture()?;
         self.wait(stream)?;
         let copy = (into.as_mut_ptr().cast(), self.data().cast_const(), into.len());
@@ -143,28 +144,37 @@ impl Tensor {
     }
 
     /// Writes all elements from host memory, in row-major order; work that is queued on `stream` afterwards sees them.
-    /// The host waits until its memory may be used again.
+    /// The host waits until its memory may be used again. Without a stream the host writes them itself, as [`Tensor::read`] reads.
     ///
     /// # Errors
     /// As [`Tensor::read`]; `DEVX_READ_ONLY`.
     ///
     /// # Safety
     /// Nobody else uses the elements before the write is done.
-    pub unsafe fn write(&self, from: &[u8], stream: Stream) -> Result<()> {
+    pub unsafe fn write(&self, from: &[u8], stream: Option<Stream>) -> Result<()> {
         self.require_bytes(from.len())?;
         self.require_compact()?;
         self.require_writable()?;
-        if transfer::is_by_host(Device::CPU, self.device()) {
+        let Some(stream) = self.queued_on(stream)? else {
             // SAFETY: host memory, as large as the slice, which may lie there.
             unsafe { self.data().cast::<u8>().copy_from(from.as_ptr(), from.len()) };
             return Ok(());
-        }
+        };
         stream.require_no_capture()?;
         self.wait(stream)?;
         let copy = (self.data(), from.as_ptr().cast(), from.len());
         // SAFETY: both are as large as the elements are compactly, and the host waits for the copy.
         let copied = unsafe { copy::now(self.device(), Device::CPU, copy, stream) };
         self.done(copied, stream)
+    }
+
+    /// The stream for a copy between the elements and host memory; `None` if the host makes it, which the elements are ready for.
+    fn queued_on(&self, stream: Option<Stream>) -> Result<Option<Stream>> {
+        let Some(stream) = stream else {
+            self.require_host()?;
+            return Ok(None);
+        };
+        Ok((!transfer::is_by_host(self.device(), Device::CPU)).then_some(stream))
     }
 
     fn require_bytes(&self, bytes: usize) -> Result<()> {

@@ -115,8 +115,8 @@ pub(super) fn upload(scene: &Scene) {
     for kind in KINDS {
         if let Some(tensor) = scene.note(host.copy_to(device(kind), scene.on())) {
             let mut bytes = vec![0; N as usize];
-            scene.note(unsafe { tensor.write(&bytes, sim::on(scene.producer)) });
-            scene.note(tensor.read(&mut bytes, sim::on(scene.producer)));
+            scene.note(unsafe { tensor.write(&bytes, Some(sim::on(scene.producer))) });
+            scene.note(tensor.read(&mut bytes, Some(sim::on(scene.producer))));
         }
     }
     unused(scene, &[0, 1]);

@@ -20,7 +20,7 @@ const FIRST: i64 = 56;
 fn strided(stream: u64) -> Tensor {
     let whole = Tensor::allocate(CUDA0, DType::UINT8, &[64], Some(sim::on(stream))).expect("allocated");
     let bytes: Vec<u8> = (0..64).collect();
-    unsafe { whole.write(&bytes, sim::on(stream)) }.expect("written");
+    unsafe { whole.write(&bytes, Some(sim::on(stream))) }.expect("written");
     let data = whole.data().wrapping_byte_offset(FIRST as isize);
     let (device, dtype, strides, flags) = (CUDA0, DType::UINT8, Some(&STRIDES[..]), Flags::default());
     let desc = TensorDesc { data, device, dtype, shape: &SHAPE, strides, byte_offset: 0, flags };

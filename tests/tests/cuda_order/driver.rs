@@ -37,8 +37,8 @@ fn capture_is_refused_and_stays_intact() {
                 batch.copy_to(CUDA0, queued).map(drop),
                 host.copy_to(CUDA0, queued).map(drop),
                 Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(queued)).map(drop),
-                tensor.read(&mut bytes, queued),
-                unsafe { tensor.write(&bytes, queued) },
+                tensor.read(&mut bytes, Some(queued)),
+                unsafe { tensor.write(&bytes, Some(queued)) },
                 queued.synchronize(),
             ];
             // On the capturing stream itself nothing has to be waited for.
@@ -48,7 +48,7 @@ fn capture_is_refused_and_stays_intact() {
             drop(batch);
             drop(Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated"));
             let mut there = vec![0; N as usize];
-            tensor.read(&mut there, sim::on(scene.producer)).expect("read on another stream");
+            tensor.read(&mut there, Some(sim::on(scene.producer))).expect("read on another stream");
             assert!(there.iter().all(|byte| *byte == 0x5a));
             sim::settle();
             assert_eq!(sim::end_capture(scene.consumer), 0, "the capture is intact");

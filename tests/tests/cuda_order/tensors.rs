@@ -182,13 +182,37 @@ fn streams_of_another_device_wait_too() {
             tensor.copy_to(device, sim::on_device(1, other)).expect("copied")
         };
         let mut seen = vec![0; N as usize];
-        copy.read(&mut seen, Stream::legacy(1)).expect("read");
+        copy.read(&mut seen, Some(Stream::legacy(1))).expect("read");
         assert!(seen.iter().all(|byte| *byte == 0x5a));
         drop((copy, tensor));
         assert_eq!(sim::current(), 0);
         sim::set_current(sim::primary(0));
         sim::settle();
         sim::destroy(other);
+        scene.end();
+    });
+}
+
+#[test]
+fn without_a_stream_the_host_reads_and_writes_what_is_ready_for_it() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        let mut seen = vec![0; N as usize];
+        let on_device = scene.tensor();
+        assert_eq!(on_device.read(&mut seen, None).expect_err("device memory").status(), DEVX_DEVICE);
+        assert_eq!(unsafe { on_device.write(&seen, None) }.expect_err("device memory").status(), DEVX_DEVICE);
+        let pinned =
+            on_device.copy_to(Device { kind: DeviceType::CUDA_HOST, id: 0 }, sim::on(scene.consumer)).expect("copied");
+        match pinned.read(&mut seen, None) {
+            Ok(()) => assert!(seen.iter().all(|byte| *byte == 0x5a), "the copy was done already"),
+            Err(error) => assert_eq!(error.status(), DEVX_NOT_READY, "{error}"),
+        }
+        sim::synchronize(scene.consumer);
+        unsafe { pinned.write(&[7; N as usize], None) }.expect("written");
+        pinned.read(&mut seen, None).expect("read");
+        assert_eq!(seen, [7; N as usize]);
+        drop((on_device, pinned));
         scene.end();
     });
 }

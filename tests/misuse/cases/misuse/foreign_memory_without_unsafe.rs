@@ -8,7 +8,7 @@ fn import(managed: *mut DLManagedTensorVersioned, schema: &Schema, desc: &Tensor
     let _ = dlpack::import(managed);
     let _ = Batch::import(std::ptr::null_mut(), schema);
     let tensor = Tensor::from_raw_parts(desc, Owner::none()).unwrap();
-    let _ = tensor.write(&[1], stream);
+    let _ = tensor.write(&[1], Some(stream));
     let _ = stream.destroy();
 }
 
