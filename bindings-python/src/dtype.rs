@@ -22,7 +22,7 @@ pub(crate) fn from_python(dtype: &Bound<'_, PyAny>) -> Result<DType> {
     }
     // Dtypes that are not NumPy's own use the same letters, but not for floating point numbers.
     if matches!((text("kind")?.as_deref(), text("char")?.as_deref()), (Some("f"), Some("g")) | (Some("c"), Some("G"))) {
-        return refuse!(DEVX_INVALID_DTYPE, "dtype is {dtype}: a long double is another number on each machine");
+        return refuse!(DEVX_INVALID_DTYPE, "dtype is {dtype}: the format of a long double differs between machines");
     }
     if let Some(name) = text("name")? {
         return Ok(name.parse()?);

@@ -391,7 +391,7 @@ unsafe fn require_sizes(array: &ArrowArray, index: usize, bytes: usize, places: 
             _ => unsafe { entry(sizes.cast::<i64>(), place) },
         };
         if size < 0 {
-            return refuse!(DEVX_INVALID_BUFFERS, "buffers[{index}][{place}] is {size}");
+            return refuse!(DEVX_INVALID_BUFFERS, "buffers[{index}][{place}] is {size}: a size must not be negative");
         }
         // SAFETY: as above.
         if size > 0 && unsafe { entry(array.buffers, data) }.is_null() {

@@ -89,7 +89,7 @@ impl Request {
             DEVX_NO_STREAM_LEGACY_DEFAULT => NoStream::LegacyDefault,
             DEVX_NO_STREAM_HOST_SYNC => NoStream::HostSync,
             DEVX_NO_STREAM_TRUST => NoStream::Trust,
-            other => return refuse!(DEVX_INVALID_ARGUMENT, "no_stream is {other}: it is 0, 1 or 2"),
+            other => return refuse!(DEVX_INVALID_ARGUMENT, "no_stream is {other}: it must be 0, 1 or 2"),
         };
         if raw.max_version < 0 {
             return refuse!(DEVX_VERSION, "max_version is {}: versions are 0 to 3", raw.max_version);
@@ -147,7 +147,7 @@ pub unsafe fn import(source: *mut DevxCudaArray, request: &Request, with_mask: b
         return refuse!(DEVX_RELEASED, "array.release is NULL: the array was released or moved from");
     }
     if !with_mask && !array.mask.is_null() {
-        return refuse!(DEVX_UNSUPPORTED, "mask is there: some elements are not valid, which a tensor cannot say");
+        return refuse!(DEVX_UNSUPPORTED, "mask is there: some elements are not valid, which a tensor cannot express");
     }
     // SAFETY: the caller's contract.
     let seen = unsafe { look(array, request, None) }?;

@@ -314,7 +314,7 @@ pub fn share<M: Managed>(tensor: &Tensor, request: &Request) -> Result<Owned<M>>
 pub fn borrow(tensor: &Tensor, stream: RawStream) -> Result<DLTensor> {
     require_no_padding(tensor)?;
     if tensor.flags().has(Flags::READ_ONLY) {
-        return refuse!(DEVX_READ_ONLY, "flags has READ_ONLY: a plain DLTensor has no flags to say so");
+        return refuse!(DEVX_READ_ONLY, "flags has READ_ONLY: a plain DLTensor has no flags to express it");
     }
     make_ready(tensor, stream)?;
     Ok(tensor.as_dltensor())
@@ -325,7 +325,7 @@ fn require_no_padding(tensor: &Tensor) -> Result<()> {
     if tensor.is_padded() {
         return refuse!(
             DEVX_UNSUPPORTED,
-            "flags has SUBBYTE_TYPE_PADDED: a struct of DLPack without flags cannot say so"
+            "flags has SUBBYTE_TYPE_PADDED: a struct of DLPack without flags cannot express it"
         );
     }
     Ok(())

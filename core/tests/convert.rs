@@ -52,9 +52,9 @@ fn what_a_tensor_cannot_say_is_impossible() {
     let nodes = [NodeDesc { length: 4, null_count: -1, offset: 0, buffers: &with_nulls }];
     let batch = single(&[FieldDesc::new(c"v", c"i")], &nodes);
     let plan = plan_tensor(batch.root()).unwrap();
-    assert_eq!(reason(plan), "1 of 4 values of int32 are null, which a tensor cannot say");
+    assert_eq!(reason(plan), "1 of 4 values of int32 are null, which a tensor cannot express");
     let error = tensor(batch.root(), Copying::IfNeeded).unwrap_err();
-    let said = "column \"v\": 1 of 4 values of int32 are null, which a tensor cannot say";
+    let said = "column \"v\": 1 of 4 values of int32 are null, which a tensor cannot express";
     assert_eq!((error.status(), error.message()), (DEVX_IMPOSSIBLE, said));
 
     let nodes = [NodeDesc { length: 4, null_count: 0, offset: 0, buffers: &[null(), values] }];
@@ -327,14 +327,17 @@ fn what_is_no_matrix() {
     let holes = ArrayBuilder::new("", "i", 3).buffer(BITS.as_ptr().cast()).buffer(VALUES.as_ptr().cast());
     // SAFETY: the buffers are static.
     let holes = unsafe { holes.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
-    assert_eq!(plan(&[("n", &ints), ("h", &holes)]), "1 values of column \"h\" are null, which a tensor cannot say");
+    assert_eq!(
+        plan(&[("n", &ints), ("h", &holes)]),
+        "1 values of column \"h\" are null, which a tensor cannot express"
+    );
     let dates = ArrayBuilder::new("", "tdD", 3).buffer(BITS.as_ptr().cast()).buffer(VALUES.as_ptr().cast());
     // SAFETY: the buffers are static.
     let dates = unsafe { dates.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
     assert_eq!(plan(&[("n", &holes), ("d", &dates)]), "column \"d\" is date32, the first one is int32");
     // SAFETY: there are no columns.
     let none = unsafe { ArrayBuilder::batch(3).build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
-    assert_eq!(reason(plan_matrix(&none).unwrap()), "the batch has no columns, so no type of number");
+    assert_eq!(reason(plan_matrix(&none).unwrap()), "the batch has no columns, so the matrix would have no dtype");
     assert_eq!(reason(plan_matrix(&ints).unwrap()), "the array is int32 and has no columns: only a record batch has");
 }
 
@@ -346,7 +349,7 @@ fn null_rows_are_no_rows_of_a_matrix() {
     let rows = ArrayBuilder::new("", "+s", 3).buffer(BITS.as_ptr().cast()).child(column);
     // SAFETY: the buffers are static.
     let rows = unsafe { rows.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
-    assert_eq!(reason(plan_matrix(&rows).unwrap()), "1 of 3 rows are null, which a tensor cannot say");
+    assert_eq!(reason(plan_matrix(&rows).unwrap()), "1 of 3 rows are null, which a tensor cannot express");
     assert_eq!(matrix(&rows, Copying::IfNeeded, None).unwrap_err().status(), DEVX_IMPOSSIBLE);
 }
 

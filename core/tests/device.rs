@@ -74,7 +74,7 @@ fn the_cpu_says_what_it_is() {
     let refused = Device::count(DeviceType::ROCM).expect_err("there is no runtime");
     assert_eq!(
         (refused.status(), refused.message()),
-        (DEVX_DEVICE, "device_type is rocm (10): cpu (1) and cuda (2) are counted")
+        (DEVX_DEVICE, "device_type is rocm (10): only devices of cpu (1) and cuda (2) can be counted")
     );
     for kind in [DeviceType::ROCM, DeviceType::CUDA_HOST] {
         let refused = Device { kind, id: 0 }.info().expect_err("neither the cpu nor a GPU");

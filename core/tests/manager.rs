@@ -243,7 +243,7 @@ fn a_table_is_asked_what_the_manager_is_asked() {
         let request = Request { host, ..Request::of(DeviceType::CUDA_HOST, 0, 8) };
         assert_eq!(manager.allocate(&request).unwrap_err().status(), DEVX_UNSUPPORTED);
     }
-    assert_eq!(HostFlags::from_bits(8).unwrap_err().message(), "host_flags is 0x8: there are 1, 2 and 4");
+    assert_eq!(HostFlags::from_bits(8).unwrap_err().message(), "host_flags is 0x8: the flags are 1, 2 and 4");
     manager.initialize(3).unwrap();
     manager.trim(3, 100).unwrap();
     let within = manager.ipc_handle(std::ptr::without_provenance(64)).unwrap();
@@ -326,5 +326,5 @@ fn no_more_than_64_managers_stand_one_over_the_other() {
     }
     let error = Limited::new(top, 100).unwrap_err();
     assert_eq!(error.status(), DEVX_TOO_DEEP);
-    assert_eq!(error.message(), "inner is 64 managers, one over the other: 64 is the most");
+    assert_eq!(error.message(), "inner is a chain of 64 managers: there may be at most 64 in all");
 }

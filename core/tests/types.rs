@@ -130,7 +130,7 @@ fn offsets_beyond_the_last_one() {
     assert_eq!(read(texts([0, 1, 2]), 1).unwrap(), *b"b");
     for (row, says) in [
         (0, "the offsets of row 0 are 0 and 1000000000, those of the column end at 2"),
-        (1, "the offsets of row 1 are 1000000000 and 2"),
+        (1, "the offsets of row 1 are 1000000000 and 2: they must ascend from 0"),
     ] {
         let error = read(texts([0, 1_000_000_000, 2]), row).unwrap_err();
         assert_eq!((error.status(), error.message()), (DEVX_INVALID_BUFFERS, says));

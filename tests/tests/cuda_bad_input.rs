@@ -38,7 +38,7 @@ fn refuses_what_is_somewhere_else(is: impl Fn(u64, u64, DeviceType) -> Result<()
         (is(device, N, DeviceType::CUDA_HOST), "cuda:0, but declared as cuda_host:0"),
         (is(device, N, DeviceType::CUDA_MANAGED), "declared as cuda_managed:0"),
         (is(pinned, N, DeviceType::CUDA), "cuda_host:0, but declared as cuda:0"),
-        (is(host.as_ptr() as u64, N, DeviceType::CUDA), "no memory of CUDA"),
+        (is(host.as_ptr() as u64, N, DeviceType::CUDA), "is not CUDA memory"),
         (is(device + 16, N, DeviceType::CUDA), "ends after 240"),
     ];
     for (refused, text) in refused {

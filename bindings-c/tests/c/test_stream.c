@@ -417,7 +417,7 @@ TEST(memory_that_is_not_where_it_claims_is_found_out) {
         devx_tensor_release(&tensor);
     }
     CHECK_CALL(describe_six(pointer_of(six), gpu, &tensor));
-    CHECK_REFUSED(devx_tensor_check_pointers(tensor, &error), DEVX_DEVICE, "no memory of CUDA");
+    CHECK_REFUSED(devx_tensor_check_pointers(tensor, &error), DEVX_DEVICE, "is not CUDA memory");
     devx_tensor_release(&tensor);
     CHECK_INT(driver.free(memory), 0);
     CHECK_CALL(describe_six(memory, gpu, &tensor));

@@ -224,7 +224,7 @@ TEST(buffers_that_are_not_where_they_claim_are_found_out) {
     CHECK_REFUSED(devx_batch_check_pointers(batch, &error), DEVX_DEVICE, "buffers[1]: data 0x");
     devx_batch_release(&batch);
     CHECK_CALL(describe_numbers(pointer_of(six), 6, &batch));
-    CHECK_REFUSED(devx_batch_check_pointers(batch, &error), DEVX_DEVICE, "no memory of CUDA");
+    CHECK_REFUSED(devx_batch_check_pointers(batch, &error), DEVX_DEVICE, "is not CUDA memory");
     devx_batch_release(&batch);
     CHECK_INT(driver.free(memory), 0);
     CHECK_CALL(describe_numbers(memory, 8, &batch));

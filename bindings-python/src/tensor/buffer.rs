@@ -132,7 +132,7 @@ fn dtype_of(format: &str, itemsize: isize) -> Result<DType> {
         "d" => (dl::kDLFloat, &[8]),
         "Zf" => (dl::kDLComplex, &[8]),
         "Zd" => (dl::kDLComplex, &[16]),
-        _ => return refuse!(DEVX_UNSUPPORTED, "format is {format:?}: its elements are no numbers of a tensor"),
+        _ => return refuse!(DEVX_UNSUPPORTED, "format is {format:?}: a tensor cannot have such elements"),
     };
     if !sizes.contains(&itemsize) {
         return refuse!(DEVX_INVALID_DTYPE, "itemsize is {itemsize}: the format {format:?} has {sizes:?}");

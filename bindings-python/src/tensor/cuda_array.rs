@@ -62,7 +62,7 @@ pub(crate) fn from_cuda_array_interface<'py>(
         true => Mask::read(given),
         false => refuse!(
             DEVX_UNSUPPORTED,
-            "mask is there: some elements are not valid, which a tensor cannot say; mask=True gives the mask"
+            "mask is there: some elements are not valid, which a tensor cannot express; mask=True gives the mask"
         ),
     })?;
     let _hold = request.stream.map(raw_stream::hold).transpose()?;

@@ -331,7 +331,9 @@ impl Tensor {
 }
 
 fn no_number<T>() -> Result<T> {
-    wrong_type!("a Tensor is no number: the element of one that has one is numpy.from_dlpack(tensor).item()")
+    wrong_type!(
+        "a Tensor is not a number: the element of a tensor with one element is numpy.from_dlpack(tensor).item()"
+    )
 }
 
 fn dimension_of(given: &Bound<'_, PyAny>) -> PyResult<i64> {

@@ -100,7 +100,7 @@ def test_array_of_ctypes(values):
 @pytest.mark.parametrize("number", [float, int])
 def test_elements_are_no_text_of_a_number(source, number):
     """Python reads the bytes of a buffer as text, if nothing else makes a number of it."""
-    with pytest.raises(TypeError, match=r"a Tensor is no number: .* numpy.from_dlpack\(tensor\).item\(\)"):
+    with pytest.raises(TypeError, match=r"a Tensor is not a number: .* numpy.from_dlpack\(tensor\).item\(\)"):
         number(from_buffer(source))
 
 

@@ -96,7 +96,7 @@ def test_matrix_keeps_its_source():
     "batch, text",
     [
         (pyarrow.record_batch({"a": [1, None]}), "1 values of column .a. are null"),
-        (pyarrow.record_batch({"a": ["x"]}), "is utf8, which is no number"),
+        (pyarrow.record_batch({"a": ["x"]}), "is utf8, which is not a number"),
         (pyarrow.record_batch({"a": [1], "b": [1.5]}), "column .b. is float64, the first one is int64"),
         (pyarrow.record_batch({"a": [True]}), "no number"),
         (pyarrow.record_batch({"a": pyarrow.array([1]).dictionary_encode()}), "no number"),

@@ -50,7 +50,7 @@ unsafe fn count_below<N: Node>(node: &N, depth: usize, count: Count) -> Result<C
                 N::NAME
             );
         }
-        Err(_) => return refuse!(DEVX_INVALID_CHILDREN, "n_children is {n_children}"),
+        Err(_) => return refuse!(DEVX_INVALID_CHILDREN, "n_children is {n_children}: it must not be negative"),
     };
     let children = node.children();
     if n_children > 0 && children.is_null() {

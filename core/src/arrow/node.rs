@@ -34,7 +34,11 @@ impl NodeDesc<'_> {
     /// The table has as many addresses as the record says, and outlives the result.
     pub unsafe fn from_raw(node: &DevxNode) -> Result<Self> {
         let Some(n_buffers) = usize::try_from(node.n_buffers).ok().filter(|&n| n <= MAX_NODES) else {
-            return refuse!(DEVX_INVALID_BUFFERS, "n_buffers is {}", node.n_buffers);
+            return refuse!(
+                DEVX_INVALID_BUFFERS,
+                "n_buffers is {}: it must be between 0 and {MAX_NODES}",
+                node.n_buffers
+            );
         };
         if n_buffers > 0 && node.buffers.is_null() {
             return refuse!(DEVX_NULL_ARGUMENT, "buffers is NULL with {n_buffers} entries");

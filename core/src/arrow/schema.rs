@@ -96,7 +96,12 @@ impl<'a> FieldDesc<'a> {
         let metadata = unsafe { metadata::block(field.metadata) };
         let metadata = metadata.map_err(|error| error.within(format_args!("field {name:?}: ")))?;
         let Ok(n_children) = u32::try_from(field.n_children) else {
-            return refuse!(DEVX_INVALID_CHILDREN, "field {name:?}: n_children is {}", field.n_children);
+            return refuse!(
+                DEVX_INVALID_CHILDREN,
+                "field {name:?}: n_children is {}: it must be between 0 and {}",
+                field.n_children,
+                u32::MAX
+            );
         };
         let has_dictionary = match field.has_dictionary {
             0 => false,

@@ -299,7 +299,12 @@ impl Batch {
                 let size = index.checked_sub(2).and_then(|index| sizes.get(index)).copied().unwrap_or(0);
                 match usize::try_from(size) {
                     Ok(size) => size,
-                    Err(_) => return refuse!(DEVX_INVALID_BUFFERS, "the size of buffers[{index}] is {size}"),
+                    Err(_) => {
+                        return refuse!(
+                            DEVX_INVALID_BUFFERS,
+                            "the size of buffers[{index}] is {size}: it must not be negative"
+                        );
+                    }
                 }
             }
             _ => 0,
@@ -324,7 +329,7 @@ impl Batch {
         };
         match usize::try_from(last) {
             Ok(last) => Ok(last),
-            Err(_) => refuse!(DEVX_INVALID_BUFFERS, "the last offset is {last}"),
+            Err(_) => refuse!(DEVX_INVALID_BUFFERS, "the last offset is {last}: it must not be negative"),
         }
     }
 

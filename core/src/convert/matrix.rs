@@ -51,13 +51,15 @@ pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
     let null_rows = batch.root().null_count()?;
     if null_rows > 0 {
         let rows = batch.length();
-        return Ok(impossible(format_args!("{null_rows} of {rows} rows are null, which a tensor cannot say")));
+        return Ok(impossible(format_args!("{null_rows} of {rows} rows are null, which a tensor cannot express")));
     }
     for column in batch.columns() {
         let nulls = column.null_count()?;
         if nulls > 0 {
             let name = Name(column.field().name());
-            return Ok(impossible(format_args!("{nulls} values of column {name} are null, which a tensor cannot say")));
+            return Ok(impossible(format_args!(
+                "{nulls} values of column {name} are null, which a tensor cannot express"
+            )));
         }
     }
     Ok(match apart(&columns, batch.length()) {
@@ -78,14 +80,14 @@ fn apart(columns: &Columns, rows: i64) -> Option<Cow<'static, str>> {
 fn columns(batch: &Batch) -> Result<Columns> {
     let Some(first) = batch.column(0) else {
         return match batch.root().ty() {
-            Type::Struct => refuse!(DEVX_IMPOSSIBLE, "the batch has no columns, so no type of number"),
+            Type::Struct => refuse!(DEVX_IMPOSSIBLE, "the batch has no columns, so the matrix would have no dtype"),
             ty => refuse!(DEVX_IMPOSSIBLE, "the array is {ty} and has no columns: only a record batch has"),
         };
     };
     let number = |column: Column<'_>| column.ty().dtype().filter(|_| column.dictionary().is_none());
     let Some(dtype) = number(first) else {
         let name = Name(first.field().name());
-        return refuse!(DEVX_IMPOSSIBLE, "column {name} is {}, which is no number", first.ty());
+        return refuse!(DEVX_IMPOSSIBLE, "column {name} is {}, which is not a number", first.ty());
     };
     let width = dtype.element_bytes().unwrap_or(1);
     let mut starts = vector(batch.n_columns())?;

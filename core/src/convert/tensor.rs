@@ -35,7 +35,7 @@ pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
         let (ty, nulls) = (level.ty(), level.null_count()?);
         if nulls > 0 {
             return Ok(impossible(format_args!(
-                "{nulls} of {} values of {ty} are null, which a tensor cannot say",
+                "{nulls} of {} values of {ty} are null, which a tensor cannot express",
                 level.length()
             )));
         }

@@ -39,9 +39,12 @@ pub fn dtype_of(typestr: &str) -> Result<DType> {
         (!digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())).then(|| digits.parse::<u16>());
     let (Some(order @ ('<' | '>' | '|' | '=')), Some(kind), Some(Ok(width))) = (order, kind, width) else {
         if typestr.get(1..2).is_some_and(|kind| "MmOSUVt".contains(kind)) {
-            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: its elements are no numbers of a tensor");
+            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a tensor cannot have such elements");
         }
-        return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: it is a byte order, a kind and a number of bytes");
+        return refuse!(
+            DEVX_INVALID_DTYPE,
+            "typestr is {typestr:?}: it must be a byte order, a kind and a number of bytes"
+        );
     };
     let code = match kind {
         'b' => dl::kDLBool,
@@ -50,7 +53,7 @@ pub fn dtype_of(typestr: &str) -> Result<DType> {
         'f' => dl::kDLFloat,
         'c' => dl::kDLComplex,
         'M' | 'm' | 'O' | 'S' | 'U' | 'V' | 't' => {
-            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: its elements are no numbers of a tensor");
+            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a tensor cannot have such elements");
         }
         _ => return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {kind:?} is not a kind of NumPy's"),
     };
@@ -62,7 +65,10 @@ pub fn dtype_of(typestr: &str) -> Result<DType> {
         return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {width} bytes have an order");
     }
     if matches!((kind, width), ('f', 9..) | ('c', 17..)) {
-        return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a long double is another number on each machine");
+        return refuse!(
+            DEVX_UNSUPPORTED,
+            "typestr is {typestr:?}: the format of a long double differs between machines"
+        );
     }
     let Ok(bits) = u8::try_from(u32::from(width) * 8) else {
         return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: there is no such element of {width} bytes");

@@ -33,7 +33,7 @@ impl Managed for DLManagedTensor {
             return Err(Refused { error, returned: tensor });
         }
         let why = if read_only {
-            "flags has READ_ONLY, which the legacy struct cannot say, so a copy is needed: "
+            "flags has READ_ONLY, which the legacy struct cannot express, so a copy is needed: "
         } else {
             ""
         };

@@ -304,7 +304,7 @@ impl Region {
                 RegionKind::Pool { pool: from.u64("region.pool")?, pointer: from.array("region.pointer")? }
             }
             (0..=2, _) => return refuse!(DEVX_DEVICE, "region.kind is {kind}: not of the descriptor's device"),
-            _ => return refuse!(DEVX_INVALID_ARGUMENT, "region.kind is {kind}: there are 0, 1 and 2"),
+            _ => return refuse!(DEVX_INVALID_ARGUMENT, "region.kind is {kind}: it must be 0, 1 or 2"),
         };
         Ok(Self { bytes, kind })
     }
@@ -483,7 +483,7 @@ impl NodePart {
         let (length, null_count, offset) = (from.i64("length")?, from.i64("null_count")?, from.i64("offset")?);
         let end = offset.checked_add(length).filter(|_| offset >= 0 && length >= 0);
         let Some(end) = end else {
-            return refuse!(DEVX_INVALID_LENGTH, "offset {offset} and length {length} are no range");
+            return refuse!(DEVX_INVALID_LENGTH, "offset {offset} and length {length} are not a range of rows");
         };
         let kinds = schema.ty(node).buffers();
         let count = from.count("n_buffers", MAX_NODES, BUFFER)?;

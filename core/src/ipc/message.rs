@@ -93,7 +93,10 @@ impl<'a> Message<'a> {
         let mut from = Reader::new(bytes);
         let magic = from.u32("message.magic")?;
         if magic != MAGIC {
-            return refuse!(DEVX_INVALID_ARGUMENT, "message.magic is {magic:#x}: the peer is no devexchange");
+            return refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "message.magic is {magic:#x}: the peer does not speak the protocol of devexchange"
+            );
         }
         Ok(match from.u32("message.type")? {
             1 => match from.u32("protocol")? {
@@ -133,7 +136,7 @@ impl<'a> Message<'a> {
                 status: from.i32("status")?,
                 text: text("text", from.rest(), MAX_TEXT)?,
             },
-            other => return refuse!(DEVX_INVALID_ARGUMENT, "message.type is {other}: there are 1 to 5"),
+            other => return refuse!(DEVX_INVALID_ARGUMENT, "message.type is {other}: it must be between 1 and 5"),
         })
     }
 }

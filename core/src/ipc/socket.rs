@@ -99,7 +99,10 @@ fn address_of(address: &str) -> Result<SocketAddrUnix> {
     match made {
         Ok(made) => Ok(made),
         Err(_) => {
-            refuse!(DEVX_INVALID_ARGUMENT, "address is {address:?}: a path or '@' and a name, of at most {MOST} bytes")
+            refuse!(
+                DEVX_INVALID_ARGUMENT,
+                "address is {address:?}: it must be a path, or '@' and a name, of at most {MOST} bytes"
+            )
         }
     }
 }
@@ -201,7 +204,7 @@ impl Socket {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
-            return refuse!(DEVX_UNSUPPORTED, "{} file descriptors are more than {MAX_FDS}", fds.len());
+            return refuse!(DEVX_UNSUPPORTED, "{} file descriptors cannot be sent at once: {MAX_FDS} can", fds.len());
         }
         loop {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

@@ -26,7 +26,10 @@ impl Limited {
     pub fn new(inner: Shared, limit: usize) -> Result<Self> {
         let levels = inner.levels();
         if levels >= MAX_LEVELS {
-            return refuse!(DEVX_TOO_DEEP, "inner is {levels} managers, one over the other: {MAX_LEVELS} is the most");
+            return refuse!(
+                DEVX_TOO_DEEP,
+                "inner is a chain of {levels} managers: there may be at most {MAX_LEVELS} in all"
+            );
         }
         Ok(Self { inner, limit, books: Books::with_limit(limit)? })
     }

@@ -126,7 +126,7 @@ impl HostFlags {
     /// `DEVX_INVALID_ARGUMENT` for others.
     pub fn from_bits(bits: u32) -> Result<Self> {
         if bits > 7 {
-            return refuse!(DEVX_INVALID_ARGUMENT, "host_flags is {bits:#x}: there are 1, 2 and 4");
+            return refuse!(DEVX_INVALID_ARGUMENT, "host_flags is {bits:#x}: the flags are 1, 2 and 4");
         }
         Ok(Self { portable: bits & 1 != 0, mapped: bits & 2 != 0, write_combined: bits & 4 != 0 })
     }

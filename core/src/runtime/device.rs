@@ -69,7 +69,7 @@ impl Device {
         match kind {
             DeviceType::CPU => Ok(1),
             DeviceType::CUDA => Ok(cuda::info::device_count()? as i32),
-            _ => refuse!(DEVX_DEVICE, "device_type is {kind}: cpu (1) and cuda (2) are counted"),
+            _ => refuse!(DEVX_DEVICE, "device_type is {kind}: only devices of cpu (1) and cuda (2) can be counted"),
         }
     }
 

@@ -163,7 +163,7 @@ fn foreign_schemas_that_never_end_are_refused() {
     schema.n_children = -1;
     // SAFETY: as above.
     let error = unsafe { Schema::import(&mut schema) }.unwrap_err();
-    assert_eq!((error.status(), error.message()), (DEVX_INVALID_CHILDREN, "n_children is -1"));
+    assert_eq!((error.status(), error.message()), (DEVX_INVALID_CHILDREN, "n_children is -1: it must not be negative"));
     assert!(schema.release.is_some());
 }
 

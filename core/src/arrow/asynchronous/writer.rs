@@ -231,7 +231,7 @@ impl AsyncWriter {
     /// `DEVX_BUSY`. Without memory for the text the consumer is told the code and the metadata.
     pub fn fail(&self, code: i32, message: &str, metadata: Option<&[u8]>) -> Result<()> {
         if code == 0 {
-            return refuse!(DEVX_INVALID_ARGUMENT, "code is 0, which is no error");
+            return refuse!(DEVX_INVALID_ARGUMENT, "code is 0, which is not an error");
         }
         metadata.map_or(Ok(()), metadata::check_bytes)?;
         let failure = Failure { code, text: Said::Text(message), metadata };

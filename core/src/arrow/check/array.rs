@@ -99,13 +99,16 @@ pub(super) unsafe fn check_array(
 fn check_length(array: &ArrowArray) -> Result<i64> {
     let ArrowArray { length, null_count, offset, .. } = *array;
     if length < 0 {
-        return refuse!(DEVX_INVALID_LENGTH, "length is {length}");
+        return refuse!(DEVX_INVALID_LENGTH, "length is {length}: it must not be negative");
     }
     if offset < 0 {
-        return refuse!(DEVX_INVALID_LENGTH, "offset is {offset}");
+        return refuse!(DEVX_INVALID_LENGTH, "offset is {offset}: it must not be negative");
     }
     if null_count < -1 || null_count > length {
-        return refuse!(DEVX_INVALID_NULL_COUNT, "null_count is {null_count} with length {length}");
+        return refuse!(
+            DEVX_INVALID_NULL_COUNT,
+            "null_count is {null_count} with length {length}: it must be between -1 and the length"
+        );
     }
     match offset.checked_add(length) {
         Some(end) => Ok(end),

@@ -367,7 +367,13 @@ impl<'a> Column<'a> {
         match (start.try_into(), end.try_into()) {
             (Ok(start), Ok(end)) if start <= end => Ok(start..end),
             _ => {
-                refuse!(self, DEVX_INVALID_BUFFERS, "the offsets of row {row} are {} and {}", start.into(), end.into())
+                refuse!(
+                    self,
+                    DEVX_INVALID_BUFFERS,
+                    "the offsets of row {row} are {} and {}: they must ascend from 0",
+                    start.into(),
+                    end.into()
+                )
             }
         }
     }
@@ -395,7 +401,13 @@ impl<'a> Column<'a> {
         match start.try_into().ok().and_then(|start| Some(start..end(start)?)) {
             Some(range) => Ok(range),
             None => {
-                refuse!(self, DEVX_INVALID_BUFFERS, "row {row} has offset {} and size {}", start.into(), size.into())
+                refuse!(
+                    self,
+                    DEVX_INVALID_BUFFERS,
+                    "row {row} has offset {} and size {}: neither may be negative",
+                    start.into(),
+                    size.into()
+                )
             }
         }
     }

@@ -169,7 +169,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     assert!(error.message().contains("did not answer within"), "{error}");
 
     let error = fake("rude", long, |raw, _| raw.say(b"who is there?")).tensor("t").expect_err("rude");
-    assert!(error.message().contains("the peer is no devexchange"), "{error}");
+    assert!(error.message().contains("the peer does not speak the protocol of devexchange"), "{error}");
     let error = fake("gone", long, |_, _| {}).tensor("t").expect_err("gone");
     assert_eq!(error.status(), DEVX_CLOSED, "{error}");
 }

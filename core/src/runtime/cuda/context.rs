@@ -56,7 +56,7 @@ pub(crate) fn require_primary(context: CUcontext, ordinal: i32) -> Result<()> {
     if primary(Driver::get()?, ordinal)?.0 == context {
         return Ok(());
     }
-    refuse!(DEVX_UNSUPPORTED, "the context is one of its own: it has to be the primary one of device {ordinal}")
+    refuse!(DEVX_UNSUPPORTED, "the context is not the primary one of device {ordinal}, which it has to be")
 }
 
 /// The primary context of a device, if it is in use here.

@@ -99,7 +99,7 @@ pub(crate) fn ask(address: *const c_void) -> Result<Found> {
 pub fn require(address: *const c_void, bytes: usize, declared: Device) -> Result<()> {
     let Found { place, base, bytes: size, .. } = ask(address)?;
     if place.ordinal < 0 {
-        return refuse!(DEVX_DEVICE, "data {address:p} is no memory of CUDA (any more), but declared as {declared}");
+        return refuse!(DEVX_DEVICE, "data {address:p} is not CUDA memory (any more), but declared as {declared}");
     }
     if place.device != declared {
         return refuse!(DEVX_DEVICE, "data {address:p} is memory of {}, but declared as {declared}", place.device);

@@ -322,7 +322,7 @@ final class DeviceScenario {
                 there.close();
                 refused(Status.CLOSED, there::checkPointers, "Batch.checkPointers");
                 refused(Status.DEVICE, beyond::checkPointers, "array \"n\": buffers[1]: data 0x", "its allocation");
-                refused(Status.DEVICE, host::checkPointers, "array \"n\": buffers[1]", "no memory of CUDA");
+                refused(Status.DEVICE, host::checkPointers, "array \"n\": buffers[1]", "is not CUDA memory");
             }
         }
     }
