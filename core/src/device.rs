@@ -6,7 +6,7 @@ use crate::abi::dlpack::{self as dl, DLDevice};
 use crate::error::{Result, refuse};
 use crate::stream::{RawStream, Stream};
 
-/// A kind of device. The set is open: a number that has no name here stays a number.
+/// A kind of device. The set is open: a number without a name here is kept as a number.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeviceType(pub i32);
@@ -25,7 +25,7 @@ impl DeviceType {
     /// CUDA managed memory.
     pub const CUDA_MANAGED: Self = Self(dl::kDLCUDAManaged);
 
-    /// The name that people use, or `None` for a number without one.
+    /// The common name, or `None` for a number without one.
     pub fn name(self) -> Option<&'static str> {
         Some(match self.0 {
             dl::kDLCPU => "cpu",
@@ -69,7 +69,7 @@ impl fmt::Debug for DeviceType {
 pub struct Device {
     /// The kind of device.
     pub kind: DeviceType,
-    /// Which one, counted by its runtime in this process; 0 for the CPU.
+    /// The number of the device, as its runtime counts in this process; 0 for the CPU.
     pub id: i32,
 }
 
@@ -77,13 +77,13 @@ impl Device {
     /// Host memory.
     pub const CPU: Self = Self { kind: DeviceType::CPU, id: 0 };
 
-    /// Whether a device from outside is host memory, as DLPack or Arrow writes it.
+    /// Whether a device from outside is host memory, written as in DLPack (0) or as in Arrow (−1).
     #[inline]
     pub(crate) fn is_cpu(kind: DeviceType, id: i64) -> bool {
         kind == DeviceType::CPU && (id == 0 || id == -1)
     }
 
-    /// As DLPack writes it.
+    /// The device as DLPack writes it.
     #[inline]
     pub fn to_dlpack(self) -> DLDevice {
         DLDevice { device_type: self.kind.0, device_id: self.id }
@@ -95,7 +95,7 @@ impl Device {
         if self.kind == DeviceType::CPU { -1 } else { self.id.into() }
     }
 
-    /// Whether the host can read the memory through the pointer as it is, once it is ready.
+    /// Whether the host can read the memory directly through its pointer, once it is ready.
     pub fn is_host(self) -> bool {
         matches!(self.kind, DeviceType::CPU | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED)
     }
@@ -108,7 +108,7 @@ impl Device {
     /// Checks that the device has streams.
     ///
     /// # Errors
-    /// `DEVX_DEVICE`.
+    /// `DEVX_DEVICE` if it has none.
     pub fn require_streams(self) -> Result<()> {
         if self.has_streams() { Ok(()) } else { refuse!(DEVX_DEVICE, "device is {self}, which has no streams") }
     }
@@ -119,9 +119,9 @@ impl Device {
         matches!(self.kind, DeviceType::CUDA | DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED)
     }
 
-    /// A stream for work on this device's memory; `None` for a device that has no streams. Where the memory is known, ask
-    /// [`crate::Tensor::stream`] or [`crate::Batch::stream`]: to pinned and managed memory a default stream is not always
-    /// that of device 0.
+    /// The stream that `value` names for work on this device's memory; `None` for a device that has no streams. If the memory
+    /// is known, use [`crate::Tensor::stream`] or [`crate::Batch::stream`] instead: for pinned and managed memory, a default
+    /// stream is not always that of device 0.
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM`.
@@ -130,12 +130,12 @@ impl Device {
         self.has_streams().then(|| Stream::new(self.id, value))
     }
 
-    /// A stream for work between this device's memory and another's: of whichever of the two has streams.
+    /// The stream that `value` names for work between this device's memory and another's: a stream of whichever has streams.
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM`; `DEVX_DEVICE` if neither has streams.
     pub fn stream_with(self, other: Self, value: RawStream) -> Result<Stream> {
-        // Pinned and managed memory is used by the streams of every device: the other one says which.
+        // Streams of every device use pinned and managed memory, so the other side decides which device is meant.
         let of_device = if self.kind != DeviceType::CUDA && other.has_streams() { other } else { self };
         match of_device.stream(value) {
             Some(stream) => stream,
@@ -146,11 +146,11 @@ impl Device {
         }
     }
 
-    /// As [`Device::stream_with`], for a copy: host memory that is not pinned has no streams, so between such memory a default
+    /// Like [`Device::stream_with`], but for a copy: unpinned host memory has no streams, so for a copy within it, a default
     /// stream is that of device 0.
     ///
     /// # Errors
-    /// As [`Device::stream_with`].
+    /// Same as [`Device::stream_with`].
     pub(crate) fn stream_to_copy(self, other: Self, value: RawStream) -> Result<Stream> {
         match (self, other) {
             (Self::CPU, Self::CPU) => Stream::new(0, value),
@@ -158,11 +158,11 @@ impl Device {
         }
     }
 
-    /// A stream of this device, to be used with data wherever that is: a default stream is named with its GPU. Pinned and
-    /// managed memory names none, so of that the data says.
+    /// Names a stream of this device, for use with data on any device: a default stream is named with its GPU. Pinned and
+    /// managed memory names no GPU, so for these the data decides.
     ///
     /// # Errors
-    /// `DEVX_INVALID_STREAM`; `DEVX_DEVICE` if this has no streams.
+    /// `DEVX_INVALID_STREAM`; `DEVX_DEVICE` if this device has no streams.
     pub fn own_stream(self, value: RawStream) -> Result<RawStream> {
         self.stream_with(self, value)?;
         Ok(if self.kind == DeviceType::CUDA { value.on(self.id) } else { value })

@@ -1,4 +1,4 @@
-//! What went wrong: a status, the driver's code where there is one, and a text that names the field and the value.
+//! Errors: a status, the driver's code if there is one, and a text that names the field and the value.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -10,15 +10,15 @@ use crate::abi::types::{self as t, DevxError, DevxStatus as Status};
 use crate::text;
 use crate::vacant::Vacant;
 
-/// The reason of a refusal. Nothing was taken and no output was written.
+/// The reason for a refusal. Nothing was taken and no output was written.
 ///
-/// One pointer, so that a result which is not an error is returned in registers.
+/// It is one pointer, so that a result which is not an error is returned in registers.
 #[derive(PartialEq, Eq)]
 pub struct Error(Option<Box<Reason>>);
 
 const NO_MEMORY: &str = "there is no memory, not even to say what failed";
 
-/// Of an error for which there is no memory.
+/// The reason of an error for which there is no memory.
 static UNSAID: Reason =
     Reason { status: t::DEVX_OUT_OF_MEMORY, driver_code: 0, errno: 0, message: Cow::Borrowed(NO_MEMORY) };
 
@@ -34,18 +34,18 @@ struct Reason {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of the library itself or of its input.
+    /// Makes an error of the library itself or of its input.
     pub fn new(status: Status, message: impl Into<Text>) -> Self {
         Self::of(status, 0, 0, message)
     }
 
-    /// If there is no memory to say it, that is the error.
+    /// Makes an error; if there is no memory for it, the error is `DEVX_OUT_OF_MEMORY` instead.
     fn of(status: Status, driver_code: i32, errno: i32, text: impl Into<Text>) -> Self {
         let reason = text.into().0.map(|message| Reason { status, driver_code, errno, message });
         Self(reason.and_then(|reason| Some(Vacant::find()?.fill(reason))))
     }
 
-    /// There is no memory for so many bytes; 0 if nobody knows.
+    /// The error that there is no memory for so many bytes; 0 if the number is not known.
     pub(crate) fn no_memory(bytes: usize) -> Self {
         let text = format_args!("{bytes} bytes could not be allocated");
         refused(|| if bytes == 0 { Self(None) } else { Self::new(t::DEVX_OUT_OF_MEMORY, text) })
@@ -55,29 +55,29 @@ impl Error {
         self.0.as_deref().unwrap_or(&UNSAID)
     }
 
-    /// An error of the device driver.
+    /// Makes an error of the device driver.
     pub fn driver(status: Status, driver_code: i32, message: impl Into<Text>) -> Self {
         Self::of(status, driver_code, 0, message)
     }
 
-    /// An error of a callback with an `errno` code (Arrow C stream interface, "Error codes"): a foreign one returned it, or a
-    /// source of your own wants a consumer in C to be given it. `DEVX_CALLBACK`.
+    /// Makes an error of a callback, with an `errno` code (Arrow C stream interface, "Error codes"). Either a foreign callback
+    /// returned the code, or your own source returns it to a consumer in C. The status is `DEVX_CALLBACK`.
     pub fn callback(errno: i32, message: impl Into<Text>) -> Self {
         Self::of(t::DEVX_CALLBACK, 0, errno, message)
     }
 
-    /// What was waited for did not come in the time that was given.
+    /// The error that a wait has reached its time limit.
     pub(crate) fn late(message: impl Into<Text>) -> Self {
         Self::of(t::DEVX_NOT_READY, 0, rustix::io::Errno::TIMEDOUT.raw_os_error(), message)
     }
 
-    /// An error of the operating system.
+    /// Makes an error of the operating system.
     pub(crate) fn system(call: &str, errno: rustix::io::Errno) -> Self {
         let errno = errno.raw_os_error();
         Self::of(t::DEVX_SYSTEM, 0, errno, format_args!("{call}: {}", text::OfErrno(errno)))
     }
 
-    /// What a panic says that was caught at a boundary: a defect of this library, told as an error.
+    /// Turns a panic that was caught at a boundary, which is a defect of this library, into an error with its text.
     pub fn panicked(payload: Box<dyn Any + Send>) -> Self {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -94,7 +94,7 @@ impl Error {
         self.reason().status
     }
 
-    /// The same error with another status, for a caller to whom it means something else.
+    /// The same error with another status, where it means something else to the caller.
     pub(crate) fn with_status(mut self, status: Status) -> Self {
         match &mut self.0 {
             Some(reason) => reason.status = status,
@@ -103,18 +103,18 @@ impl Error {
         self
     }
 
-    /// Code of the failed device driver call, or 0.
+    /// The code of the failed device driver call, or 0.
     pub fn driver_code(&self) -> i32 {
         self.reason().driver_code
     }
 
-    /// Whether what was waited for did not come in the time that was given.
+    /// Whether a wait has reached its time limit.
     pub fn is_late(&self) -> bool {
         self.status() == t::DEVX_NOT_READY && self.errno() == rustix::io::Errno::TIMEDOUT.raw_os_error()
     }
 
-    /// What a foreign callback or the operating system returned (`errno`), `ETIMEDOUT` if something was late
-    /// ([`Error::is_late`]), or 0.
+    /// The `errno` code that a foreign callback or the operating system returned; `ETIMEDOUT` if a wait has reached its time
+    /// limit ([`Error::is_late`]); otherwise 0.
     pub fn errno(&self) -> i32 {
         self.reason().errno
     }
@@ -124,14 +124,14 @@ impl Error {
         &self.reason().message
     }
 
-    /// As the C record, whose text is cut if it is too long.
+    /// The error as the C record, whose text is cut if it is too long.
     pub fn to_raw(&self) -> DevxError {
         let mut message = [0; t::DEVX_ERROR_MESSAGE_BYTES];
         text::fill(self.message(), &mut message);
         DevxError { status: self.status(), driver_code: self.driver_code(), message }
     }
 
-    /// The same error, said of a part: `context` is put before the text.
+    /// The same error with `context` put before its text, to say which part it is about.
     #[must_use]
     pub fn within(mut self, context: impl fmt::Display) -> Self {
         let text = text::formatted(format_args!("{context}{}", self.message()));
@@ -141,7 +141,7 @@ impl Error {
         self
     }
 
-    /// The same error, said of a part with a name, if it has one: of `what`, a field or a column.
+    /// Like [`Error::within`], for a part with a name, if the name is not empty: `what` is "field" or "column", for example.
     #[must_use]
     pub(crate) fn within_named(self, what: &str, name: &str) -> Self {
         if name.is_empty() { self } else { self.within(format_args!("{what} {}: ", text::Name(name))) }
@@ -159,7 +159,7 @@ impl Clone for Error {
     }
 }
 
-/// The text of an error: static, or put together for it; none if there was no memory for it.
+/// The text of an error: static or formatted; none if there was no memory for it.
 #[derive(Debug)]
 pub struct Text(Option<Cow<'static, str>>);
 
@@ -181,7 +181,8 @@ impl From<fmt::Arguments<'_>> for Text {
     }
 }
 
-/// As a program shows it whose `main` returns it: the status by its name, the driver's code if there is one.
+/// Formats the error for a program whose `main` returns it: the name of the status, the text, and the driver's code if
+/// there is one.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reason { status, driver_code, message, .. } = self.reason();
@@ -204,7 +205,7 @@ impl std::error::Error for Error {}
 /// A refusal that gives back what the call was given.
 #[derive(Debug)]
 pub struct Refused<T> {
-    /// Why.
+    /// Why the call was refused.
     pub error: Error,
     /// What was not taken.
     pub returned: T,
@@ -224,15 +225,15 @@ impl<T> From<Refused<T>> for Error {
     }
 }
 
-/// Runs what may panic; a panic ends here, as an error.
+/// Runs a function that may panic, and turns a panic into an error.
 ///
 /// # Errors
-/// What `act` returns; `DEVX_PANIC`.
+/// The error that `act` returns; `DEVX_PANIC` if it panics.
 pub fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| Err(Error::panicked(payload)))
 }
 
-/// Of a callback of C's that failed and did not say why: its name, and what it returned.
+/// The text about a C callback that failed without an error text: its name, and the status that it returned.
 pub struct Returned<'a>(pub &'a str, pub Status);
 
 impl fmt::Display for Returned<'_> {
@@ -245,14 +246,14 @@ impl fmt::Display for Returned<'_> {
     }
 }
 
-/// Makes an error, out of the way of what usually happens.
+/// Makes an error, kept out of line from the usual path.
 #[cold]
 #[inline(never)]
 pub(crate) fn refused(make: impl FnOnce() -> Error) -> Error {
     make()
 }
 
-/// `Err` with a status constant of [`crate::abi::types`] and a formatted text.
+/// Makes an `Err` from a status constant of [`crate::abi::types`] and a formatted text.
 macro_rules! refuse {
     ($status:ident, $($text:tt)*) => {
         Err($crate::error::refused(move || $crate::error::Error::new($crate::abi::types::$status, format_args!($($text)*))))
@@ -262,7 +263,7 @@ pub(crate) use refuse;
 
 macro_rules! names {
     ($($name:ident)*) => {
-        /// The constant's name, for example `DEVX_INVALID_SHAPE`; `None` for a number without a meaning.
+        /// The name of the constant, for example `DEVX_INVALID_SHAPE`; `None` for a number without a meaning.
         pub fn status_name(status: Status) -> Option<&'static CStr> {
             $(if status == t::$name {
                 return CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()).ok();

@@ -1,5 +1,6 @@
-//! The ledger: what is handed out and taken in, and not released yet. Counts only, no addresses; each thread counts what it
-//! does, and who reads adds up.
+//! The ledger: what was handed out and taken in, and is not released yet.
+//!
+//! It holds counts only, no addresses. Each thread counts what it does; reading the ledger adds these counts up.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -9,30 +10,30 @@ use crate::local::lines::{Line, Lines};
 
 pub(crate) use crate::local::lines::Kind;
 
-/// The part of threads that are about to end.
+/// The counts of threads that are about to end.
 static REST: Lines = Lines::new();
 
-/// Whether there is anything in [`REST`], as hardly ever.
+/// Whether [`REST`] holds anything, which is rare.
 static REST_USED: AtomicBool = AtomicBool::new(false);
 
-/// Counts in the calling thread's part, or in the one that all ending threads share.
+/// Counts in the calling thread's part of the ledger, or in the part that all ending threads share.
 #[inline]
 fn count(kind: Kind, which: fn(&Line) -> &AtomicI64) {
     match local::here() {
-        // Nobody else writes here. What was opened elsewhere is seen with the closing, see `read`.
+        // No other thread writes here. `Release`, so that whoever sees a closing also sees the opening; see `count_of`.
         Some(local) => {
             let number = which(local.lines.line(kind));
             number.store(number.load(Relaxed) + 1, Release);
         }
         None => {
-            // Before it: whoever sees what is counted here, sees this.
+            // Set before counting, so that whoever sees the count also sees this flag.
             REST_USED.store(true, Relaxed);
             which(REST.line(kind)).fetch_add(1, Release);
         }
     }
 }
 
-/// One line of the ledger: opened when the thing is handed over, closed on drop.
+/// One entry of the ledger: opened when something is handed over, closed on drop.
 #[derive(Debug)]
 pub(crate) struct Entry(Kind);
 
@@ -43,7 +44,7 @@ impl Entry {
         Self(kind)
     }
 
-    /// One that was opened before and forgotten, to close it.
+    /// An entry that was opened before and forgotten, to close it.
     #[inline]
     pub(crate) fn opened(kind: Kind) -> Self {
         Self(kind)
@@ -57,7 +58,7 @@ impl Drop for Entry {
     }
 }
 
-/// What all parts come to, counted from one number or more of each.
+/// The sum over all parts of the ledger of what `of` counts in each.
 #[inline]
 fn sum(of: impl Fn(&Lines) -> i64) -> i64 {
     let rest = if REST_USED.load(Relaxed) { of_rest(&of) } else { 0 };
@@ -70,14 +71,14 @@ fn of_rest(of: &impl Fn(&Lines) -> i64) -> i64 {
 }
 
 fn count_of(kind: Kind) -> DevxCount {
-    // In this order: whoever sees that something was closed sees that it was opened.
+    // Closed first: whoever sees that something was closed also sees that it was opened.
     let closed = sum(|lines| lines.line(kind).closed.load(Acquire));
     let total = sum(|lines| lines.line(kind).opened.load(Acquire));
     DevxCount { total, live: total - closed }
 }
 
-/// The ledger as it stands. Each count is exact; what other threads do meanwhile may be counted or not, but nothing is
-/// missing that was opened before this call and is not closed.
+/// Returns the ledger as it stands. Each count is exact. What other threads do during this call may or may not be counted,
+/// but everything that was opened before it and is not closed is counted.
 pub fn read() -> DevxLedger {
     DevxLedger {
         tensor_exports: count_of(Kind::TensorExport),
@@ -92,9 +93,9 @@ pub fn read() -> DevxLedger {
     }
 }
 
-/// How many things are not released yet, over all kinds: 0 when nothing is outstanding.
+/// Returns how many things are not released yet, over all kinds; 0 when nothing is outstanding.
 pub fn outstanding() -> i64 {
-    // In the order of `count_of`.
+    // In the same order as in `count_of`.
     let closed = sum(|lines| lines.all().map(|line| line.closed.load(Acquire)).sum());
     let opened = sum(|lines| lines.all().map(|line| line.opened.load(Acquire)).sum());
     opened - closed

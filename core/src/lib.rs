@@ -8,18 +8,19 @@
 //! * **who** keeps it alive: [`memory`]
 //! * **when** may it be touched: [`order`], [`stream`]
 //!
-//! [`Tensor`] and [`Batch`] are the answers together. The protocols, [`dlpack`], [`arrow`] and [`cuda_array`], only
-//! translate between them and the structs of the standards, which lie in [`abi`]; [`convert`] turns one into the other,
-//! [`ipc`] takes both to other processes. Their memory may come from a [`manager`]. The [`ledger`] counts what is not
-//! released yet.
+//! A [`Tensor`] or a [`Batch`] holds all four answers. The protocol modules, [`dlpack`], [`arrow`] and [`cuda_array`], only
+//! translate between these two types and the structs of the standards, which are in [`abi`]. [`convert`] turns tensors into
+//! batches and back, [`ipc`] hands both to other processes, and a [`manager`] can provide their memory. The [`ledger`]
+//! counts what is not released yet.
 //!
-//! Ownership is handed over in three ways, named alike in every language: *share* (the owner is counted: clone
-//! and export), *move* (export the thing itself), *borrow* (a view that is valid as long as the thing). An import takes
-//! ownership only if it succeeds.
+//! There are three ways to hand something over, with the same names in every language: *share* (the owner is
+//! reference-counted: clone, then export), *move* (export the handle itself) and *borrow* (a view that is valid as long as
+//! the handle). An import takes ownership only if it succeeds.
 //!
-//! Device memory is the same, with a [`Stream`] where work is queued: [`Tensor::produced_on`] by the
-//! producer, [`Tensor::wait`] and [`Tensor::used_on`] by the consumer. The memory is released only after the work that was
-//! named. The CUDA driver is looked for when a program first asks for a CUDA device; without one, that is an error.
+//! Device memory follows the same rules, with a [`Stream`] that work is queued on: the producer calls
+//! [`Tensor::produced_on`], the consumer calls [`Tensor::wait`] and [`Tensor::used_on`]. The memory is released only after
+//! the work that was named. The CUDA driver is looked for when a program first asks for a CUDA device; if there is no
+//! driver, that request is an error.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(target_os = "linux"))]
@@ -39,7 +40,7 @@ pub mod device;
 pub mod dlpack;
 pub mod dtype;
 pub mod error;
-// Public for the bindings, which are built together with this: no part of the API, and no version promises it.
+// Public for the bindings, which are built together with this crate. Not part of the API; no version promises it.
 #[doc(hidden)]
 pub mod fork;
 pub mod ipc;
@@ -54,7 +55,7 @@ mod setting;
 pub mod stream;
 mod sync;
 pub mod tensor;
-// As `fork`.
+// Public for the same reason as `fork`.
 #[doc(hidden)]
 pub mod text;
 mod thread;
@@ -71,7 +72,7 @@ pub use memory::{Borrowed, Owner};
 pub use stream::{RawStream, Stream};
 pub use tensor::{Flags, Tensor, TensorDesc};
 
-// The crates whose types are in the API, in the versions that these are of.
+// The crates whose types appear in the API, in the versions that it uses.
 #[cfg(feature = "cudarc")]
 pub use cudarc;
 #[cfg(feature = "half")]

@@ -1,8 +1,8 @@
 //! When data may be touched, and when it may be released.
 //!
-//! What a producer queued comes before a consumer's work: the consumer's stream waits on the device, the host never
-//! does. What a consumer queued comes before the release: `Uses` keeps an event for each stream that was named, and the
-//! release is called when they are complete.
+//! The producer's queued work comes before the consumer's: the consumer's stream waits on the device, and the host never
+//! waits. The consumer's queued work comes before the release: `Uses` keeps an event for each stream that was named, and
+//! the release is called when all events are complete.
 
 mod behind;
 mod ready;
@@ -19,17 +19,17 @@ pub(crate) use behind::{GiveUp, release_behind};
 pub use ready::Ready;
 pub(crate) use uses::Uses;
 
-/// Checks the `stream` argument of a DLPack request against the device's table
+/// Checks the `stream` argument of a DLPack request against what the device allows
 /// (array API, data interchange: semantics of `stream`).
 ///
 /// # Errors
-/// `DEVX_INVALID_STREAM` with the value and what the device takes.
+/// `DEVX_INVALID_STREAM` with the value and what the device allows.
 #[inline]
 pub fn check_stream(device: Device, stream: i64) -> Result<()> {
     if stream == NO_SYNC { Ok(()) } else { check_any_stream(device, stream) }
 }
 
-/// Of any value but [`NO_SYNC`].
+/// Like [`check_stream`], for any value but [`NO_SYNC`].
 fn check_any_stream(device: Device, stream: i64) -> Result<()> {
     match (device.kind, stream) {
         (DeviceType::CPU, _) => {
@@ -47,10 +47,10 @@ fn check_any_stream(device: Device, stream: i64) -> Result<()> {
     }
 }
 
-/// When an array with this `sync_event` may be touched (C Device data interface, synchronization event types).
+/// Returns when an array with this `sync_event` may be touched (C Device data interface, synchronization event types).
 ///
 /// # Errors
-/// `DEVX_DEVICE` for an event on a device that has none.
+/// `DEVX_DEVICE` for an event on a device that has no events.
 ///
 /// # Safety
 /// `sync_event` is NULL, or points to an event handle that lives as long as the result is used.

@@ -1,4 +1,4 @@
-//! Streams of a device, by their raw handle: whoever made a stream destroys it. What is done with one is the runtime's affair.
+//! Streams of a device, by their raw handle. Whoever made a stream destroys it; what is done with it is up to the runtime.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,11 +9,12 @@ use crate::error::{Result, refuse};
 pub struct Stream {
     handle: usize,
     ordinal: i32,
-    /// Whose default stream it is, if it is a thread's; otherwise 0.
+    /// The thread whose default stream this is; 0 for any other stream.
     thread: u64,
 }
 
-/// Two names of one stream: a handle says it all, a default stream is one of a device, and maybe of a thread.
+/// Two values are equal if they name one stream. A handle alone identifies a stream; a default stream also needs its device,
+/// and a per-thread one its thread.
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
         self.handle == other.handle
@@ -27,48 +28,50 @@ impl Eq for Stream {}
 pub const LEGACY: i64 = 1;
 /// The default stream of the calling thread.
 pub const PER_THREAD: i64 = 2;
-/// "Do not synchronise" where a stream is asked for (array API, `__dlpack__`).
+/// "Do not synchronise", where a protocol asks for a stream (array API, `__dlpack__`).
 pub const NO_SYNC: i64 = -1;
 
-/// A stream by the number that the protocols use: 1 is the legacy default stream, 2 that of the calling thread, −1 none
-/// ([`NO_SYNC`]) where that may be said; others are handles (`CUstream`, `cudaStream_t`). What the number means is checked
-/// where it is used. The driver cannot check a handle, so whoever makes this vouches for it.
+/// A stream by the number that the protocols use.
 ///
-/// The number of a default stream does not name its device: it is one of the data's, unless this says which
-/// ([`RawStream::on`]).
+/// 1 is the legacy default stream, 2 that of the calling thread, and −1 none ([`NO_SYNC`]), where that is allowed; others are
+/// handles (`CUstream`, `cudaStream_t`). The number is checked where it is used. The driver cannot check a handle, so
+/// whoever makes a `RawStream` vouches for it.
+///
+/// The number of a default stream does not name its device. It stands for a default stream of the data's device, unless
+/// [`RawStream::on`] names another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawStream(i64);
 
-/// What a default stream with its device has above the two of them, in one number: it is neither a handle nor what anybody
-/// writes by mistake.
+/// The high bits that mark a number as a default stream together with its device. Such a number is no handle, and nobody
+/// writes it by mistake.
 const NAMED: i64 = i64::MIN | 0x53_5452 << 36;
 
 impl RawStream {
-    /// See [`NO_SYNC`].
+    /// No stream; see [`NO_SYNC`].
     pub const NO_SYNC: Self = Self(NO_SYNC);
-    /// See [`LEGACY`].
+    /// The legacy default stream; see [`LEGACY`].
     pub const LEGACY: Self = Self(LEGACY);
-    /// See [`PER_THREAD`].
+    /// The default stream of the calling thread; see [`PER_THREAD`].
     pub const PER_THREAD: Self = Self(PER_THREAD);
 
-    /// A number from outside.
+    /// Takes a number from outside.
     ///
     /// # Safety
-    /// If it is a handle, its stream is alive, and lives for as long as this, or a [`Stream`] made of it, is used: by the
-    /// caller, by data that is ready behind it, and by memory that was allocated on it; of the latter two [`Stream::close`]
-    /// knows. It is of a device of the driver that this library uses.
+    /// If `value` is a handle, its stream is alive, and stays alive for as long as the result, or a [`Stream`] made of it, is
+    /// used: by the caller, by data that is ready behind the stream, or by memory that was allocated on it. ([`Stream::close`]
+    /// waits for the latter two.) The stream is on a device of the driver that this library uses.
     #[inline]
     pub const unsafe fn new(value: i64) -> Self {
         Self(value)
     }
 
-    /// The same on a GPU: of a default stream this says whose it is, wherever the data is. A handle says that itself.
+    /// Names the GPU of a default stream, wherever the data is. A handle implies its GPU and is returned unchanged.
     #[inline]
     pub fn on(self, ordinal: i32) -> Self {
         if self.is_default() && ordinal >= 0 { Self(NAMED | i64::from(ordinal) << 2 | self.0) } else { self }
     }
 
-    /// The number, as the protocols write it: without a device.
+    /// The number as the protocols write it, without a device.
     #[inline]
     pub const fn value(self) -> i64 {
         match self.named() {
@@ -77,13 +80,13 @@ impl RawStream {
         }
     }
 
-    /// The number for [`RawStream::new`], which no protocol knows: with the device, if one is named.
+    /// The number for [`RawStream::new`], with the device if one is named. No protocol knows this form.
     #[inline]
     pub const fn to_raw(self) -> i64 {
         self.0
     }
 
-    /// The device that is named, and the number there.
+    /// The device that was named, and the number of the default stream there.
     #[inline]
     const fn named(self) -> Option<(i32, i64)> {
         let rest = self.0.wrapping_sub(NAMED);
@@ -95,21 +98,21 @@ impl RawStream {
         }
     }
 
-    /// Whether it is a default stream: one of a device that the number does not name.
+    /// Whether this is a default stream whose device is not named.
     #[inline]
     pub(crate) const fn is_default(self) -> bool {
         matches!(self.0, LEGACY | PER_THREAD)
     }
 }
 
-/// The same stream, with its device; see [`Stream::value`] for the default stream of another thread.
+/// The same stream, named with its device. See [`Stream::value`] for the default stream of another thread.
 impl From<Stream> for RawStream {
     fn from(stream: Stream) -> Self {
         stream.unnamed().on(stream.ordinal)
     }
 }
 
-/// The number of the calling thread; 0 for one that is about to end.
+/// The number of the calling thread; 0 if the thread is about to end.
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -119,7 +122,7 @@ fn this_thread() -> u64 {
 }
 
 impl Stream {
-    /// A stream of device `ordinal`, or of the one that is named with it ([`RawStream::on`]).
+    /// A stream of device `ordinal`, or of the device that `stream` names ([`RawStream::on`]).
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM` for 0, which is ambiguous, and for negative numbers.
@@ -147,24 +150,25 @@ impl Stream {
         Self { handle: LEGACY as usize, ordinal, thread: 0 }
     }
 
-    /// As the protocols write it. The default stream of another thread has no number here; the legacy one comes after it
-    /// and before it, like after and before all of them.
+    /// The number as the protocols write it. The default stream of another thread has no number on this thread; the legacy
+    /// default stream stands for it, because it is ordered before and after every per-thread default stream.
     pub fn value(self) -> i64 {
         let elsewhere = self.handle == PER_THREAD as usize && self.thread != this_thread();
         if elsewhere { LEGACY } else { self.handle as i64 }
     }
 
-    /// For who may use it on any thread: there the default stream of one has no number, and the legacy one stands for it.
+    /// The stream by a name that is good on any thread: the legacy default stream stands for the default stream of a thread,
+    /// which has no number on other threads.
     pub(crate) fn anywhere(self) -> Self {
         if self.handle == PER_THREAD as usize { Self::legacy(self.ordinal) } else { self }
     }
 
-    /// By the number alone.
+    /// The stream by its number alone.
     pub(crate) fn unnamed(self) -> RawStream {
         RawStream(self.value())
     }
 
-    /// The device that it was said to be on.
+    /// The device that the stream was said to be on.
     pub fn ordinal(self) -> i32 {
         self.ordinal
     }
@@ -176,7 +180,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether it is a default stream, whose number does not say of which device.
+    /// Whether this is a default stream, whose number does not name its device.
     pub(crate) fn is_default(self) -> bool {
         self.handle <= PER_THREAD as usize
     }

@@ -1,4 +1,4 @@
-//! New memory, and copies into it, with when they may be touched.
+//! New memory and copies into it, each with the order in which they may be touched.
 
 use core::ffi::c_void;
 
@@ -11,7 +11,7 @@ use crate::runtime::cuda::copy::{self, Copied};
 use crate::runtime::cuda::driver::Driver;
 use crate::stream::Stream;
 
-/// New memory, what frees it, and when it may be touched.
+/// New memory, its owner, and when it may be touched.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) address: *mut c_void,
@@ -19,9 +19,9 @@ pub(crate) struct Memory {
     pub(crate) ready: Ready,
 }
 
-/// Memory of a device, not initialised: for who writes all that can be read of it. On a GPU it comes from the device's
-/// pool, ready for work on `stream`; without a stream it is plain device memory, ready at once. Pinned and managed memory
-/// is ready at once, too, and made for the device of the stream.
+/// Allocates uninitialised memory of a device: the caller writes every byte before anyone reads it. On a GPU the memory comes
+/// from the device's pool and is ready for work on `stream`; without a stream it is plain device memory, ready at once.
+/// Pinned and managed memory is ready at once, too, and is made for the device of the stream.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`.
@@ -40,7 +40,7 @@ pub(crate) fn allocate(device: Device, bytes: usize, stream: Option<Stream>) -> 
     Ok(Memory { address: allocation.address, owner: allocation.owner, ready })
 }
 
-/// The GPU that memory is made for: the device itself, or that of the stream, where memory belongs to none.
+/// The GPU that memory is made for: the device itself, or for pinned and managed memory, that of the stream if there is one.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
@@ -51,21 +51,21 @@ pub(crate) fn made_for(device: Device, stream: Option<Stream>) -> Result<i32> {
     }
 }
 
-/// As [`allocate`], for who may read it at once: memory of the host is zero, as reading what Rust has not initialised is
-/// undefined. Other memory is initialised by the driver, with whatever it is.
+/// Like [`allocate`], but the memory can be read at once. Host memory is zeroed, because reading uninitialised memory is
+/// undefined in Rust. Other memory counts as initialised by the driver, with arbitrary content.
 ///
 /// # Errors
-/// As [`allocate`].
+/// Same as [`allocate`].
 pub(crate) fn allocate_readable(device: Device, bytes: usize, stream: Option<Stream>) -> Result<Memory> {
     if device.kind == DeviceType::CPU { host(bytes, zeros) } else { allocate(device, bytes, stream) }
 }
 
-/// Memory of the host begins at a multiple of this: DLPack promises it of every tensor (`DLTensor.data`), Arrow recommends 64, and
-/// there are consumers that copy what is aligned to less than that (JAX). The driver's memory and files begin so anyway.
+/// The alignment of host memory: DLPack promises it for every tensor (`DLTensor.data`). Arrow recommends 64, and some consumers
+/// (JAX) copy data that is aligned to less than that. The driver's memory and mapped files are aligned this way anyway.
 const ALIGN: usize = 256;
 
 fn host(bytes: usize, make: fn(usize) -> Result<Vec<u128>>) -> Result<Memory> {
-    // To begin further behind, if need be; of no bytes there is nothing to align.
+    // Spare room to move the beginning to an aligned address; for no bytes, nothing has to be aligned.
     let spare = if bytes == 0 { 0 } else { ALIGN - align_of::<u128>() };
     let words = bytes.saturating_add(spare).div_ceil(size_of::<u128>());
     let mut memory = make(words).map_err(|_| Error::no_memory(bytes))?;
@@ -74,8 +74,8 @@ fn host(bytes: usize, make: fn(usize) -> Result<Vec<u128>>) -> Result<Memory> {
     Ok(Memory { address: address.cast(), owner: Owner::try_new(memory)?, ready: Ready::Now })
 }
 
-/// The stream to allocate on for a copy to `device` that is queued on `stream`: none if that belongs to another GPU, whose
-/// pool is no place for it.
+/// The stream to allocate on for a copy to `device` that is queued on `stream`: none if the stream is on another GPU, whose
+/// pool cannot hold the copy.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
@@ -84,25 +84,25 @@ pub(crate) fn allocating(device: Device, stream: Stream) -> Result<Option<Stream
 }
 
 impl Memory {
-    /// Whether it is given back in the order of a stream, and so after what is queued there.
+    /// Whether the memory is given back in the order of a stream, and so after the work that is queued on it.
     pub(crate) fn is_in_order(&self) -> bool {
         self.ready.stream().is_some()
     }
 }
 
-/// Whether the host copies between its own memory: without a driver no stream has work that would come before.
+/// Whether the host itself copies: both sides are host memory, and without a driver no stream has work that comes before.
 pub(crate) fn is_by_host(from: Device, to: Device) -> bool {
     from == Device::CPU && to == Device::CPU && Driver::get().is_err()
 }
 
-/// Copies from memory of `from` into memory of `to`: queued on `stream`, except that the host waits for copies into its own
-/// unpinned memory. Returns when the copy may be touched.
+/// Queues copies from memory of `from` into memory of `to` on `stream`. For copies into unpinned host memory, the host waits
+/// until they are done. The result says when the copies may be touched.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
 ///
 /// # Safety
-/// All ranges are valid until the copies have run; nobody else uses the targets meanwhile.
+/// All ranges are valid until the copies have run. Nobody else uses the targets meanwhile.
 pub(crate) unsafe fn fill(to: Device, from: Device, copies: &[copy::Copy], stream: Stream) -> Copied<Ready> {
     let ready = if to == Device::CPU { Ready::Now } else { Ready::queued(stream)? };
     // SAFETY: the caller's contract.
@@ -113,12 +113,12 @@ pub(crate) unsafe fn fill(to: Device, from: Device, copies: &[copy::Copy], strea
     Ok(ready)
 }
 
-/// When a copy may be touched that [`fill`] made, if `filled` says so. What it uses is kept until it is done, also if a later
-/// part could not be queued, as an earlier one may be running: the source by `hold_source`, the copy by `hold_copy`, unless its
-/// memory is given back in the order of the stream anyway, or the host has waited for it.
+/// Keeps the memory that copies by [`fill`] use until they are done, and returns when the result may be touched. The memory is
+/// kept even if `filled` is an error, because earlier copies may be running. `hold_source` keeps the source. `hold_copy` keeps
+/// the target, unless its memory is given back in the order of the stream anyway, or the host has waited for the copies.
 ///
 /// # Errors
-/// That of `filled`, or of who holds.
+/// The error of `filled`, `hold_source` or `hold_copy`.
 pub(crate) fn kept(
     filled: Copied<Ready>,
     to: Device,

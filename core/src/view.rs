@@ -1,5 +1,5 @@
-//! Views: a tensor or batch over the memory of another one. A view keeps what it is of alive, and work with it is work with
-//! that, which waits for it in the end.
+//! Views: tensors and batches over the memory of another one, the whole. A view keeps the whole alive. Work with a view is
+//! work with the whole, whose release waits for it.
 
 use crate::arrow::Batch;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::runtime::cuda::lost::Held;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
 
-/// What a view is of. A view of a view is most often one of the same whole: so views of views need no more than one does.
+/// The whole that a view is of. A view of a view usually refers to the same whole, so it costs no more than a view.
 #[derive(Clone)]
 pub(crate) enum Whole {
     Tensor(Tensor),
@@ -24,7 +24,7 @@ impl Whole {
         }
     }
 
-    /// Its own owner, if that is one of this library's.
+    /// The owner of the whole, if it is one of this library's.
     pub(crate) fn owner(&self) -> Option<&Owner> {
         match self {
             Self::Tensor(tensor) => Some(tensor.owner()),
@@ -52,7 +52,7 @@ impl GiveUp for Whole {
     }
 }
 
-/// What makes a tensor or batch a view (`set_view`), once it describes memory with this owner.
+/// What makes a tensor or batch a view (`set_view`) once it describes memory with [`View::owner`].
 pub(crate) struct View {
     ready: Ready,
     whole: Whole,
@@ -73,7 +73,7 @@ impl View {
         self.whole.clone().into_owner()
     }
 
-    /// When the view may be touched, and who is told of its uses.
+    /// When the view may be touched, and where its uses are noted.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.

@@ -1,4 +1,4 @@
-//! What a manager has given out: counted, limited, given back once, all at once, or later.
+//! The books of a manager: they count and limit what it has given out, and give it back exactly once, now or later.
 
 use core::ffi::c_void;
 use std::collections::HashMap;
@@ -12,12 +12,12 @@ use crate::order::Ready;
 use crate::runtime::cuda::allocation::pin_host;
 use crate::runtime::cuda::before_reset;
 
-/// What was allocated and given back.
+/// Counts of what was allocated and given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Bytes in use now.
     pub bytes: usize,
-    /// Most bytes that were in use at a time.
+    /// The most bytes that were in use at a time.
     pub peak_bytes: usize,
     /// Allocations in use now.
     pub allocations: usize,
@@ -25,11 +25,11 @@ pub struct Statistics {
     pub total_allocations: u64,
     /// Bytes allocated since the beginning.
     pub total_bytes: u64,
-    /// Requests that were refused for want of memory.
+    /// Requests that were refused because there was not enough memory.
     pub refused: u64,
 }
 
-/// The books of one manager. The memory outlives them.
+/// The books of one manager. Each allocation holds them, so that memory can outlive the manager.
 #[derive(Clone, Debug)]
 pub(super) struct Books(Slab<Lock<State>>);
 
@@ -39,7 +39,7 @@ struct State {
     next: u64,
     /// How often cleanup was deferred.
     depth: usize,
-    /// The last of those that are given back later; each says which came before it.
+    /// The last allocation that is given back later; each one names the one before it.
     later: Option<u64>,
     limit: Option<usize>,
     statistics: Statistics,
@@ -47,20 +47,20 @@ struct State {
 
 #[derive(Debug)]
 struct Live {
-    /// Of the device that its memory goes with; plain host memory goes with none.
+    /// The device that the memory goes with; none for plain host memory.
     ordinal: Option<i32>,
     bytes: usize,
     owner: Owner,
     /// Whether giving it back may wait for the end of a deferral.
     may_wait: bool,
-    /// Its user has given it up, or it was reset: it only waits to be given back.
+    /// Its user has given the memory up, or it was reset: it only waits to be given back.
     is_over: bool,
-    /// What waited before it.
+    /// The allocation that waited before this one.
     before: Option<u64>,
 }
 
 impl Live {
-    /// Nobody uses it any more.
+    /// Counts the allocation as no longer in use.
     fn end(&mut self, statistics: &mut Statistics) {
         self.is_over = true;
         statistics.bytes -= self.bytes;
@@ -69,7 +69,7 @@ impl Live {
 }
 
 impl State {
-    /// One of those that are given back later.
+    /// Takes out one of the allocations that are given back later.
     fn take(&mut self) -> Option<Owner> {
         let Live { owner, before, .. } = self.live.remove(&self.later?)?;
         self.later = before;
@@ -78,7 +78,7 @@ impl State {
 }
 
 impl Books {
-    /// Without a limit.
+    /// Books without a limit.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -102,8 +102,8 @@ impl Books {
         self.lock().statistics
     }
 
-    /// Runs `allocate` within the limit, and enters what it gives. The bytes count from before it runs, so that two threads
-    /// cannot pass the limit together.
+    /// Runs `allocate` within the limit, and enters what it returns. The bytes are counted before it runs, so that two threads
+    /// cannot exceed the limit together.
     pub(super) fn enter(
         &self,
         ordinal: i32,
@@ -130,7 +130,7 @@ impl Books {
                 state.statistics.bytes -= bytes;
                 state.statistics.refused += u64::from(error.status() == crate::abi::types::DEVX_OUT_OF_MEMORY);
                 drop(state);
-                // Without the lock: what gives the memory back may ask the manager.
+                // Without the lock: giving the memory back may call the manager.
                 drop(made);
                 return Err(error);
             }
@@ -151,11 +151,11 @@ impl Books {
         Ok(allocated)
     }
 
-    /// Pins host memory, and enters it without its bytes: they are the caller's, who may free them or pin them again as
-    /// soon as the owner is gone. So it never waits for the end of a deferral.
+    /// Pins host memory, and enters it as 0 bytes, because the memory is the caller's. The caller may free it or pin it
+    /// again as soon as the owner is gone, so unpinning never waits for the end of a deferral.
     ///
     /// # Safety
-    /// As [`super::Manager::pin`].
+    /// Same as [`super::Manager::pin`].
     pub(super) unsafe fn pin(
         &self,
         ordinal: i32,
@@ -196,20 +196,20 @@ impl Books {
         Ok(())
     }
 
-    /// What the owner of an allocation does. After a reset there is nothing left of it.
+    /// Gives an allocation back; its owner calls this. After a reset there is nothing left to give back.
     fn give_back(&self, number: u64) {
         let mut state = self.lock();
         let State { live, depth, later, statistics, .. } = &mut *state;
         let Some(ended) = live.get_mut(&number).filter(|live| !live.is_over) else { return };
         ended.end(statistics);
-        // What is given back in the order of a stream costs nothing now, and the stream may be gone later.
+        // Giving memory back in the order of a stream costs nothing now, and the stream may be gone later.
         if *depth > 0 && ended.may_wait && ended.owner.in_order().is_none() {
             ended.before = later.replace(number);
             return;
         }
         let owner = live.remove(&number);
         drop(state);
-        // Without the lock: giving back calls the driver, or somebody else's manager.
+        // Without the lock: giving back calls the driver, or another manager.
         drop(owner);
     }
 
@@ -228,18 +228,19 @@ impl Books {
         }
     }
 
-    /// Gives back what waits for the end of a deferral, whether that has come or not: memory is needed.
+    /// Gives back everything that waits for the end of a deferral, without waiting for that end: memory is needed.
     pub(super) fn flush(&self) {
         loop {
             let due = self.lock().take();
-            // Without the lock, as above.
+            // Dropped without the lock, for the same reason.
             if due.is_none() {
                 return;
             }
         }
     }
 
-    /// Gives back all memory that goes with a device: the driver has it when this returns, and the device may be reset.
+    /// Gives back all memory that goes with a device. When this returns, the driver has the memory, and the device may
+    /// be reset.
     pub(super) fn reset(&self, ordinal: i32) {
         let mut state = self.lock();
         let State { live, later, statistics, .. } = &mut *state;

@@ -11,13 +11,13 @@ use crate::memory::Owner;
 use crate::runtime::cuda::require_device;
 use crate::transfer;
 
-/// One call of the driver for each allocation, one for each free. Out of memory, what waits to be given back is, and
-/// the allocation is tried once more.
+/// A manager that calls the driver once for each allocation and once for each free. If there is no memory, everything
+/// that waits to be given back is given back, and the allocation is tried once more.
 #[derive(Debug)]
 pub struct Driver {
     name: &'static str,
     kinds: &'static [DeviceType],
-    /// What is given for device memory.
+    /// The kind of memory that is given for device memory.
     device_kind: DeviceType,
     books: Books,
 }
@@ -25,7 +25,7 @@ pub struct Driver {
 const ALL: &[DeviceType] = &[DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED, DeviceType::CPU];
 
 impl Driver {
-    /// Every kind of memory. With a stream, device memory comes from the device's default pool.
+    /// Provides every kind of memory. With a stream, device memory comes from the device's default pool.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -33,7 +33,7 @@ impl Driver {
         Ok(Self { name: "driver", kinds: ALL, device_kind: DeviceType::CUDA, books: Books::new()? })
     }
 
-    /// Managed memory for every request of device memory: more than the device has can be allocated, and the host can read
+    /// Provides managed memory for every request for device memory: it can be more than the device has, and the host can read
     /// it.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Driver {
         Ok(Self { name: "managed", device_kind: DeviceType::CUDA_MANAGED, ..Self::new()? })
     }
 
-    /// Plain and pinned host memory only: for programs whose device memory is managed by somebody else, or that have no
+    /// Provides plain and pinned host memory only, for programs whose device memory is managed elsewhere, or that have no
     /// device.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Driver {
     }
 }
 
-// SAFETY: the memory is new, of the driver or of the allocator, and its owner frees it.
+// SAFETY: the memory is new, from the driver or the allocator, and its owner frees it.
 unsafe impl Manager for Driver {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         if self.has_devices() { require_device(ordinal) } else { Ok(()) }
@@ -72,7 +72,7 @@ unsafe impl Manager for Driver {
                 return pinned(ordinal, bytes, host);
             }
             let kind = if kind == DeviceType::CUDA { self.device_kind } else { kind };
-            // Managed memory is made for a device, but belongs to none.
+            // Managed memory is made for a device, but belongs to no device.
             let (made_for, id) = (Device { kind, id: ordinal }, if kind == DeviceType::CUDA { ordinal } else { 0 });
             let stream = stream.filter(|_| kind == DeviceType::CUDA);
             let allocate = || transfer::allocate_readable(made_for, bytes, stream);

@@ -1,4 +1,4 @@
-//! A manager that only counts and limits another one.
+//! A manager that only counts and limits what another one gives.
 
 use core::ffi::c_void;
 
@@ -7,10 +7,10 @@ use super::{Allocated, HostFlags, IpcHandle, Manager, MemoryInfo, Request, Share
 use crate::error::{Result, refuse};
 use crate::memory::Owner;
 
-/// So many managers may stand one over the other: each asks the next one, on one stack.
+/// The most managers in a stack of managers: each calls the next one, all on one call stack.
 const MAX_LEVELS: usize = 64;
 
-/// Lets another manager allocate up to a number of bytes at a time, over all devices.
+/// A manager that lets another one allocate, up to a limit of bytes in use at a time, over all devices.
 #[derive(Debug)]
 pub struct Limited {
     inner: Shared,
@@ -19,10 +19,10 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// At most `limit` bytes in use; `usize::MAX` only counts.
+    /// Allows at most `limit` bytes in use; with `usize::MAX` the manager only counts.
     ///
     /// # Errors
-    /// `DEVX_TOO_DEEP` over 64 managers that stand one over the other, `DEVX_OUT_OF_MEMORY`.
+    /// `DEVX_TOO_DEEP` for more than 64 managers in a stack, `DEVX_OUT_OF_MEMORY`.
     pub fn new(inner: Shared, limit: usize) -> Result<Self> {
         let levels = inner.levels();
         if levels >= MAX_LEVELS {
@@ -35,7 +35,7 @@ impl Limited {
     }
 }
 
-// SAFETY: what the other manager gives is handed on as it is.
+// SAFETY: the memory of the other manager is handed on unchanged.
 unsafe impl Manager for Limited {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         self.inner.initialize(ordinal)
@@ -62,7 +62,7 @@ unsafe impl Manager for Limited {
 
     unsafe fn reset(&self, ordinal: i32) -> Result<()> {
         self.books.reset(ordinal);
-        // SAFETY: the caller's contract, which is of both.
+        // SAFETY: the caller's contract, which covers both managers.
         unsafe { self.inner.reset(ordinal) }
     }
 

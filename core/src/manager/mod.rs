@@ -1,9 +1,9 @@
-//! Who allocates: managers of device, pinned and managed memory that can stand in for each other.
+//! Managers of device, pinned and managed memory, which can stand in for each other.
 //!
-//! The interface is that of Numba's external memory management plugin (version 1), with streams added: what it calls
-//! `memalloc`, `memhostalloc` and `mempin` are [`Manager::allocate`] and [`Manager::pin`], its finalizers are the [`Owner`]s
-//! of the memory. A manager has state for each device; its methods may be called from any thread, in any order, before
-//! [`Manager::initialize`] too. What it gives stays valid when the manager itself is gone.
+//! The interface is that of Numba's external memory management plugin (version 1), with streams added. Its `memalloc`,
+//! `memhostalloc` and `mempin` are [`Manager::allocate`] and [`Manager::pin`] here; its finalizers are the [`Owner`]s of the
+//! memory. A manager has state for each device. Its methods may be called from any thread, in any order, also before
+//! [`Manager::initialize`]. The memory stays valid when the manager itself is gone.
 
 mod books;
 mod driver;
@@ -36,51 +36,51 @@ use crate::stream::{RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::transfer::{self, Memory};
 
-/// What is asked for.
+/// A request for memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Kind of memory: CUDA device memory, pinned host memory (`CUDA_HOST`), managed memory, or plain host memory.
+    /// The kind of memory: CUDA device memory, pinned host memory (`CUDA_HOST`), managed memory, or plain host memory.
     pub kind: DeviceType,
-    /// The device that it is for.
+    /// The device that the memory is for.
     pub ordinal: i32,
-    /// How much; none is fine.
+    /// The number of bytes, which may be 0.
     pub bytes: usize,
-    /// The stream in whose order device memory is given and taken back, if the manager can do that; without one in an order
-    /// of the manager's own ([`Allocated::ready`]).
+    /// The stream in whose order device memory is given and taken back, if the manager can do that. Without a stream, the
+    /// manager chooses the order ([`Allocated::ready`]).
     pub stream: Option<Stream>,
-    /// Of pinned memory.
+    /// How host memory is pinned; for pinned memory only.
     pub host: HostFlags,
 }
 
 impl Request {
-    /// Device memory of no particular stream.
+    /// Requests device memory without a stream.
     pub fn device(ordinal: i32, bytes: usize) -> Self {
         Self { kind: DeviceType::CUDA, ordinal, bytes, stream: None, host: HostFlags::default() }
     }
 
-    /// Device memory in the order of a stream.
+    /// Requests device memory in the order of a stream.
     pub fn on(stream: Stream, bytes: usize) -> Self {
         Self { stream: Some(stream), ..Self::device(stream.ordinal(), bytes) }
     }
 
-    /// Memory of another kind.
+    /// Requests memory of any kind, without a stream.
     pub fn of(kind: DeviceType, ordinal: i32, bytes: usize) -> Self {
         Self { kind, ..Self::device(ordinal, bytes) }
     }
 
-    /// As [`Request::of`], by what a caller calls the device: the CPU is 0, or -1 as Arrow writes it. For any other kind it is
-    /// the number of a device, which the manager looks for.
+    /// Like [`Request::of`], but takes the device id as a caller writes it: 0 for the CPU, or −1 as in Arrow. For any other
+    /// kind it is the number of a device; whether there is one, the manager finds out.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for a CPU that there is not.
+    /// `DEVX_DEVICE` for any other number of the CPU.
     pub fn named(kind: DeviceType, device_id: i32, bytes: usize) -> Result<Self> {
         let is_cpu = kind == DeviceType::CPU;
         let ordinal = if is_cpu { Device::new(kind, device_id.into())?.id } else { device_id };
         Ok(Self::of(kind, ordinal, bytes))
     }
 
-    /// Whether a manager gave what was asked for: one kind of host memory does for another, and what both can reach for a
-    /// device's.
+    /// Checks that a manager gave what was asked for. Any kind of host memory is accepted for any other, and host memory that
+    /// the device can reach is accepted for device memory.
     ///
     /// # Errors
     /// `DEVX_CALLBACK`.
@@ -106,24 +106,24 @@ impl Request {
 /// How host memory is pinned (`memhostalloc`, `mempin`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostFlags {
-    /// Devices can use it.
+    /// Devices can use the memory.
     pub mapped: bool,
-    /// For all contexts, not only for the one of its device.
+    /// The memory is pinned for all contexts, not only for the one of its device.
     pub portable: bool,
-    /// Fast to write for the host and slow to read.
+    /// The memory is fast to write for the host, and slow to read.
     pub write_combined: bool,
 }
 
 impl HostFlags {
-    /// As the driver takes them (`CU_MEMHOSTALLOC_…`; those of `CU_MEMHOSTREGISTER_…` are the same but for the last).
+    /// The flags as the driver takes them (`CU_MEMHOSTALLOC_…`; all but the last are the same in `CU_MEMHOSTREGISTER_…`).
     fn bits(self) -> u32 {
         u32::from(self.portable) | u32::from(self.mapped) << 1 | u32::from(self.write_combined) << 2
     }
 
-    /// From the bits of the C records (`DEVX_HOST_…`).
+    /// Reads the bits of the C records (`DEVX_HOST_…`).
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for others.
+    /// `DEVX_INVALID_ARGUMENT` for other bits.
     pub fn from_bits(bits: u32) -> Result<Self> {
         if bits > 7 {
             return refuse!(DEVX_INVALID_ARGUMENT, "host_flags is {bits:#x}: the flags are 1, 2 and 4");
@@ -132,38 +132,38 @@ impl HostFlags {
     }
 }
 
-/// Memory that a manager gave: where it is, who gives it back, and when it may be touched.
+/// Memory that a manager gave: where it is, its owner, and when it may be touched.
 #[derive(Debug)]
 pub struct Allocated {
-    /// Address of the first byte; NULL if none were asked for.
+    /// The address of the first byte; NULL if no bytes were asked for.
     pub address: *mut c_void,
-    /// Where it is.
+    /// The device that the memory is on.
     pub device: Device,
-    /// How much was asked for.
+    /// The number of bytes that were asked for.
     pub bytes: usize,
-    /// Gives it back, once, on whatever thread it is dropped. If that only has another thread do so, the stream of the request
-    /// is held until then ([`Hold`](crate::runtime::cuda::Hold)).
+    /// Gives the memory back once, on the thread that drops the owner. If the drop only makes another thread do so, the
+    /// stream of the request is held until then ([`Hold`](crate::runtime::cuda::Hold)).
     pub owner: Owner,
-    /// When it may be touched.
+    /// When the memory may be touched.
     pub ready: Ready,
 }
 
-// SAFETY: the address is a number here, and the owner may be dropped on any thread.
+// SAFETY: the address is only a number here, and the owner may be dropped on any thread.
 unsafe impl Send for Allocated {}
 // SAFETY: as above; nothing changes behind a shared reference.
 unsafe impl Sync for Allocated {}
 
 impl Allocated {
-    /// The stream that a number stands for, for work with the memory; see [`Tensor::stream`].
+    /// The stream that `value` names for work with this memory; see [`Tensor::stream`].
     ///
     /// # Errors
-    /// As [`Tensor::stream`].
+    /// Same as [`Tensor::stream`].
     pub fn stream(&self, value: RawStream) -> Result<Stream> {
         let device = self.device.of_stream(value, || self.address.cast_const());
         device.stream_with(device, value)
     }
 
-    /// Blocks the host until anybody may touch the memory, on whatever stream.
+    /// Blocks the host until the memory may be touched by the host and on any stream.
     ///
     /// # Errors
     /// As [`Stream::synchronize`].
@@ -172,40 +172,41 @@ impl Allocated {
     }
 }
 
-/// How much memory there is.
+/// The amount of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Bytes that can still be had.
+    /// Bytes that can still be allocated.
     pub free: usize,
     /// Bytes in all.
     pub total: usize,
 }
 
-/// By what another process opens the allocation that an address lies in (`cuIpcOpenMemHandle`).
+/// The handle by which another process opens the allocation that an address lies in (`cuIpcOpenMemHandle`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpcHandle {
     /// The driver's handle.
     pub handle: [u8; 64],
     /// The device that the allocation is on.
     pub ordinal: i32,
-    /// Where the address is, in bytes from the beginning of the allocation, which is what the handle opens.
+    /// The offset of the address in bytes from the beginning of the allocation, which is where the handle opens it.
     pub offset: usize,
-    /// Bytes of the allocation.
+    /// The size of the allocation in bytes.
     pub bytes: usize,
 }
 
-/// Allocates memory for others, and decides when it is really given back. Only [`Manager::allocate`] and
-/// [`Manager::statistics`] have to be written: the others are what a manager does that keeps nothing for a device.
+/// Allocates memory for others, and decides when the memory is really given back. Only [`Manager::allocate`] and
+/// [`Manager::statistics`] have to be implemented; the other methods have defaults for a manager that keeps nothing for a
+/// device.
 ///
 /// ```
 /// use devexchange_core::manager::{Allocated, Driver, Manager, Request, Statistics};
 /// use devexchange_core::{Device, DType, Result, Tensor};
 ///
-/// /// Says what it is asked for, and lets another one do it.
+/// /// Prints each request and passes it to another manager.
 /// #[derive(Debug)]
 /// struct Told(Driver);
 ///
-/// // SAFETY: what the other manager gives is handed on as it is.
+/// // SAFETY: the memory of the other manager is handed on unchanged.
 /// unsafe impl Manager for Told {
 ///     fn allocate(&self, request: &Request) -> Result<Allocated> {
 ///         println!("{} bytes of {}", request.bytes, request.kind);
@@ -221,36 +222,37 @@ pub struct IpcHandle {
 /// let manager = Told(Driver::host_only()?);
 /// let tensor = Tensor::allocate_with(&manager, Device::CPU, DType::FLOAT32, &[2, 3], None)?;
 /// assert_eq!(manager.statistics().bytes, 24);
-/// drop(tensor); // which gives it back
+/// drop(tensor); // gives the memory back
 /// assert_eq!(manager.statistics().bytes, 0);
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Safety
-/// What [`Manager::allocate`] gives is what it says: so many bytes at that address of that device, initialised if the host
-/// can read them, nobody else's, and valid until the owner is dropped.
+/// The memory that [`Manager::allocate`] returns is as described: that many bytes at that address of that device,
+/// initialised if the host can read them, used by nobody else, and valid until the owner is dropped.
 pub unsafe trait Manager: Send + Sync + fmt::Debug {
-    /// Prepares for allocations on a device. May be called any number of times; what was allocated before stays.
+    /// Prepares for allocations on a device. May be called any number of times; memory that was allocated before stays.
     ///
     /// # Errors
-    /// What keeps the manager from working there.
+    /// Whatever keeps the manager from working on that device.
     fn initialize(&self, _ordinal: i32) -> Result<()> {
         Ok(())
     }
 
-    /// Memory of whatever content: as many bytes as were asked for, or more, of that device or of the host's that both can
-    /// reach. What is freed while work is queued on it, as [`Tensor::used_on`] says, is given back after that work.
+    /// Allocates memory with arbitrary content: at least as many bytes as were asked for, on that device, or host memory that
+    /// both the host and the device can reach. Memory that is given up while work noted with [`Tensor::used_on`] is queued is
+    /// given back after that work.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_DEVICE`, `DEVX_DRIVER`;
-    /// `DEVX_PANIC` from one that asks another one, which panicked.
+    /// `DEVX_PANIC` if this manager asks another one, which panics.
     fn allocate(&self, request: &Request) -> Result<Allocated>;
 
-    /// Pins host memory that is there already, for as long as the owner lives. The memory outlives it.
+    /// Pins existing host memory for as long as the owner lives. The memory outlives the owner.
     ///
     /// # Errors
-    /// As [`Manager::allocate`]; `DEVX_UNSUPPORTED` from a manager that pins none.
+    /// Same as [`Manager::allocate`]; `DEVX_UNSUPPORTED` from a manager that does not pin.
     ///
     /// # Safety
     /// `bytes` bytes at `address` are valid until the owner is dropped.
@@ -261,43 +263,45 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     /// How much memory there is for this manager.
     ///
     /// # Errors
-    /// `DEVX_UNSUPPORTED` if it cannot say.
+    /// `DEVX_UNSUPPORTED` if the manager cannot say.
     fn memory_info(&self, _ordinal: i32) -> Result<MemoryInfo> {
         lacks("memory_info")
     }
 
-    /// A handle for the allocation that an address of this manager's lies in. The memory must live until the other process
-    /// has closed the handle; [`crate::ipc`] sees to that by itself, and can share memory of pools.
+    /// Returns a handle for the allocation of this manager that an address lies in. The memory must live until the other
+    /// process has closed the handle; [`crate::ipc`] takes care of that itself, and can also share memory of pools.
     ///
     /// # Errors
-    /// `DEVX_UNSUPPORTED` for memory that has no such handle: of pools, pinned, managed, or plain host memory.
+    /// `DEVX_UNSUPPORTED` for memory without such a handle: memory of pools, pinned, managed, and plain host memory.
     fn ipc_handle(&self, address: *const c_void) -> Result<IpcHandle> {
         driver_ipc_handle(address)
     }
 
-    /// Gives all memory that goes with a device back, also what is still in use: its owners have nothing to do any more. Plain
-    /// host memory goes with none, and stays. May be called before [`Manager::initialize`]. This comes before a reset of the
-    /// device itself (`cudaDeviceReset`), which takes its memory: an owner that is dropped after that gives back what the
-    /// driver does not know any more, and counts as lost ([`releases_lost`](crate::runtime::releases_lost)), or what
-    /// it has given to somebody else since. A manager that does nothing here leaves its memory with the owners, and they are
-    /// to be dropped before such a reset.
+    /// Gives back all memory that goes with a device, including memory that is still in use, whose owners then have nothing
+    /// left to do. Plain host memory goes with no device and stays. May be called before [`Manager::initialize`].
+    ///
+    /// Call this before a reset of the device itself (`cudaDeviceReset`), which takes the memory of the device away. An owner
+    /// that is dropped after such a reset gives back memory that the driver no longer knows, which counts as lost
+    /// ([`releases_lost`](crate::runtime::releases_lost)), or that the driver has given to somebody else since. A manager that
+    /// does nothing here leaves its memory with the owners; they must be dropped before such a reset.
     ///
     /// # Errors
-    /// None that leave anything behind.
+    /// Even if this returns an error, all memory was given back.
     ///
     /// # Safety
-    /// Nobody uses memory for that device of this manager, or of the one that it allocates from, any more: neither the host
-    /// nor queued work. Nor does another thread give it up meanwhile, or that may reach the driver after this returns.
+    /// Nobody uses memory for that device from this manager, or from the one that it allocates from, any more: neither the
+    /// host nor queued work. No other thread gives up such memory meanwhile: its release could reach the driver after this
+    /// returns.
     unsafe fn reset(&self, _ordinal: i32) -> Result<()> {
         Ok(())
     }
 
-    /// From now on, memory that is given up is kept until [`Manager::resume_cleanup`] was called as often: what is expensive
-    /// about giving it back does not happen meanwhile. Memory in the order of a stream is given back to its pool at once,
-    /// and host memory that was pinned is unpinned at once: it is its owner's again.
+    /// Keeps memory that is given up until [`Manager::resume_cleanup`] has been called as often as this: the expensive part of
+    /// giving memory back does not happen meanwhile. Memory in the order of a stream still goes back to its pool at once, and
+    /// existing host memory that was pinned is unpinned at once, because it belongs to its user again.
     fn defer_cleanup(&self) {}
 
-    /// See [`Manager::defer_cleanup`].
+    /// Ends a deferral; see [`Manager::defer_cleanup`].
     fn resume_cleanup(&self) {}
 
     /// Gives unused memory back to the driver, except for `keep` bytes.
@@ -308,16 +312,16 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// What was allocated and given back.
+    /// Counts what was allocated and given back.
     fn statistics(&self) -> Statistics;
 
-    /// How many managers stand one over the other here, each asking the next: 1 for one that asks no other.
+    /// The number of managers in this stack, each of which asks the next one; 1 for a manager that asks no other.
     fn levels(&self) -> usize {
         1
     }
 }
 
-/// A manager that several share, as bindings hold one.
+/// A manager that several users share; bindings hold one like this.
 #[derive(Clone, Debug)]
 pub struct Shared(Slab<Box<dyn Manager>>);
 
@@ -330,18 +334,18 @@ impl Shared {
         Self::with(|| Ok(manager))
     }
 
-    /// Shares a manager that is made when nothing else can fail.
+    /// Shares a manager; `make` is called last, when nothing else can fail.
     fn with<M: Manager + 'static>(make: impl FnOnce() -> Result<M>) -> Result<Self> {
         let (slab, room) = (Slab::room(TailSize::default())?, Vacant::new()?);
         let boxed: Box<dyn Manager> = room.fill(make()?);
         Ok(Self(slab.fill(boxed)))
     }
 
-    /// As [`Manager::allocate`], for whoever is told an address and no order: what no stream was named for may be touched at
-    /// once, for which the host waits if it has to.
+    /// Like [`Manager::allocate`], but for a caller that gets an address and no order: without a stream in the request, the
+    /// memory may be touched at once. The host waits for that if it has to.
     ///
     /// # Errors
-    /// As [`Manager::allocate`].
+    /// Same as [`Manager::allocate`].
     pub fn allocate_ready(&self, request: &Request) -> Result<Allocated> {
         let allocated = self.allocate(request)?;
         if request.stream.is_none() {
@@ -361,13 +365,13 @@ impl Deref for Shared {
     }
 }
 
-/// Cleanup is deferred as long as this lives.
+/// Defers the cleanup of a manager as long as it lives.
 #[must_use = "cleanup is deferred as long as this lives"]
 #[derive(Debug)]
 pub struct Deferred<'a>(&'a dyn Manager);
 
 impl<'a> Deferred<'a> {
-    /// Begins.
+    /// Begins to defer the cleanup of `manager`.
     pub fn new(manager: &'a dyn Manager) -> Self {
         manager.defer_cleanup();
         Self(manager)
@@ -381,11 +385,12 @@ impl Drop for Deferred<'_> {
 }
 
 impl Tensor {
-    /// As [`Tensor::allocate`], over memory of a manager. Pinned and managed memory is asked for the device of the stream.
+    /// Like [`Tensor::allocate`], but over memory of a manager. Pinned and managed memory is requested for the device of the
+    /// stream.
     ///
     /// # Errors
-    /// As [`Manager::allocate`]; `DEVX_INVALID_SHAPE`; `DEVX_CALLBACK` if the manager gives less than was asked for, or memory
-    /// of another device.
+    /// Same as [`Manager::allocate`]; `DEVX_INVALID_SHAPE`; `DEVX_CALLBACK` if the manager gives less than was asked for, or
+    /// memory of another device.
     pub fn allocate_with(
         manager: &dyn Manager,
         device: Device,
@@ -407,15 +412,15 @@ impl Tensor {
     }
 }
 
-/// Memory of the library's own allocator, as a manager gives it.
+/// Turns memory of the library's own allocator into memory of a manager.
 fn allocated(device: Device, bytes: usize, memory: Memory) -> Allocated {
     let Memory { address, owner, ready } = memory;
-    // No bytes of the host have an address that means nothing.
+    // The address of no bytes of host memory means nothing.
     let address = if bytes == 0 { std::ptr::null_mut() } else { address };
     Allocated { address, device, bytes, owner, ready }
 }
 
-/// Pinned host memory, as every manager gives it.
+/// Allocates pinned host memory, the same way for every manager.
 fn pinned(ordinal: i32, bytes: usize, flags: HostFlags) -> Result<Allocated> {
     let Allocation { address, device, owner } = Allocation::pinned_with(ordinal, bytes, flags.bits())?;
     Ok(Allocated { address, device, bytes, owner, ready: Ready::Now })
@@ -426,10 +431,10 @@ fn driver_info(ordinal: i32) -> Result<MemoryInfo> {
     Ok(MemoryInfo { free, total })
 }
 
-/// What the driver says of an allocation of its own.
+/// Asks the driver for the handle of one of its allocations.
 ///
 /// # Errors
-/// As [`Manager::ipc_handle`].
+/// Same as [`Manager::ipc_handle`].
 pub fn driver_ipc_handle(address: *const c_void) -> Result<IpcHandle> {
     let shared = ipc::share(address, "address")?;
     match shared.how {
@@ -444,7 +449,7 @@ pub fn driver_ipc_handle(address: *const c_void) -> Result<IpcHandle> {
     }
 }
 
-/// What a manager says that does not have one of the functions which there need not be.
+/// The error of a manager that lacks an optional function.
 fn lacks<T>(name: &str) -> Result<T> {
     refuse!(DEVX_UNSUPPORTED, "the manager has no {name}")
 }

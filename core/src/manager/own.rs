@@ -1,4 +1,4 @@
-//! A manager of a program's own, in whatever language: what the program answers, and what is the same for all of them.
+//! Managers that a program implements, in whatever language: their callbacks, and what is the same for all of them.
 
 use core::ffi::c_void;
 use std::fmt;
@@ -13,54 +13,57 @@ use crate::runtime::cuda::{Allocation, HeldStream};
 use crate::stream::Stream;
 use crate::trace;
 
-/// What a manager of a program's own answers; [`Shared::of_callbacks`] makes a manager of it, which keeps the books. Any thread
-/// may ask, several at once, in any order. No number of bytes is more than an `i64` can be. An error is told with the name of the
-/// callback before its text, or, if it has none, as what the callback returned.
+/// The callbacks of a manager that a program implements. [`Shared::of_callbacks`] makes a manager of them and keeps its books.
+///
+/// Any thread may call these, several at once, in any order. No number of bytes exceeds `i64::MAX`. The name of the callback
+/// is put before the text of an error; an error without a text says what the callback returned.
 ///
 /// # Safety
-/// What [`Callbacks::allocate`] gives is as [`Manager`] has it.
+/// The memory that [`Callbacks::allocate`] returns is as [`Manager`] requires.
 pub unsafe trait Callbacks: Send + Sync + fmt::Debug + 'static {
-    /// As [`Manager::initialize`].
+    /// Same as [`Manager::initialize`].
     fn initialize(&self, ordinal: i32) -> Result<()>;
 
-    /// As [`Manager::allocate`]: ready at once, or in the order of the stream, which is only there for device memory. It is no
-    /// thread's default stream: the memory may be given back on another thread.
+    /// Like [`Manager::allocate`], with memory that is ready at once, or in the order of the stream. Only requests for device
+    /// memory have a stream. It is never the default stream of a thread, because the memory may be given back on another
+    /// thread.
     fn allocate(&self, request: &Request) -> Result<Allocation>;
 
-    /// As [`Manager::pin`], of as many bytes and in the way that the request says; `None` from who pins nothing.
+    /// Like [`Manager::pin`], with the bytes and flags of the request; `None` if the manager does not pin.
     ///
     /// # Safety
-    /// As [`Manager::pin`].
+    /// Same as [`Manager::pin`].
     unsafe fn pin(&self, address: *mut c_void, request: &Request) -> Result<Option<Owner>>;
 
-    /// As [`Manager::memory_info`]; `None` from who cannot say.
+    /// Like [`Manager::memory_info`]; `None` if the manager cannot say.
     fn memory_info(&self, ordinal: i32) -> Result<Option<MemoryInfo>>;
 
-    /// As [`Manager::ipc_handle`]; `None` from who leaves it to the driver.
+    /// Like [`Manager::ipc_handle`]; `None` if the manager leaves this to the driver.
     fn ipc_handle(&self, address: *const c_void) -> Result<Option<IpcHandle>>;
 
-    /// Everything of a device has been given back: what was kept for it may go.
+    /// Drops what was kept for a device. All memory of the device has been given back already.
     fn reset(&self, ordinal: i32) -> Result<()>;
 
-    /// As [`Manager::trim`].
+    /// Same as [`Manager::trim`].
     fn trim(&self, ordinal: i32, keep: usize) -> Result<()>;
 
-    /// Cleanup is deferred from now on, or no longer; releases are held back meanwhile. An error is only traced.
+    /// Begins or ends a deferral of cleanup. Releases are held back meanwhile. An error is only traced.
     fn defer_cleanup(&self, begin: bool) -> Result<()>;
 }
 
 #[derive(Debug)]
 struct Own<C> {
     books: Books,
-    /// Held by all memory, too: it may need them.
+    /// All memory holds them, too, because its release may need them.
     callbacks: Slab<C>,
 }
 
 impl Shared {
-    /// Shares a manager of a program's own. `make` is called when nothing else can fail, so what it takes over is not lost.
+    /// Shares a manager that a program implements. `make` is called last, when nothing else can fail, so what it takes over is
+    /// not lost.
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`, and those of `make`.
+    /// `DEVX_OUT_OF_MEMORY`, and the errors of `make`.
     pub fn of_callbacks<C: Callbacks>(make: impl FnOnce() -> Result<C>) -> Result<Self> {
         let (books, room) = (Books::new()?, Slab::room(TailSize::default())?);
         Self::with(|| Ok(Own { books, callbacks: room.fill(make()?) }))
@@ -82,7 +85,7 @@ impl<C: Callbacks> Own<C> {
     }
 }
 
-// SAFETY: by the contract of the callbacks the memory is what they say.
+// SAFETY: by the contract of the callbacks, the memory is as they describe it.
 unsafe impl<C: Callbacks> Manager for Own<C> {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         self.ask("initialize", |own| own.initialize(ordinal))
@@ -93,9 +96,9 @@ unsafe impl<C: Callbacks> Manager for Own<C> {
         if i64::try_from(bytes).is_err() {
             return Err(Error::no_memory(bytes));
         }
-        // Other memory is in the order of none, whoever manages it: it is ready at once.
+        // Other memory is in the order of no stream, whichever manager it is from: it is ready at once.
         let stream = request.stream.filter(|_| kind == DeviceType::CUDA);
-        // The number that the program is given does not name a device.
+        // The program gets only the number of the stream, which does not name a device.
         if let Some(stream) = stream.filter(|stream| stream.is_default() && stream.ordinal() != ordinal) {
             let (value, of) = (stream.value(), stream.ordinal());
             return refuse!(DEVX_INVALID_STREAM, "stream is {value:#x}: of cuda:{of}, not of cuda:{ordinal}");
@@ -106,7 +109,7 @@ unsafe impl<C: Callbacks> Manager for Own<C> {
             let held = stream.map(HeldStream::new).transpose()?;
             let ready = stream.map_or(Ok(Ready::Now), Ready::queued)?;
             let Allocation { address, device, owner } = self.ask("allocate", |own| own.allocate(&asked))?;
-            // Given up in this order: the memory may need the others.
+            // Dropped in this order: the release of the memory may need the others.
             let owner = Owner::in_room(room, (owner, held, self.callbacks.clone())).given_back(stream.map(InOrder::Of));
             request.check(address, device, bytes)?;
             let device = Device::new(device.kind, device.id.into()).map_err(|error| error.within("allocate: "))?;

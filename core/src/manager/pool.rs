@@ -1,4 +1,4 @@
-//! Device memory out of a pool of our own, in the order of streams.
+//! A manager of device memory from its own pools, in the order of streams.
 
 use core::ffi::c_void;
 
@@ -13,12 +13,13 @@ use crate::order::Ready;
 use crate::runtime::cuda::{Allocation, MemoryPool, require_device};
 use crate::stream::Stream;
 
-/// How much a pool holds.
+/// How much a pool may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
-    /// Most bytes in use at a time, over all devices.
+    /// The most bytes in use at a time, over all devices.
     pub limit: usize,
-    /// Unused bytes that each device's pool keeps when a stream is synchronised, rather than give them back to the driver.
+    /// The unused bytes that each device's pool keeps, instead of giving them back to the driver, when a stream is
+    /// synchronised.
     pub keep: u64,
 }
 
@@ -28,11 +29,11 @@ impl Default for PoolOptions {
     }
 }
 
-/// A stream-ordered pool for each device, made at its first use. What is freed is ready for the next allocation on the same
-/// stream at once, on others when the driver sees that it is.
+/// A manager with a stream-ordered pool for each device, made at its first use. Freed memory is ready at once for the next
+/// allocation on the same stream, and on other streams as soon as the driver sees that it is free.
 ///
-/// Without a stream, memory is given in the order of the legacy default stream. Out of memory, what waits to be given back
-/// is, the pool is trimmed, the stream waited for, and the allocation tried once more.
+/// Without a stream, memory is given in the order of the legacy default stream. If there is no memory, everything that waits
+/// to be given back is given back, the host waits for the stream, the pool is trimmed, and the allocation is tried once more.
 #[derive(Debug)]
 pub struct Pool {
     options: PoolOptions,
@@ -50,10 +51,10 @@ impl Pool {
         Ok(Self { options, shareable: false, pools: Lock::default(), books: Books::with_limit(options.limit)? })
     }
 
-    /// As [`Pool::new`], of memory that can be shared with other processes ([`crate::ipc`]).
+    /// Like [`Pool::new`], but with memory that can be shared with other processes ([`crate::ipc`]).
     ///
     /// # Errors
-    /// As [`Pool::new`].
+    /// Same as [`Pool::new`].
     pub fn shareable(options: PoolOptions) -> Result<Self> {
         Ok(Self { shareable: true, ..Self::new(options)? })
     }
@@ -63,7 +64,7 @@ impl Pool {
             return Ok(pool);
         }
         let make = if self.shareable { MemoryPool::shareable } else { MemoryPool::new };
-        // Without the lock, as the driver takes its time; it goes if another thread was first.
+        // Made without the lock, because the driver takes its time. It is dropped if another thread was first.
         let made = Slab::room(TailSize::default())?.fill(make(ordinal, self.options.keep)?);
         let mut pools = self.pools.lock();
         let pool = match pools.get(&ordinal) {
@@ -81,7 +82,7 @@ impl Pool {
         self.pools.lock().get(&ordinal).cloned()
     }
 
-    /// Bytes that a device's pool holds, in use or not.
+    /// The bytes that a device's pool holds, in use or not.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -112,7 +113,7 @@ impl Pool {
     }
 }
 
-// SAFETY: the memory is new, of the driver, and its owner gives it back.
+// SAFETY: the memory is new, from the driver, and its owner gives it back.
 unsafe impl Manager for Pool {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         require_device(ordinal)?;
@@ -136,7 +137,7 @@ unsafe impl Manager for Pool {
     fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo> {
         let mut info = driver_info(ordinal)?;
         if let Some(pool) = self.existing(ordinal) {
-            // What the pool holds and nobody uses can be had, too.
+            // Unused memory of the pool can be allocated, too.
             let pool = pool.header();
             let unused = pool.reserved()?.saturating_sub(pool.used()?);
             info.free = info.total.min(info.free + unused as usize);
@@ -148,7 +149,7 @@ unsafe impl Manager for Pool {
     unsafe fn reset(&self, ordinal: i32) -> Result<()> {
         self.books.reset(ordinal);
         let pool = self.pools.lock().remove(&ordinal);
-        // Destroyed when the last allocation of it is given back.
+        // The pool is destroyed when its last allocation is given back.
         drop(pool);
         Ok(())
     }

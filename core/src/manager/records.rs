@@ -1,4 +1,4 @@
-//! The records of the C API that say what managers are asked for and what they answer.
+//! The requests and answers of managers as records of the C API.
 
 use super::{HostFlags, IpcHandle, MemoryInfo, PoolOptions, Request, Statistics};
 use crate::abi::types::{DevxIpcHandle, DevxManagerStatistics, DevxMemoryInfo, DevxMemoryRequest};
@@ -8,14 +8,14 @@ use crate::order::NO_SYNC;
 use crate::stream::{RawStream, Stream};
 
 impl Request {
-    /// From the C record.
+    /// Reads the C record.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for a negative number of bytes, for flags that do not exist and for `reserved` that is not
-    /// zero; `DEVX_DEVICE` for a CPU that there is not; `DEVX_INVALID_STREAM`.
+    /// `DEVX_INVALID_ARGUMENT` for a negative number of bytes, for flags that do not exist, and if `reserved` is not zero;
+    /// `DEVX_DEVICE` for a number of the CPU that is neither 0 nor −1; `DEVX_INVALID_STREAM`.
     ///
     /// # Safety
-    /// As [`RawStream::new`], of its stream.
+    /// Same as [`RawStream::new`], for the stream of the record.
     pub unsafe fn from_raw(raw: &DevxMemoryRequest) -> Result<Self> {
         let Ok(bytes) = usize::try_from(raw.bytes) else {
             return refuse!(DEVX_INVALID_ARGUMENT, "bytes is {}: it must not be negative", raw.bytes);
@@ -46,7 +46,7 @@ impl Request {
 }
 
 impl PoolOptions {
-    /// From the numbers of the C API, where −1 is no limit.
+    /// Reads the numbers of the C API, where −1 means no limit.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for other negative numbers.
@@ -55,7 +55,7 @@ impl PoolOptions {
     }
 }
 
-/// A limit as the C API has it: −1 for none.
+/// Reads a limit of the C API, where −1 means no limit.
 ///
 /// # Errors
 /// `DEVX_INVALID_ARGUMENT` for other negative numbers.
@@ -72,7 +72,7 @@ fn bytes_from_raw(name: &str, bytes: i64) -> Result<usize> {
 }
 
 impl MemoryInfo {
-    /// What a program's own manager says.
+    /// Reads the answer of a manager that a program implements.
     ///
     /// # Errors
     /// `DEVX_CALLBACK` for negative numbers.
@@ -91,7 +91,7 @@ impl MemoryInfo {
 }
 
 impl IpcHandle {
-    /// What a program's own manager says.
+    /// Reads the answer of a manager that a program implements.
     ///
     /// # Errors
     /// `DEVX_CALLBACK` for an address that does not lie in the allocation.

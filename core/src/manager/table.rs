@@ -1,4 +1,4 @@
-//! Callbacks that a program has in a table of the C API.
+//! Managers whose callbacks a program has put into a table of the C API.
 
 use core::ffi::c_void;
 
@@ -21,20 +21,20 @@ struct Table {
 
 // SAFETY: by the table's contract its callbacks may be called from any thread.
 unsafe impl Send for Table {}
-// SAFETY: as above, from several at once.
+// SAFETY: as above, also from several threads at once.
 unsafe impl Sync for Table {}
 
 impl Shared {
-    /// Shares a manager of a program that fills in a table: its `release` is called once, when the manager and all memory of it
-    /// are given up. On failure it is the caller's as before.
+    /// Shares a manager whose callbacks a program has put into a table. The table's `release` is called once, when the manager
+    /// and all of its memory are given up. If this fails, the table is still the caller's, and `release` is not called.
     ///
     /// # Errors
-    /// `DEVX_VERSION`, `DEVX_INVALID_ARGUMENT` if `reserved` is not zero, `DEVX_NULL_ARGUMENT` if `allocate` is missing; all
-    /// other callbacks may be. `DEVX_OUT_OF_MEMORY`.
+    /// `DEVX_VERSION`, `DEVX_INVALID_ARGUMENT` if `reserved` is not zero, `DEVX_NULL_ARGUMENT` if `allocate` is missing (all
+    /// other callbacks are optional), `DEVX_OUT_OF_MEMORY`.
     ///
     /// # Safety
-    /// The callbacks may be called from any thread, several at once, until `release` was. What `allocate` gives is as
-    /// [`Manager`](super::Manager) asks for.
+    /// The callbacks may be called from any thread, several at once, until `release` has been called. The memory that
+    /// `allocate` returns is as [`Manager`](super::Manager) requires.
     pub unsafe fn of_table(table: &DevxManagerTable) -> Result<Self> {
         if table.version != DEVX_MANAGER_VERSION {
             return refuse!(DEVX_VERSION, "version is {}: this library reads {DEVX_MANAGER_VERSION}", table.version);
@@ -54,7 +54,7 @@ impl Shared {
 }
 
 impl Table {
-    /// What a callback says, which may be nothing.
+    /// Calls a callback and turns its status into a result. The text of an error may be empty.
     fn call(&self, callback: impl FnOnce(*mut c_void, *mut DevxError) -> DevxStatus) -> Result<()> {
         // SAFETY: an all-zero record has an empty text.
         let mut record = unsafe { std::mem::zeroed::<DevxError>() };
@@ -65,7 +65,7 @@ impl Table {
     }
 }
 
-// SAFETY: by the contract of `of_table` the memory is what the callback says.
+// SAFETY: by the contract of `of_table`, the memory is as the callback describes it.
 unsafe impl Callbacks for Table {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         let Some(initialize) = self.callbacks.initialize else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Counted values that can be looked for without being kept alive: `Arc` and `Weak` of std, for which memory may be
-//! missing.
+//! Counted values that can be found without being kept alive: like std's `Arc` and `Weak`, but a lack of memory is an
+//! error.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -13,28 +13,28 @@ use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ord
 /// More references than this are a leak in a loop, not use; the count must not wrap.
 const MAX_REFS: usize = isize::MAX as usize;
 
-/// A counted reference to a value. The last one drops it.
+/// A counted reference to a value. The last one drops the value.
 ///
-/// All of them share one reference to the block, as long as there is a value in it; each `Weak` has one of its own.
+/// All counted references share one reference to the block, as long as the block holds a value; each `Weak` has its own.
 pub struct Counted<T>(ManuallyDrop<Slab<Value<T>>>);
 
-/// A reference to where a value is, or was.
+/// A reference to the place where a value is, or was.
 pub(crate) struct Weak<T>(Slab<Value<T>>);
 
 /// Room for a value, before there is one.
 pub struct CountedRoom<T>(Room<Value<T>>);
 
 struct Value<T> {
-    /// Of the value; those of the block are the slab's.
+    /// The references to the value; the slab counts the references to the block.
     refs: AtomicUsize,
     value: UnsafeCell<ManuallyDrop<T>>,
 }
 
-// SAFETY: the value is only looked at while there are references to it, and dropped by whoever gave up the last one.
+// SAFETY: the value is only read while there are references to it, and whoever gives up the last one drops it.
 unsafe impl<T: Send + Sync> Sync for Value<T> {}
 
 impl<T> Counted<T> {
-    /// Room for one.
+    /// Allocates room for a value.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -46,7 +46,7 @@ impl<T> Counted<T> {
         Weak(Slab::clone(&self.0))
     }
 
-    /// The value, for whoever has the last reference; of all that share it one has.
+    /// Gives this reference up. Returns the value if the reference was the last one, which exactly one of them is.
     pub(crate) fn into_inner(self) -> Option<T> {
         ManuallyDrop::new(self).give_up()
     }
@@ -57,18 +57,18 @@ impl<T> Counted<T> {
         if header.refs.fetch_sub(1, Release) != 1 {
             return None;
         }
-        // As a fence would, but seen by the thread sanitizer: all uses of the value come before this.
+        // Acts as a fence, but one that the thread sanitizer sees: all uses of the value come before this.
         header.refs.load(Acquire);
         // SAFETY: nobody refers to the value any more, or ever will: a count of zero stays so.
         let value = unsafe { header.value.get().cast::<T>().read() };
-        // SAFETY: the reference that all have shared, given up once, by the last of them.
+        // SAFETY: all references have shared this one, and the last of them gives it up, once.
         unsafe { ManuallyDrop::drop(&mut self.0) };
         Some(value)
     }
 }
 
 impl<T> CountedRoom<T> {
-    /// The value, with one reference.
+    /// Puts a value into the room, with one reference.
     pub fn fill(self, value: T) -> Counted<T> {
         let value = UnsafeCell::new(ManuallyDrop::new(value));
         Counted(ManuallyDrop::new(self.0.fill(Value { refs: AtomicUsize::new(1), value })))
@@ -90,7 +90,7 @@ impl<T> Weak<T> {
         None
     }
 
-    /// Whether there is no value any more.
+    /// Whether the value is gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.header().refs.load(Relaxed) == 0
     }
@@ -98,7 +98,7 @@ impl<T> Weak<T> {
 
 /// A reference that is counted already.
 fn one_more<T>(slab: &Slab<Value<T>>) -> Counted<T> {
-    // SAFETY: shares the reference of those that there are, which is given up with the last.
+    // SAFETY: it shares the reference of the existing ones, which is given up with the last of them.
     Counted(ManuallyDrop::new(unsafe { Slab::from_raw(slab.as_raw()) }))
 }
 

@@ -13,13 +13,13 @@ use crate::vacant::Vacant;
 
 type Release = unsafe extern "C" fn(*mut c_void);
 
-/// Keeps memory alive. Dropping it calls the release callback, once, on whatever thread that happens.
+/// Keeps memory alive. Dropping it calls the release callback once, on the thread that drops it.
 ///
 /// ```
 /// use devexchange_core::{DType, Device, Flags, Owner, Result, Tensor, TensorDesc};
 ///
 /// # fn main() -> Result<()> {
-/// let pixels = vec![0_u8, 64, 128, 255]; // not a box: to move one makes earlier addresses of what is in it invalid
+/// let pixels = vec![0_u8, 64, 128, 255]; // not a box: moving a box invalidates earlier pointers into it
 /// let (data, shape) = (pixels.as_ptr().cast_mut().cast(), [2, 2]);
 /// let (device, dtype) = (Device::CPU, DType::UINT8);
 /// let desc = TensorDesc { data, device, dtype, shape: &shape, strides: None, byte_offset: 0, flags: Flags::READ_ONLY };
@@ -33,23 +33,23 @@ pub struct Owner {
     context: *mut c_void,
     release: Option<Release>,
     entry: Option<Entry>,
-    /// In whose order the memory is given back, if it is in the order of a stream.
+    /// How the memory is given back in the order of streams, if it is.
     stream: Option<InOrder>,
 }
 
 /// How memory is given back in the order of streams.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InOrder {
-    /// The release only asks for it, as something that is done on this stream.
+    /// The release only queues the return of the memory on this stream.
     Asked(Stream),
-    /// In the order of this stream, but by somebody else, or with memory of another kind.
+    /// In the order of this stream, but by somebody else, or together with memory of another kind.
     Of(Stream),
-    /// Each part of it in an order of its own.
+    /// Each part in its own order.
     Parts,
 }
 
 impl InOrder {
-    /// Whether memory is given back in the order of another stream than this one.
+    /// Whether the memory is given back in the order of a stream other than `stream`.
     pub(crate) fn is_of_other(self, stream: Stream) -> bool {
         match self {
             Self::Asked(own) | Self::Of(own) => own != stream,
@@ -57,7 +57,7 @@ impl InOrder {
         }
     }
 
-    /// Of what is given back together, part by part; what is in no order does not count.
+    /// The order of parts that are given back together. Parts that are in no order do not count.
     pub(crate) fn of_all(parts: impl IntoIterator<Item = Option<Self>>) -> Option<Self> {
         let one = |part| if let Self::Asked(stream) = part { Self::Of(stream) } else { part };
         let both = |one, other| if one == other { one } else { Self::Parts };
@@ -65,14 +65,14 @@ impl InOrder {
     }
 }
 
-// SAFETY: an owner's contract (`from_raw`, `DevxOwner`) is that its release may be called on any thread;
+// SAFETY: by an owner's contract (`from_raw`, `DevxOwner`), its release may be called on any thread;
 // nothing else is done with the context.
 unsafe impl Send for Owner {}
 // SAFETY: a shared `Owner` offers no access to its context.
 unsafe impl Sync for Owner {}
 
 impl Owner {
-    /// Nothing to keep alive: the memory outlives everything (static data).
+    /// An owner that keeps nothing alive, for memory that outlives everything (static data).
     #[inline]
     pub const fn none() -> Self {
         Self { context: std::ptr::null_mut(), release: None, entry: None, stream: None }
@@ -83,10 +83,10 @@ impl Owner {
         self.release.is_none()
     }
 
-    /// Takes over a C owner. The ledger counts it until its release was called.
+    /// Takes over a C owner. The ledger counts it until its release has been called.
     ///
     /// # Safety
-    /// `owner.release(owner.context)` may be called once, from any thread, at any later time; the caller
+    /// `owner.release(owner.context)` may be called once, from any thread, at any later time. The caller
     /// does not call it any more.
     #[inline]
     pub unsafe fn from_raw(owner: DevxOwner) -> Self {
@@ -94,14 +94,14 @@ impl Owner {
         Self { context: owner.context, release: owner.release, entry, stream: None }
     }
 
-    /// Keeps a Rust value alive; it is dropped on whatever thread the last user is.
+    /// Keeps a Rust value alive. The value is dropped on the thread of its last user.
     pub fn new<T: Send + 'static>(value: T) -> Self {
         let mut owner = Self::boxed(value);
         owner.entry = Some(Entry::open(Kind::Owner));
         owner
     }
 
-    /// As [`Owner::new`], which ends the process if there is no memory; here the value is dropped then.
+    /// Like [`Owner::new`], but drops the value if there is no memory, where [`Owner::new`] ends the process.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -111,14 +111,14 @@ impl Owner {
         Ok(owner)
     }
 
-    /// Calls `release` when nothing refers to the memory any more. A panic in it is caught and traced. It waits for no other
-    /// release: one that it brings about by giving up what it holds may come only after it has returned.
+    /// Calls `release` when nothing refers to the memory any more. A panic in `release` is caught and traced. `release` must
+    /// not wait for another release: one that it causes by giving up what it holds may come only after it has returned.
     pub fn on_release(release: impl FnOnce() + Send + 'static) -> Self {
         Self::new(OnDrop(Some(release)))
     }
 
-    /// As [`Owner::on_release`], for which there is room already; of memory that is given back in the order of a stream, if
-    /// there is one.
+    /// Like [`Owner::on_release`], but in room that was allocated before. With a `stream`, the memory is given back in its
+    /// order.
     pub(crate) fn releasing<F: FnOnce() + Send + 'static>(
         room: Vacant<OnDrop<F>>,
         stream: Option<Stream>,
@@ -129,7 +129,7 @@ impl Owner {
         owner
     }
 
-    /// The stream in whose order the memory is given back, if the release only asks for that.
+    /// The stream that the release queues the return of the memory on, if it does only that.
     pub(crate) fn stream(&self) -> Option<Stream> {
         match self.stream {
             Some(InOrder::Asked(stream)) => Some(stream),
@@ -148,12 +148,12 @@ impl Owner {
         self
     }
 
-    /// As [`Owner::new`], for a value that the ledger counts by itself.
+    /// Like [`Owner::new`], but for a value with its own entry in the ledger.
     pub(crate) fn boxed<T: Send + 'static>(value: T) -> Self {
         Self::of_box(Box::new(value))
     }
 
-    /// As [`Owner::boxed`], for which there is room already.
+    /// Like [`Owner::boxed`], but in room that was allocated before.
     pub(crate) fn in_room<T: Send + 'static>(room: Vacant<T>, value: T) -> Self {
         Self::of_box(room.fill(value))
     }
@@ -162,15 +162,15 @@ impl Owner {
         Self { context: Box::into_raw(value).cast(), release: Some(drop_box::<T>), entry: None, stream: None }
     }
 
-    /// Keeps one reference to a slab. Not in the ledger: what the slab stands for is.
+    /// Keeps one reference to a slab. The ledger does not count this owner, because it counts what the slab stands for.
     pub(crate) fn of_slab<H: Send + Sync>(slab: Slab<H>) -> Self {
         Self { context: slab.into_raw(), release: Some(drop_slab::<H>), entry: None, stream: None }
     }
 
-    /// An owner for a foreign struct that is counted under its own heading.
+    /// An owner for a foreign struct, which the ledger counts under `kind`.
     ///
     /// # Safety
-    /// As [`Owner::from_raw`].
+    /// Same as [`Owner::from_raw`].
     #[inline]
     pub(crate) unsafe fn counted(context: *mut c_void, release: Release, kind: Kind) -> Self {
         Self { context, release: Some(release), entry: Some(Entry::open(kind)), stream: None }
@@ -189,7 +189,7 @@ impl Drop for Owner {
             // SAFETY: by `from_raw` the callback may be called once, on any thread; a drop is once.
             unsafe { release(self.context) }
         }
-        // The entry of the ledger is closed after that, by its own drop.
+        // The entry's own drop then closes it in the ledger.
     }
 }
 
@@ -199,7 +199,7 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// Calls a function when it is dropped.
+/// Calls its function when dropped.
 pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for OnDrop<F> {

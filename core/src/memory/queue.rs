@@ -16,9 +16,9 @@ use crate::trace;
 
 /// A queue of released tokens.
 ///
-/// Pushing is what a release callback does: it takes no lock, allocates nothing and cannot fail, because
-/// the entry was made when the token was registered. Then `wake` is called, which must be as harmless
-/// (`uv_async_send`, `Thread::unpark`); a panic of it ends there, and the trace tells of it.
+/// A release callback pushes its token: this takes no lock, allocates nothing and cannot fail, because
+/// the entry was made when the token was registered. Then it calls `wake`, which must be as harmless
+/// (`uv_async_send`, `Thread::unpark`). A panic in `wake` is caught and traced.
 pub struct ReleaseQueue {
     head: AtomicPtr<Node>,
     /// Taken from `head`, oldest first, and not delivered yet.
@@ -34,14 +34,14 @@ struct Node {
     place: AtomicU8,
 }
 
-/// Where a node is: with a signal; with a signal and in the queue; in the queue, or about to be, and nowhere else.
+/// Where a node is: only with its signal; with its signal and in the queue; only in the queue, or about to be put there.
 const WITH_SIGNAL: u8 = 0;
 const QUEUED: u8 = 1;
 const ALONE: u8 = 2;
 
 struct Pending(*mut Node);
 
-// SAFETY: the nodes behind the pointer belong to the queue, whoever's thread it is on.
+// SAFETY: the nodes behind the pointer belong to the queue, not to a thread.
 unsafe impl Send for Pending {}
 
 impl ReleaseQueue {
@@ -55,12 +55,13 @@ impl ReleaseQueue {
         })
     }
 
-    /// An owner whose release pushes `token`. If it is never given to anyone, hand it to [`ReleaseQueue::cancel`].
+    /// Returns an owner whose release pushes `token`. If nobody takes the owner over, it must go to
+    /// [`ReleaseQueue::cancel`].
     pub fn register(self: &Arc<Self>, token: u64) -> DevxOwner {
         Self::owner(Box::new(self.node(token, ALONE)))
     }
 
-    /// As [`ReleaseQueue::register`], which ends the process if there is no memory.
+    /// Like [`ReleaseQueue::register`], but without memory this is an error, where that function ends the process.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`; then the token will not come out.
@@ -68,7 +69,7 @@ impl ReleaseQueue {
         Ok(Self::owner(boxed(self.node(token, ALONE))?))
     }
 
-    /// Something that pushes `token` as often as it is asked to.
+    /// Returns a signal that can push `token` any number of times.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -86,7 +87,7 @@ impl ReleaseQueue {
         DevxOwner { context: Box::into_raw(node).cast(), release: Some(push) }
     }
 
-    /// Pushes a token that was not registered: what a finalizer does, which must not release by itself.
+    /// Pushes a token that was not registered. This is for finalizers, which must not release anything themselves.
     pub fn push(self: &Arc<Self>, token: u64) {
         let owner = self.register(token);
         // SAFETY: the owner was made just now, for this one call.
@@ -96,9 +97,9 @@ impl ReleaseQueue {
     /// Takes back an owner that nobody took over; its token will not come out.
     ///
     /// # Safety
-    /// `context` is that of an owner from [`ReleaseQueue::register`] whose release was not and will not be called.
+    /// `context` is the context of an owner from [`ReleaseQueue::register`] whose release was not and will not be called.
     pub unsafe fn cancel(context: *mut c_void) {
-        // SAFETY: made by `register`, and by the contract not pushed: nobody else has it.
+        // SAFETY: `register` made the node, and by the contract it was not pushed, so nobody else has it.
         drop(unsafe { Box::from_raw(context.cast::<Node>()) });
     }
 
@@ -123,7 +124,7 @@ impl ReleaseQueue {
             let node = unsafe { &*first };
             (pending.0, *slot) = (node.next, node.token);
             taken += 1;
-            // Then its signal may push it again at once.
+            // From here on, its signal may push the node again.
             if node.place.compare_exchange(QUEUED, WITH_SIGNAL, AcqRel, Acquire).is_err() {
                 // SAFETY: from a box, and nobody else has it.
                 drop(unsafe { Box::from_raw(first) });
@@ -137,7 +138,7 @@ impl ReleaseQueue {
         self.quiet.store(true, Release);
     }
 
-    /// All that was pushed since the last time, oldest first.
+    /// Takes all nodes that were pushed since the last time, oldest first.
     fn take_all(&self) -> *mut Node {
         let mut newest = self.head.swap(null_mut(), Acquire);
         let mut oldest = null_mut();
@@ -151,17 +152,17 @@ impl ReleaseQueue {
     }
 }
 
-/// Pushes one token again and again, without memory for it: once for all times that it was asked to before that comes out.
-/// What was done before it was asked is seen by whoever takes the token out after that.
+/// Pushes one token any number of times, without allocating. All pushes before the token comes out count as one. Whoever takes
+/// the token out after a push sees everything that was done before that push.
 pub struct Signal(NonNull<Node>);
 
-// SAFETY: of the node only the place is looked at, which is atomic, and one thread at a time pushes it.
+// SAFETY: only the place of the node is accessed, which is atomic, and one thread at a time pushes the node.
 unsafe impl Send for Signal {}
 // SAFETY: as above.
 unsafe impl Sync for Signal {}
 
 impl Signal {
-    /// Of the node nothing else: another thread may be writing the rest.
+    /// The only part of the node that is accessed: another thread may be writing the rest.
     fn place(&self) -> &AtomicU8 {
         // SAFETY: the node lives as long as its signal.
         unsafe { &(*self.0.as_ptr()).place }
@@ -193,7 +194,7 @@ impl fmt::Debug for Signal {
 
 unsafe extern "C" fn push(context: *mut c_void) {
     let node = context.cast::<Node>();
-    // Held over the push: the drainer may free the node, and with it its reference, at any time after it.
+    // Held beyond the push: after it, the drainer may free the node, and the node's reference to the queue, at any time.
     // SAFETY: an owner's release is called once, so the node is still ours to read.
     let queue = Arc::clone(unsafe { &(*node).queue });
     let mut head = queue.head.load(Relaxed);
@@ -218,7 +219,7 @@ unsafe extern "C" fn push(context: *mut c_void) {
 
 impl Drop for ReleaseQueue {
     fn drop(&mut self) {
-        // Every node holds the queue, so there is none left in `head`; `pending` likewise.
+        // Every node holds the queue, so neither `head` nor `pending` has any left.
         debug_assert!(self.head.load(Relaxed).is_null());
     }
 }

@@ -1,4 +1,4 @@
-//! Slabs: their tails, who may change them, and how many may refer to them. Counted values, and who still finds them.
+//! Tests of slabs (their tails, unique access, the number of references) and of counted values (when they can be found).
 
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
@@ -103,7 +103,7 @@ fn a_counted_value_goes_with_the_last_reference() {
     let (first, other) = (counted(), counted());
     let place = first.downgrade();
     assert!(!place.is_gone());
-    // Twice, as a count that is not right shows at the second time.
+    // Twice, because a wrong count shows only the second time.
     let (second, third) = (place.upgrade().expect("there"), place.upgrade().expect("there"));
     drop((first, second));
     assert!(!place.is_gone() && drops.get() == 0);

@@ -1,4 +1,4 @@
-//! Gives things up behind work that is queued.
+//! Gives things up after work that is queued.
 
 use crate::error::Result;
 use crate::memory::{Owner, Vacant};
@@ -6,20 +6,21 @@ use crate::runtime::cuda::lost::{Held, abandon, is_over};
 use crate::runtime::cuda::reaper::Later;
 use crate::stream::Stream;
 
-/// What can be given up after work.
+/// Something that can be given up after queued work.
 pub(crate) trait GiveUp: Send + 'static {
-    /// Notes what is queued on `stream` until now.
+    /// Notes the work that is queued on `stream` until now.
     fn note(&mut self, stream: Stream) -> Result<()>;
 
-    /// Gives it up after what was noted. Returns at once.
+    /// Gives it up after the noted work. Returns at once.
     fn give_up(self);
 
-    /// What must not be given up while work goes on that cannot be noted.
+    /// Returns what must not be given up while work that cannot be noted still runs.
     fn keep(self) -> Held;
 }
 
-/// Gives something up after what is queued on `stream` until now, or, if that is being captured, until the capture has
-/// ended. If that cannot be noted, the host waits for it; if not even that is possible, one reference is never given up.
+/// Gives `thing` up after the work that is queued on `stream` until now, or, if the stream is being captured, until the
+/// capture has ended. If the work cannot be noted, the host waits for it; if even that fails, one reference is never
+/// given up.
 pub(crate) fn release_behind(mut thing: impl GiveUp, stream: Stream) {
     let Err(error) = thing.note(stream) else { return thing.give_up() };
     if is_over(&error) {

@@ -7,43 +7,43 @@ use crate::error::{Result, refuse};
 use crate::runtime::cuda::{Event, ForeignEvent, HeldStream};
 use crate::stream::{RawStream, Stream};
 
-/// When data may be touched. It cannot be cloned: what the data came with is good as long as the data.
+/// When data may be touched. It cannot be cloned, because an event that came with the data is valid only as long as the data.
 #[derive(Debug)]
 pub enum Ready {
     /// Now.
     Now,
-    /// After what was queued on the legacy default stream of a device when the data is handed on.
+    /// After the work that is queued on the legacy default stream of a device when the data is handed on.
     Legacy(i32),
-    /// The same of any stream. See [`Ready::queued`].
+    /// After the work that is queued on this stream when the data is handed on; see [`Ready::queued`].
     Queued(HeldStream),
     /// After an event.
     After(Event),
-    /// After an event of the producer's, which lives as long as the data (Arrow's `sync_event`).
+    /// After the producer's event, which lives as long as the data (Arrow's `sync_event`).
     Foreign(ForeignEvent),
 }
 
 impl Ready {
-    /// What is right for data of which nothing is known: on a GPU it was queued on the legacy default stream (array API,
+    /// The order of data of which nothing is known: on a GPU it counts as queued on the legacy default stream (array API,
     /// `stream=None`; CUDA Array Interface before version 3).
     #[inline]
     pub fn unknown(device: Device) -> Self {
         device.legacy_stream().map_or(Self::Now, |stream| Self::Legacy(stream.ordinal()))
     }
 
-    /// After what was queued on `stream` when the data is handed on. The stream is held until then: who closes it
-    /// ([`Stream::close`]) need not know of the data.
+    /// After the work that is queued on `stream` when the data is handed on. The stream is held until then, so it can be
+    /// closed ([`Stream::close`]) without regard to the data.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn queued(stream: Stream) -> Result<Self> {
-        // That one is never destroyed.
+        // The legacy default stream is never destroyed, so nothing has to hold it.
         if stream == Stream::legacy(stream.ordinal()) {
             return Ok(Self::Legacy(stream.ordinal()));
         }
         HeldStream::new(stream).map(Self::Queued)
     }
 
-    /// The stream that the data was queued on, if that says when it may be touched.
+    /// The stream that the data is queued on, if a stream is what it waits for.
     pub(crate) fn stream(&self) -> Option<Stream> {
         match self {
             Self::Legacy(ordinal) => Some(Stream::legacy(*ordinal)),
@@ -52,7 +52,7 @@ impl Ready {
         }
     }
 
-    /// As [`Ready::unknown`], of memory at an address, whose device may be another one ([`Device::of_stream`]).
+    /// Like [`Ready::unknown`], but for memory at an address, which may be that of another device ([`Device::of_stream`]).
     pub(crate) fn unknown_at(device: Device, address: *const c_void) -> Self {
         Self::unknown(device.of_stream(RawStream::LEGACY, || address))
     }
@@ -60,7 +60,7 @@ impl Ready {
     /// Makes `stream` wait, on the device, until the data may be touched.
     ///
     /// # Errors
-    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured and would have to wait for work outside of it.
+    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured and would have to wait for work outside the capture.
     pub fn wait(&self, stream: Stream) -> Result<()> {
         let behind = |queued| {
             if queued == stream {
@@ -87,7 +87,7 @@ impl Ready {
     /// Blocks the host until the data may be touched.
     ///
     /// # Errors
-    /// As [`Stream::synchronize`]; `DEVX_UNSUPPORTED` for an event of the producer's.
+    /// Same as [`Stream::synchronize`]; `DEVX_UNSUPPORTED` for the producer's event.
     pub(crate) fn synchronize(&self) -> Result<()> {
         match self {
             Self::Now => Ok(()),
@@ -98,7 +98,7 @@ impl Ready {
         }
     }
 
-    /// The same once more, for who keeps the data.
+    /// Another handle to the same order, for a holder that keeps the data alive.
     pub(crate) fn again(&self) -> Self {
         match self {
             Self::Now => Self::Now,
@@ -109,18 +109,18 @@ impl Ready {
         }
     }
 
-    /// What an Arrow `sync_event` holds: the address of an event's handle, or NULL for data that is ready. With it comes the
-    /// event, if one had to be recorded; others live as long as the data.
+    /// Returns what an Arrow `sync_event` holds: the address of an event's handle, or NULL if the data is ready. If an event
+    /// had to be recorded, it is returned too; other events live as long as the data.
     ///
     /// # Errors
-    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, as an event in a graph cannot be waited for
-    /// outside of it.
+    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, because an event in a graph cannot be waited for
+    /// outside the graph.
     #[inline]
     pub(crate) fn sync_event(&self) -> Result<(*mut c_void, Option<Event>)> {
         if let Self::Now = self { Ok((std::ptr::null_mut(), None)) } else { self.sync_event_later() }
     }
 
-    /// Apart, so that data which is ready pays for nothing of it.
+    /// Out of line, so that data which is ready costs nothing here.
     #[inline(never)]
     fn sync_event_later(&self) -> Result<(*mut c_void, Option<Event>)> {
         let behind = |queued| recorded(queued).map(|event| (event.address(), Some(event)));
@@ -133,10 +133,10 @@ impl Ready {
         }
     }
 
-    /// One order out of several: `stream` waits for all of them, and so what is queued there afterwards comes after all.
+    /// Merges several orders into one: `stream` waits for all of them, so work that is queued on it afterwards comes after all.
     ///
     /// # Errors
-    /// As [`Ready::wait`].
+    /// Same as [`Ready::wait`]; `DEVX_OUT_OF_MEMORY`.
     pub fn merge<'a>(all: impl IntoIterator<Item = &'a Self>, stream: Stream) -> Result<Self> {
         for one in all {
             one.wait(stream)?;
@@ -144,7 +144,7 @@ impl Ready {
         Self::queued(stream)
     }
 
-    /// For the host, which does not wait by itself: what is queued may be done, or have been waited for.
+    /// Checks that the data may be touched now. The host does not wait here, so the queued work must already be done.
     ///
     /// # Errors
     /// `DEVX_NOT_READY`, `DEVX_DRIVER`.
@@ -177,7 +177,8 @@ impl Ready {
     }
 }
 
-/// An event behind what is queued on a stream. One of a capture would draw who waits for it into that.
+/// Records an event after the work that is queued on a stream. The stream must not be captured: a stream that waited for such
+/// an event would be drawn into the capture.
 fn recorded(queued: Stream) -> Result<Event> {
     queued.require_no_capture()?;
     Event::record(queued)

@@ -1,4 +1,4 @@
-//! Who uses data, and the release behind that.
+//! Which streams use data, and the release after their work.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,28 +13,30 @@ use crate::runtime::cuda::reaper::Later;
 use crate::stream::Stream;
 use crate::view::Whole;
 
-/// The streams that use the data, by events. Nothing as long as none was named, as for nearly all that is in host memory.
+/// The streams that use the data, as events. Nothing is allocated until a stream is named, and for nearly all host memory
+/// none ever is.
 #[derive(Default)]
 pub(crate) struct Uses(Lazy<Noted>);
 
 struct Noted {
-    /// The release that waits for the events; made with the first one.
+    /// The release that waits for the events; made with the first event.
     later: Mutex<Option<Later>>,
     whose: Whose,
-    /// Who fills the data, if memory of it is given back in another order: what is queued there in the end comes before that.
+    /// The stream that fills the data, if its memory is given back in the order of another stream. The memory is given back
+    /// only after the last work on this stream.
     filler: Option<Stream>,
 }
 
-/// Whose data is used, and so who waits for the uses to be over.
+/// Whose data is used, and therefore what waits until the uses are over.
 enum Whose {
-    /// It has an owner of its own.
+    /// The data has its own owner.
     Own,
-    /// Its producer works on a stream, which has to wait for the uses before it goes on (CUDA Array Interface,
+    /// The producer works on this stream, which has to wait for the uses before it goes on (CUDA Array Interface,
     /// "Synchronization").
     Lent(Stream),
-    /// It is a view: what uses it uses the whole, which is the one to wait.
+    /// The data is a view. Its uses are uses of the whole, which waits for them.
     View(Whole),
-    /// It is made of several, each of which waits for itself. None of them is a view, or is made of others.
+    /// The data is made of several parts, each of which waits for its own uses. No part is itself a view or made of others.
     Parts(Vec<Whole>),
 }
 
@@ -43,7 +45,7 @@ impl Uses {
         Ok(Self(Lazy::new(Noted::of(whose))?))
     }
 
-    /// Of data whose producer works on a stream.
+    /// The uses of data whose producer works on a stream.
     pub(crate) fn lent(producer: Stream) -> Result<Self> {
         Self::of(Whose::Lent(producer))
     }
@@ -52,7 +54,7 @@ impl Uses {
         Self::of(Whose::View(whole))
     }
 
-    /// Of data that is made of other data, which it keeps by itself: what uses it uses all of that.
+    /// The uses of data that is made of other data and keeps that data alive itself: each use is a use of all parts.
     pub(crate) fn of_parts(all: impl Iterator<Item = Whole>) -> Result<Self> {
         let mut parts = Vec::new();
         for mut part in all {
@@ -64,20 +66,20 @@ impl Uses {
                 several => several.iter().try_for_each(|one| push(&mut parts, one.clone()))?,
             }
         }
-        // Those that share memory have one event there.
+        // Parts with the same uses need one event between them.
         parts.sort_unstable_by_key(|part| std::ptr::from_ref(part.uses()));
         parts.dedup_by_key(|part| std::ptr::from_ref(part.uses()));
         Self::of(Whose::Parts(parts))
     }
 
-    /// What the data is a view of, if what is a view of it may as well be one of that. It may not if the view has a filler of its
-    /// own, as that is asked for its last work when the view is given up.
+    /// The whole that this data is a view of, if a further view may refer to the whole directly. It may not if this view has
+    /// its own filler, whose last work is noted when the view is given up.
     pub(crate) fn whole(&self) -> Option<Whole> {
         self.0.made().filter(|noted| noted.filler.is_none()).and_then(Noted::whole).cloned()
     }
 
-    /// The uses in which those of this data are noted, and the owner of the data that they are of: a view has those of the
-    /// whole. In a loop, as there may be any number of views of views.
+    /// Finds where the uses of this data are noted, and the owner of that data: for a view, both are those of the whole.
+    /// This is a loop, because views of views can be any number of levels deep.
     fn noting<'a>(&'a self, owner: Option<&'a Owner>) -> (&'a Self, Option<&'a Owner>) {
         let mut found = (self, owner);
         while let Some(whole) = found.0.0.made().and_then(Noted::whole) {
@@ -93,19 +95,19 @@ impl Uses {
         }
     }
 
-    /// All in which the uses of this data are noted.
+    /// All places where the uses of this data are noted.
     fn all_noting(&self) -> impl Iterator<Item = &Self> {
         let (found, _) = self.noting(None);
         let parts = found.parts();
         parts.is_empty().then_some(found).into_iter().chain(parts.iter().map(Whole::uses))
     }
 
-    /// Says that `filler` fills data of `owner`. Memory that is given back in the order of another stream is so only after
-    /// what is queued on `filler` when the data is given up; other owners know by themselves when to.
+    /// Says that `filler` fills data of `owner`. Memory that is given back in the order of another stream is given back only
+    /// after the work that is queued on `filler` when the data is given up. Other owners decide by themselves when to release.
     pub(crate) fn filled_on(&mut self, owner: Option<&Owner>, filler: Stream) -> Result<()> {
         let is_elsewhere = self.in_order(owner).is_some_and(|order| order.is_of_other(filler));
         if is_elsewhere {
-            // What is queued by now is noted at once: so nothing is wanting in the end, and a capture is refused here.
+            // Work that is queued by now is noted at once, so that nothing is missing later and a capture is refused here.
             self.add(filler)?;
         }
         if let Some(noted) = self.0.made_mut() {
@@ -114,22 +116,22 @@ impl Uses {
         Ok(())
     }
 
-    /// How memory of the data, or of what it is a view of, is given back in the order of streams, if it is.
+    /// How the memory of the data, or of the whole that it is a view of, is given back in the order of streams, if it is.
     pub(crate) fn in_order(&self, owner: Option<&Owner>) -> Option<InOrder> {
         self.noting(owner).1?.in_order()
     }
 
-    /// Changes the events of all that this data is of.
+    /// Changes the events in all places where the uses of this data are noted.
     fn change(&self, mut change: impl FnMut(&mut Vec<Event>) -> Result<()>) -> Result<()> {
         self.all_noting().try_for_each(|uses| uses.0.get(|| Noted::of(Whose::Own))?.change(&mut change))
     }
 
-    /// Notes that work which is queued on `stream` until now uses the data.
+    /// Notes that the work queued on `stream` until now uses the data.
     pub(crate) fn add(&self, stream: Stream) -> Result<()> {
         stream.require_no_capture()?;
         self.change(|events| {
-            // Work on one stream is done in order, so its last event stands for the ones before. But this may be another
-            // stream, which was given the handle of one that was destroyed: so it waits, on the device, for what they say.
+            // Work on one stream is done in order, so its last event stands for the earlier ones. But a stream may have the
+            // handle of another one that was destroyed. So it waits, on the device, for the earlier events.
             let covered =
                 events.iter().filter(|earlier| earlier.is_on(stream)).all(|earlier| earlier.wait(stream).is_ok());
             let event = Event::record(stream)?;
@@ -142,13 +144,14 @@ impl Uses {
     /// Notes that the data is used until an event is complete.
     pub(crate) fn add_event(&self, event: Event) -> Result<()> {
         self.change(|events| {
-            // Nobody says of such events which stands for which: what is over goes, or there would be ever more.
+            // Such events may come from any stream, so none replaces another. Complete ones are dropped, or the list
+            // would grow without end.
             Event::drop_complete(events);
             push(events, event.clone())
         })
     }
 
-    /// Whether work was noted, which may still run.
+    /// Whether any work was noted; it may still run.
     pub(crate) fn are_noted(&self) -> bool {
         matches!(self.each(|_| Ok(())), Ok(true))
     }
@@ -156,7 +159,7 @@ impl Uses {
     /// Makes `stream` wait, on the device, for the work that was noted until now.
     ///
     /// # Errors
-    /// As [`super::Ready::wait`].
+    /// Same as [`super::Ready::wait`].
     pub(crate) fn wait(&self, stream: Stream) -> Result<()> {
         let waited = self.each(|event| {
             stream.require_no_capture()?;
@@ -165,7 +168,7 @@ impl Uses {
         waited.map(drop)
     }
 
-    /// Does something with every event; whether there is any.
+    /// Calls `act` with every event. Returns whether there are any.
     fn each(&self, act: impl Fn(&Event) -> Result<()>) -> Result<bool> {
         let mut any = false;
         for noted in self.all_noting().filter_map(|uses| uses.0.made()) {
@@ -177,11 +180,11 @@ impl Uses {
         Ok(any)
     }
 
-    /// Notes copies on `stream`, some of which may be queued also if they failed. If they cannot be noted, the host waits for
-    /// them; if not even that is possible, or if they went astray, one reference is never given up.
+    /// Notes copies on `stream`; even if they failed, some of them may be queued. If they cannot be noted, the host waits for
+    /// them; if even that fails, or if they went astray, one reference is never given up.
     ///
     /// # Errors
-    /// `DEVX_DRIVER`; then `keep` was lost.
+    /// `DEVX_DRIVER`; then the owner from `keep` is never released.
     pub(crate) fn hold<T>(
         &self,
         device: Device,
@@ -190,16 +193,16 @@ impl Uses {
         keep: impl FnOnce() -> Owner,
     ) -> Result<()> {
         if copied.as_ref().is_err_and(|failed| failed.is_astray) {
-            // That the copies failed is said already.
+            // The failure of the copies itself is reported already.
             abandon(keep());
             return Ok(());
         }
-        // Host memory is known to no stream: its owner would free it under a copy.
+        // No stream keeps host memory alive: its owner could free it during a copy.
         let noted = if device == Device::CPU { stream.synchronize() } else { self.add(stream) };
         noted.or_else(|_| stream.synchronize()).inspect_err(|_| abandon(keep()))
     }
 
-    /// Gives up what `held` says when all uses are over: at once, by the caller, if there are none.
+    /// Gives up what `held` returns when all uses are over. If there are none, the caller gives it up at once.
     #[inline]
     pub(crate) fn then_release(&mut self, held: impl FnOnce() -> Held) {
         if self.0.is_made() {
@@ -216,16 +219,17 @@ impl Uses {
     }
 }
 
-/// Before another event makes the list grow, those that are over go: what is used for long may be so on any number of streams, of
-/// threads for example, that are there for a while each.
+/// Drops complete events before another one makes the list grow. Data that lives long may be used on any number of
+/// short-lived streams, those of threads for example.
 fn make_room(events: &mut Vec<Event>) {
-    /// As many are not worth asking the driver.
+    /// With fewer events than this, asking the driver does not pay.
     const FEW: usize = 16;
     if events.len() < FEW.max(events.capacity()) {
         return;
     }
     Event::drop_complete(events);
-    // So that it is not asked again soon where most go on; without memory for that, one place is enough.
+    // Leaves room, so that the driver is not asked again soon if most events are not complete. Without memory for that, one
+    // place is enough.
     let _ = events.try_reserve(events.len());
 }
 
@@ -241,8 +245,7 @@ impl Noted {
         }
     }
 
-    /// Changes the events with the lock held: of two threads that name one stream, the one whose event is the later one is
-    /// the last to come.
+    /// Changes the events with the lock held, so that if two threads name one stream, the later event is also noted last.
     fn change(&self, change: impl FnOnce(&mut Vec<Event>) -> Result<()>) -> Result<()> {
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
         change(match &mut *later {
@@ -251,7 +254,7 @@ impl Noted {
         })
     }
 
-    /// Gives up what `held` says when all uses are over, if there are any.
+    /// Gives up what `held` returns when all uses are over, if there are any.
     fn release(self, held: impl FnOnce() -> Held) {
         let Self { later, whose, filler } = self;
         let producer = match (whose, filler) {
@@ -265,7 +268,7 @@ impl Noted {
         };
         let later = later.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Some(mut later) = later.filter(|later| !later.is_empty()) else { return };
-        // If it cannot wait, the release still does.
+        // If the producer's stream cannot wait, the release still does.
         if let Some(producer) = producer.filter(|producer| producer.is_capturing() == Ok(false)) {
             let others = later.events().iter().filter(|event| !event.is_on(producer));
             others.for_each(|event| drop(event.wait(producer)));
@@ -278,7 +281,7 @@ impl Noted {
     }
 }
 
-/// A release that waits for work, before it is handed to whoever waits.
+/// A release that waits for work, before a stream or the reaper takes it over.
 struct Waiting {
     later: Later,
     held: Held,
@@ -286,13 +289,13 @@ struct Waiting {
 
 impl GiveUp for Waiting {
     fn note(&mut self, stream: Stream) -> Result<()> {
-        // An event of a capture completes in its graph only.
+        // An event of a capture completes only within its graph.
         stream.require_no_capture()?;
         push(self.later.events(), Event::record(stream)?)
     }
 
     fn give_up(mut self) {
-        // Memory that is given back on a stream waits there: its stream may be destroyed as soon as this returns.
+        // Memory that is given back on a stream waits on that stream, which may be destroyed as soon as this returns.
         if let Some(stream) = self.held.stream().filter(|stream| stream.is_capturing() == Ok(false))
             && self.later.events().iter().all(|event| event.is_on(stream) || event.wait(stream).is_ok())
         {
