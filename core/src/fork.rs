@@ -1,5 +1,5 @@
-//! Locks that a child of `fork` can take, whatever the other threads of its parent were doing: nobody has one while the
-//! process forks. They are held for moments only, one at a time, and nothing that happens meanwhile forks.
+//! Locks that a child of `fork` can take, whatever the other threads of its parent were doing: no thread holds one
+//! while the process forks. They are held only briefly, one at a time, and nothing forks while one is held.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,96 +9,97 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-/// How many threads have a lock or wait for one, and above that how many fork.
+/// In the low half, how many threads hold a lock or wait for one; in the high half, how many are forking.
 static INSIDE: AtomicU64 = AtomicU64::new(0);
 const FORKS: u64 = 1 << 32;
 
 thread_local!(
-    /// How many of them are this thread.
+    /// How many of the locks in `INSIDE` are this thread's.
     static HERE: Cell<u64> = const { Cell::new(0) };
-    /// Whether this thread is forking, between our handlers: what others have told the system to call then may use this library.
+    /// Whether this thread is forking, between our handlers. Fork handlers of others, which run then, may use this library.
     static FORKING: Cell<bool> = const { Cell::new(false) }
 );
 
-/// When the library is loaded, so that who locks something in a call of this library has not told the system before, most
-/// often, what to do in a fork.
+/// Registers the fork handlers when the library is loaded, usually before those of anybody who holds a lock during calls of
+/// this library.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static REGISTER: extern "C" fn() = register;
 
 extern "C" fn register() {
     static REGISTERED: Once = Once::new();
-    // SAFETY: functions without arguments that do not unwind. Without memory for them, a child may have to wait for
-    // ever, as with any lock.
+    // SAFETY: functions without arguments that do not unwind. If there is no memory to register them, a child may wait
+    // for ever, as with any lock.
     REGISTERED.call_once(|| unsafe {
         libc::pthread_atfork(Some(before), Some(after), Some(in_child));
     });
 }
 
-/// How many forks there were between the process that loaded the library and this one.
+/// The number of forks between the process that loaded the library and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// A process, as it is told from its forks: by its number, and by the forks before it, as a fork in a name space of its own may
-/// have the number of its parent.
+/// A process, distinguished from its forks by its number and by the number of forks before it: a fork in its own PID namespace
+/// may have the number of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u64);
 
 impl Process {
-    /// The one that asks.
+    /// The calling process.
     pub fn here() -> Self {
-        // As for a lock.
+        // The handlers count the forks.
         register();
         Self(GENERATION.load(Relaxed) << 32 | u64::from(std::process::id()))
     }
 
-    /// Whether it is the one that asks.
+    /// Whether this is the calling process.
     pub fn is_here(self) -> bool {
         self == Self::here()
     }
 
-    /// As a number, which is never 0.
+    /// The process as a number, which is never 0.
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// What [`Process::to_bits`] gave; 0 is no process.
+    /// The process that [`Process::to_bits`] was called on; 0 is no process.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
 
-/// The number that the system calls it by.
+/// Shows the process id.
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0 as u32)
     }
 }
 
-/// How long a fork waits for those who have a lock: for ever, if it comes from a signal handler of one of them.
+/// The longest that a fork waits for threads that hold a lock. Without a limit it would wait for ever if a signal
+/// handler of such a thread forks.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A lock that nobody has while the process forks.
+/// A lock that no thread holds while the process forks.
 #[derive(Debug, Default)]
 pub struct Lock<T>(Mutex<T>);
 
-/// What a lock protects, as long as it is held.
+/// The value that a lock protects, while the lock is held.
 #[derive(Debug)]
 pub struct Locked<'a, T> {
     value: MutexGuard<'a, T>,
     _inside: Inside,
 }
 
-/// One of those who keep the process from forking.
+/// Keeps the process from forking while it lives.
 #[derive(Debug)]
 struct Inside;
 
 impl<T> Lock<T> {
-    /// A lock that nobody has.
+    /// A new lock, which nobody holds.
     pub const fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
-    /// Waits for the lock, and has it until the result is dropped.
+    /// Waits for the lock, and holds it until the result is dropped.
     pub fn lock(&self) -> Locked<'_, T> {
         let inside = Inside::enter();
         Locked { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _inside: inside }
@@ -121,9 +122,9 @@ impl<T> DerefMut for Locked<'_, T> {
 
 impl Inside {
     fn enter() -> Self {
-        // Where the linker has left out what is done when the library is loaded.
+        // In case the linker has left `REGISTER` out.
         register();
-        // Who forks was waited for, with all others, and has to go on to end that.
+        // Other threads wait while one forks. The forking thread itself must go on, or the fork would never end.
         while INSIDE.fetch_add(1, Acquire) >= FORKS && !FORKING.get() {
             INSIDE.fetch_sub(1, Release);
             while INSIDE.load(Relaxed) >= FORKS {
@@ -157,7 +158,7 @@ extern "C" fn after() {
 }
 
 extern "C" fn in_child() {
-    // Of all threads there is only this one.
+    // This is the only thread of the child.
     INSIDE.store(HERE.get(), Relaxed);
     FORKING.set(false);
     GENERATION.fetch_add(1, Relaxed);
@@ -169,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a child that this thread forks gets the value of a lock. One that waits for ever is ended.
+    /// Whether a child that this thread forks finds this value in a lock. A child that waits for ever is killed.
     fn child_finds(lock: &Lock<u32>, value: u32) -> bool {
         // SAFETY: the child takes a lock and ends without running handlers.
         let pid = unsafe { libc::fork() };
@@ -184,7 +185,7 @@ mod tests {
         ended(pid) == 0
     }
 
-    /// How a child has ended, when it has.
+    /// Waits for the end of a child, and returns its status.
     fn ended(pid: libc::pid_t) -> i32 {
         let mut status = 0;
         // SAFETY: a child of this process.
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(*lock.lock(), 1);
     }
 
-    /// Its number alone may be that of its parent, where each has a name space of its own.
+    /// The number of the fork can be that of its parent, if each has its own PID namespace.
     #[test]
     fn a_fork_is_another_process_whatever_its_number() {
         let parent = Process::here();
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(parent.to_string(), std::process::id().to_string());
     }
 
-    /// As from a signal handler of its own.
+    /// Such a fork can come from a signal handler of the thread that holds the lock.
     #[test]
     fn a_fork_of_who_has_a_lock_waits_a_while_only() {
         let (held, other) = (Lock::new(0), Lock::new(2));
@@ -249,7 +250,7 @@ mod tests {
         assert_eq!((*held.lock(), *other.lock()), (0, 2));
     }
 
-    /// Whoever had a lock before has it no longer, also for the count that a child begins with.
+    /// Locks that were released before do not count, not even in the count that a child begins with.
     #[test]
     fn a_fork_within_a_fork_waits_for_nobody() {
         let lock = Lock::new(0);

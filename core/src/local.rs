@@ -1,5 +1,5 @@
 //! What each thread keeps for itself, so that an exchange writes to no memory that threads share: its part of the ledger,
-//! and blocks that it gave back and will take again.
+//! the blocks that it gave back and takes again, and the releases that wait for others.
 
 pub(crate) mod blocks;
 pub(crate) mod lines;
@@ -16,27 +16,27 @@ use list::List;
 pub(crate) use list::Place;
 use nesting::Nesting;
 
-/// What one thread has. When the thread ends, the next one that begins takes it over: it is never freed, so that its part
-/// of the ledger can be read at any time.
+/// What one thread keeps for itself. When the thread ends, the next new thread takes it over. It is never freed, so that its
+/// part of the ledger can be read at any time.
 pub(crate) struct Local {
     pub(crate) lines: Lines,
-    /// Touched by the thread that has taken this only.
+    /// Only the thread that has taken this touches it.
     pub(crate) blocks: Blocks,
-    /// As above.
+    /// Only the thread that has taken this touches it.
     pub(crate) nesting: Nesting,
-    /// Blocks on their way back here, from any thread.
+    /// Blocks that other threads have given back to this one.
     pub(crate) returned: Returned,
 }
 
-// SAFETY: `lines` and `returned` are atomics; of `blocks` other threads read only what never changes, the rest is touched by
-// the thread that has taken this.
+// SAFETY: `lines` and `returned` are atomics. Of `blocks`, other threads read only what never changes; only the thread that
+// has taken this touches the rest.
 unsafe impl Sync for Local {}
 
 impl Local {
-    /// Frees all blocks that it keeps. By its thread.
+    /// Frees all blocks that are kept. Only the thread that has taken this calls it.
     pub(crate) fn free_blocks(&self) {
         self.blocks.free();
-        // SAFETY: nobody uses what was given back.
+        // SAFETY: nobody uses a block that was given back.
         self.returned.take(|block, size| unsafe { blocks::release(block, size) });
     }
 }
@@ -45,7 +45,7 @@ static ALL: List<Local> = List { head: AtomicPtr::new(ptr::null_mut()) };
 
 thread_local!(static END: End = const { End });
 
-/// What the calling thread has; `None` for a thread that is about to end.
+/// What the calling thread keeps, made if there is nothing yet; `None` for a thread that is about to end.
 #[inline]
 pub(crate) fn here() -> Option<&'static Place<Local>> {
     match kept() {
@@ -54,21 +54,21 @@ pub(crate) fn here() -> Option<&'static Place<Local>> {
     }
 }
 
-/// What the calling thread has, if it has anything yet, or still.
+/// What the calling thread keeps; `None` before the first call of [`here`], and for a thread that is about to end.
 #[inline]
 pub(crate) fn kept() -> Option<&'static Place<Local>> {
-    // SAFETY: NULL, or what `begin` put there, which is never freed.
+    // SAFETY: NULL, or the address that `begin` put there, which is never freed.
     unsafe { slot::get().cast::<Place<Local>>().as_ref() }
 }
 
-/// What every thread has or had.
+/// What all threads keep, including those that have ended.
 pub(crate) fn all() -> impl Iterator<Item = &'static Local> {
     ALL.all()
 }
 
 #[cold]
 fn begin() -> Option<&'static Place<Local>> {
-    // Sees to it that the end of the thread is noticed; fails after that.
+    // Makes sure that `End` is dropped when the thread ends; fails after that.
     END.try_with(|_| ()).ok()?;
     let local = ALL.take(|| Local {
         lines: Lines::new(),
@@ -80,7 +80,7 @@ fn begin() -> Option<&'static Place<Local>> {
     Some(local)
 }
 
-/// The end of a thread.
+/// Its drop is the end of a thread.
 struct End;
 
 impl Drop for End {
@@ -109,7 +109,7 @@ mod tests {
         for _ in 0..100 {
             join(std::thread::spawn(address));
         }
-        // Other tests have threads, too, but not a hundred at a time.
+        // Other tests have threads, too, but far fewer at a time.
         assert!(all().count() < before + 50);
     }
 }

@@ -1,10 +1,11 @@
-//! What the environment says of this library.
+//! What the environment turns on or off in this library.
 
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// A variable that turns something on or off. It is asked for once, as the environment may be changed later, and not every
-/// program is careful with that. Nobody waits for who asks: a child of `fork` may have lost that thread.
+/// An environment variable that turns something on or off. It is read only once, because a program may change the environment
+/// later, and not every program does so safely. No thread waits for another one that reads it: in a child of `fork`, that
+/// thread may be missing.
 pub(crate) struct Setting {
     variable: &'static str,
     state: AtomicU8,
@@ -19,7 +20,7 @@ impl Setting {
         Self { variable, state: AtomicU8::new(UNKNOWN) }
     }
 
-    /// Whether it is on, as `is_on` says of its value, if it has one.
+    /// Whether the setting is on, which `is_on` decides from the value; without a value it is off.
     pub(crate) fn get(&self, is_on: impl FnOnce(&OsStr) -> bool) -> bool {
         let state = match self.state.load(Relaxed) {
             UNKNOWN => self.ask(is_on),
@@ -28,7 +29,7 @@ impl Setting {
         state == ON
     }
 
-    /// Of several who ask at once, all go by what the first one says.
+    /// Reads the variable. If several threads do so at once, the first result counts for all.
     #[cold]
     fn ask(&self, is_on: impl FnOnce(&OsStr) -> bool) -> u8 {
         let asked = if std::env::var_os(self.variable).is_some_and(|value| is_on(&value)) { ON } else { OFF };
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_variable_is_asked_for_once() {
-        // One that every process has.
+        // Every process has this variable.
         let there = Setting::new("PATH");
         assert!(there.get(|value| !value.is_empty()) && there.get(|_| false));
         let missing = Setting::new("DEVEXCHANGE_NO_SUCH_VARIABLE");

@@ -1,11 +1,12 @@
-//! Texts in records of a fixed size, and as C has them.
+//! Texts in records of a fixed size, and texts for C.
 
 use core::ffi::{CStr, c_char};
 use std::borrow::Cow;
 use std::ffi::CString;
 use std::fmt::{self, Write};
 
-/// Writes a text with its NUL, cut at a character if there is not enough room. A NUL within the text becomes a `?`.
+/// Writes a text with its final NUL, cut between characters if there is not enough room. A NUL within the text becomes
+/// `?`.
 pub fn fill(text: &str, to: &mut [c_char]) {
     let Some(room) = to.len().checked_sub(1) else { return };
     let end = text.floor_char_boundary(room);
@@ -14,7 +15,7 @@ pub fn fill(text: &str, to: &mut [c_char]) {
     }
 }
 
-/// A text as C has it. A NUL within it becomes a `?`; `None` if there is no memory for it.
+/// A text as a C string; `None` if there is no memory for it. A NUL within the text becomes `?`.
 pub fn c_string(text: &str) -> Option<CString> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(text.len() + 1).ok()?;
@@ -22,7 +23,7 @@ pub fn c_string(text: &str) -> Option<CString> {
     CString::from_vec_with_nul(bytes).ok()
 }
 
-/// A text put together; `None` if there is no memory for it.
+/// A formatted text; `None` if there is no memory for it.
 pub fn formatted(text: fmt::Arguments<'_>) -> Option<Cow<'static, str>> {
     struct Growing(String);
     impl Write for Growing {
@@ -40,7 +41,7 @@ pub fn formatted(text: fmt::Arguments<'_>) -> Option<Cow<'static, str>> {
     Some(grown.0.into())
 }
 
-/// What is left of a text that begins with `start`; `None` if it begins with something else.
+/// The rest of a text that begins with `start`; `None` if it begins with something else.
 pub fn without<'a>(text: &'a [u8], start: fmt::Arguments<'_>) -> Option<&'a [u8]> {
     struct Rest<'a>(&'a [u8]);
     impl Write for Rest<'_> {
@@ -54,14 +55,14 @@ pub fn without<'a>(text: &'a [u8], start: fmt::Arguments<'_>) -> Option<&'a [u8]
     Some(rest.0)
 }
 
-/// What an `errno` code means, in the words of the system.
+/// The system's text for an `errno` code.
 #[derive(Clone, Copy, Debug)]
 pub struct OfErrno(pub i32);
 
 impl fmt::Display for OfErrno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = [0; 128];
-        // SAFETY: room for so many bytes, which end in a NUL whatever is written.
+        // SAFETY: room for that many bytes. The last byte stays NUL, whatever is written.
         unsafe { libc::strerror_r(self.0, words.as_mut_ptr(), words.len() - 1) };
         // SAFETY: the last byte is a NUL.
         let words = unsafe { CStr::from_ptr(words.as_ptr()) };
@@ -69,14 +70,14 @@ impl fmt::Display for OfErrno {
     }
 }
 
-/// What stands in a field of a record up to its NUL or its end.
+/// The text in a field of a record, up to its NUL or its end.
 pub fn read(from: &[c_char]) -> Lossy<'_> {
     let length = from.iter().position(|&c| c == 0).unwrap_or(from.len());
-    // SAFETY: a character of C is a byte, and so many are there.
+    // SAFETY: a C character is a byte, and the slice has that many.
     Lossy(unsafe { std::slice::from_raw_parts(from.as_ptr().cast(), length) })
 }
 
-/// Bytes as a text, with replacement characters for what is not UTF-8, and without an allocation.
+/// Bytes shown as a text, with replacement characters for what is not UTF-8. Allocates nothing.
 #[derive(Clone, Copy)]
 pub struct Lossy<'a>(pub &'a [u8]);
 
@@ -100,12 +101,12 @@ impl fmt::Debug for Lossy<'_> {
     }
 }
 
-/// A name as errors show it: cut where it would leave no room for what they have to say.
+/// A name as errors show it, cut if it would leave no room for the rest of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Name<'a>(pub &'a str);
 
 impl Name<'_> {
-    /// In bytes.
+    /// The most bytes of a name that are shown.
     const MOST: usize = 128;
 }
 

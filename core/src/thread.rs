@@ -1,13 +1,15 @@
-//! Threads: who calls, and those of the library's own. Signals are the program's: it may block one in its threads and wait
-//! for it (`sigwait`), and a thread that does not block it would be given it instead, which by default ends the process.
+//! Threads: the identity of calling threads, and the library's own threads.
+//!
+//! Signals belong to the program. It may block a signal in its threads and wait for it (`sigwait`). A thread of the library
+//! that did not block the signal would receive it instead, which by default ends the process.
 
 use core::ffi::c_int;
 use std::io;
 use std::mem::MaybeUninit;
 use std::thread::{Builder, JoinHandle};
 
-/// A thread that is in a call now. Unique among living threads; and asked for without memory, which a thread's own number
-/// takes in a thread that Rust has not started.
+/// A thread that is in a call now. It is unique among living threads, and getting it allocates nothing; std's thread id would
+/// allocate in a thread that Rust has not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller(pub(crate) usize);
 
@@ -18,7 +20,7 @@ impl Caller {
     }
 }
 
-/// What a thread brings upon itself: to block that is undefined (POSIX, `pthread_sigmask`).
+/// The signals that a thread causes itself. Blocking them is undefined (POSIX, `pthread_sigmask`).
 const FAULTS: [c_int; 6] = [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGSYS, libc::SIGTRAP];
 
 /// Starts a thread that blocks all signals but faults.
@@ -26,12 +28,12 @@ const FAULTS: [c_int; 6] = [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGS
 /// # Errors
 /// As [`Builder::spawn`].
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    // A thread begins with the mask of the one that starts it.
+    // A new thread inherits the signal mask of the thread that starts it.
     let _blocked = Blocked::new();
     Builder::new().name(name.into()).spawn(run)
 }
 
-/// All signals are blocked on this thread, until it is dropped.
+/// Blocks all signals but faults on this thread until it is dropped.
 struct Blocked {
     before: libc::sigset_t,
 }
@@ -54,7 +56,7 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: the set that there was.
+        // SAFETY: the set from before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
     }
 }

@@ -1,5 +1,5 @@
-//! What a user may want to know but nobody can be told through a return value. Written to stderr when the
-//! environment variable `DEVEXCHANGE_TRACE` is set, and not to `0` or nothing.
+//! The trace: what a user may want to know, but no return value can say. It is written to stderr if the
+//! environment variable `DEVEXCHANGE_TRACE` is set to anything but `0` or nothing.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 use crate::setting::Setting;
 use crate::text::formatted;
 
-/// Whether the trace is on, which is decided once in a process: the first time that somebody asks.
+/// Whether the trace is on. The first call in a process decides.
 pub fn enabled() -> bool {
     static TRACE: Setting = Setting::new("DEVEXCHANGE_TRACE");
     TRACE.get(is_yes)
@@ -17,8 +17,8 @@ fn is_yes(value: &OsStr) -> bool {
     !value.is_empty() && value != "0"
 }
 
-/// Writes one line, if the trace is on. Never fails and never panics: it is called on release paths. Takes no lock, which
-/// another thread may have had when this process was forked.
+/// Writes one line if the trace is on. Never fails and never panics, because release paths call it. Takes no lock, because
+/// another thread may have held it when this process was forked.
 pub fn say(text: fmt::Arguments<'_>) {
     if let Some(line) = enabled().then(|| formatted(format_args!("devexchange: {text}\n"))).flatten() {
         // A closed stderr is no reason to fail a release.

@@ -1,10 +1,10 @@
 //! Blocks of memory that a thread keeps when they are given back, and takes again.
 //!
-//! What an exchange costs is its allocations: malloc and free of a large block give its pages back to the system each time.
-//! Each thread keeps up to [`MOST`] bytes, sorted by size. A block that is given back on another thread returns to the one
-//! that took it, which finds it when it has no other: a producer whose consumers release elsewhere allocates nothing, and
-//! a thread that only releases hoards nothing. `DEVEXCHANGE_KEEP_BLOCKS=0` in the environment turns it off, for tools that
-//! watch malloc.
+//! Allocations are the main cost of an exchange: each malloc and free of a large block takes its pages from the system and
+//! gives them back. So each thread keeps up to [`MOST`] bytes, sorted by size. A block that is given back on another thread
+//! returns to the thread that took it, which uses it when it has no other block of that size. In this way a producer whose
+//! consumers release on other threads allocates nothing, and a thread that only releases hoards nothing.
+//! `DEVEXCHANGE_KEEP_BLOCKS=0` in the environment turns this off, for tools that watch malloc.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use crate::setting::Setting;
 /// Alignment of every block.
 pub(crate) const ALIGN: usize = 16;
 
-/// Most bytes that a thread keeps.
+/// The most bytes that a thread keeps.
 pub(crate) const MOST: usize = 8 << 20;
 
 /// Sizes are multiples of this up to `SMALL`, and have four steps for each power of two up to `LARGE`.
@@ -26,22 +26,22 @@ pub(crate) const LARGE: usize = 4 << 20;
 const SMALL_BINS: usize = SMALL / STEP;
 const BINS: usize = SMALL_BINS + 4 * (LARGE.ilog2() - SMALL.ilog2()) as usize;
 
-/// What a thread keeps.
+/// The blocks that a thread keeps.
 pub(crate) struct Blocks {
     bins: [Cell<*mut Free>; BINS],
     bytes: Cell<usize>,
     most: usize,
 }
 
-/// A block that nobody uses.
+/// The beginning of a block that nobody uses.
 struct Free {
     next: *mut Free,
     size: Size,
 }
 
-/// What a thread took and other threads gave back: a list that they push to, and the thread takes as a whole.
+/// The blocks that a thread took and other threads gave back: they push to a list, which the thread takes as a whole.
 ///
-/// All that those threads look at is here, apart from what the thread itself writes all the time.
+/// Everything that those threads access is here, on a cache line apart from what the thread itself writes all the time.
 #[repr(align(64))]
 pub(crate) struct Returned {
     first: AtomicPtr<Free>,
@@ -49,7 +49,7 @@ pub(crate) struct Returned {
     most: usize,
 }
 
-/// How large a block is, with the bin that it belongs to in the bits that are zero in all sizes that are kept.
+/// The size of a block, together with its bin, which is in the bits that are zero in all sizes that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(usize);
 
@@ -57,7 +57,7 @@ const BIN_BITS: usize = BINS - 1;
 const _: () = assert!(BINS.is_power_of_two() && BINS <= STEP);
 
 impl Size {
-    /// Of a block for so many bytes; `None` for more than can be addressed.
+    /// The size of a block for `bytes` bytes; `None` for more than can be addressed.
     #[inline]
     pub(crate) fn of(bytes: usize) -> Option<Self> {
         if bytes <= SMALL {
@@ -67,7 +67,7 @@ impl Size {
             let rounded = bytes.checked_next_multiple_of(STEP)?;
             return Layout::from_size_align(rounded, ALIGN).is_ok().then_some(Self(rounded));
         }
-        // A power of two and above it, in quarters: 5/4, 6/4, 7/4, 8/4.
+        // Four steps above a power of two, in quarters of it: 5/4, 6/4, 7/4, 8/4.
         let power = (bytes - 1).ilog2() as usize;
         let quarter = power - 2;
         let quarters = ((bytes - 1) >> quarter) + 1;
@@ -75,7 +75,7 @@ impl Size {
         Some(Self((quarters << quarter) + bin))
     }
 
-    /// Of a block for so many bytes, which are [`SMALL`] at most.
+    /// The size of a block for `bytes` bytes, which are at most [`SMALL`].
     #[inline]
     pub(crate) fn of_small(bytes: usize) -> Self {
         let bin = bytes.saturating_sub(1) / STEP;
@@ -106,14 +106,14 @@ impl Size {
     }
 }
 
-/// Most bytes that a thread keeps here and now.
+/// The most bytes that a thread keeps in this process.
 fn most() -> usize {
     static KEPT_NONE: Setting = Setting::new("DEVEXCHANGE_KEEP_BLOCKS");
     if KEPT_NONE.get(|value| value == "0") { 0 } else { MOST }
 }
 
 impl Blocks {
-    /// How many bytes are kept.
+    /// The number of bytes that are kept.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.get()
@@ -130,18 +130,18 @@ impl Blocks {
         &self.bins[size.bin()]
     }
 
-    /// A block of this size, if there is one.
+    /// Takes a block of this size, if there is one.
     #[inline]
     pub(crate) fn take(&self, size: Size) -> Option<NonNull<u8>> {
         let bin = self.bin(size);
         let block = NonNull::new(bin.get())?;
-        // SAFETY: in a bin, so nobody else's, and written by `give`.
+        // SAFETY: the block is in a bin, so nobody else has it, and `give` wrote it.
         bin.set(unsafe { block.as_ref() }.next);
         self.bytes.set(self.bytes.get() - size.bytes());
         Some(block.cast())
     }
 
-    /// Keeps a block, if there is room; otherwise it is the caller's as before.
+    /// Keeps a block, if there is room; otherwise the block stays the caller's.
     ///
     /// # Safety
     /// The block is the caller's, and of this size.
@@ -152,14 +152,14 @@ impl Blocks {
             return false;
         }
         let (bin, free) = (self.bin(size), block.cast::<Free>());
-        // SAFETY: a block is large enough and aligned, and the caller's, who gives it up.
+        // SAFETY: a block is large enough and aligned, and the caller gives it up.
         unsafe { free.write(Free { next: bin.get(), size }) };
         bin.set(free.as_ptr());
         self.bytes.set(bytes);
         true
     }
 
-    /// Frees all that is kept.
+    /// Frees all blocks that are kept.
     pub(crate) fn free(&self) {
         for size in (0..BINS).map(Size::of_bin) {
             while let Some(block) = self.take(size) {
@@ -171,7 +171,7 @@ impl Blocks {
 }
 
 impl Returned {
-    /// How many bytes wait.
+    /// The number of bytes in the list.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
@@ -181,12 +181,12 @@ impl Returned {
         Self { first: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0), most: most() }
     }
 
-    /// Keeps a block for the thread that it came from, if there is room; otherwise it is the caller's as before.
+    /// Keeps a block for the thread that took it, if there is room; otherwise the block stays the caller's.
     ///
     /// # Safety
     /// The block is the caller's, and of this size.
     pub(crate) unsafe fn give(&self, size: Size, block: NonNull<u8>) -> bool {
-        // Counted first: to look before would fetch from the other thread twice what is written next.
+        // Counted first: reading before writing would fetch the cache line from the other thread twice.
         let bytes = self.bytes.fetch_add(size.bytes(), Relaxed).saturating_add(size.bytes());
         if bytes > self.most {
             self.bytes.fetch_sub(size.bytes(), Relaxed);
@@ -195,7 +195,7 @@ impl Returned {
         let free = block.cast::<Free>();
         let mut next = self.first.load(Relaxed);
         loop {
-            // SAFETY: a block is large enough and aligned, and the caller's, who gives it up.
+            // SAFETY: a block is large enough and aligned, and the caller gives it up.
             unsafe { free.write(Free { next, size }) };
             match self.first.compare_exchange_weak(next, free.as_ptr(), Release, Relaxed) {
                 Ok(_) => return true,
@@ -204,18 +204,18 @@ impl Returned {
         }
     }
 
-    /// Takes all that was given, each block for `keep`.
+    /// Takes all blocks out of the list and passes each of them to `keep`.
     pub(crate) fn take(&self, mut keep: impl FnMut(NonNull<u8>, Size)) {
         let mut next = self.first.swap(ptr::null_mut(), Acquire);
         let mut bytes = 0;
         while let Some(free) = NonNull::new(next) {
-            // SAFETY: was in the list, so nobody else's, and written by `give`.
+            // SAFETY: the block was in the list, so nobody else has it, and `give` wrote it.
             let Free { next: following, size } = unsafe { free.read() };
             next = following;
             bytes += size.bytes();
             keep(free.cast(), size);
         }
-        // Once for all of them: each time, the threads that give would have to wait.
+        // Once for all blocks: each write makes the threads that give blocks back wait.
         if bytes > 0 {
             self.bytes.fetch_sub(bytes, Relaxed);
         }

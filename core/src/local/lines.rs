@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 
 const KINDS: usize = Kind::StreamImport as usize + 1;
 
-/// A part of the ledger, which one thread writes and all can read.
+/// A part of the ledger: one thread writes it, all threads can read it.
 pub(crate) struct Lines([Line; KINDS]);
 
 pub(crate) struct Line {

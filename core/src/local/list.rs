@@ -1,4 +1,4 @@
-//! A list of things that threads have one each of, and leave to the threads that come after them.
+//! A list of places. Each thread has one, and leaves it to a later thread when it ends.
 
 use std::ops::Deref;
 use std::ptr;
@@ -7,14 +7,14 @@ use crate::sync::atomic::{
     AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-/// All of them, linked by `next`. It only ever grows, at the head, and nothing in it is freed: so it can be read at any
-/// time.
+/// All places, linked by `next`. The list only ever grows, at the head, and nothing in it is freed, so it can be read
+/// at any time.
 pub(crate) struct List<T: 'static> {
     /// NULL at first.
     pub(crate) head: AtomicPtr<Place<T>>,
 }
 
-/// One of them. What is in it can be read by all; the thread that has taken it may do more.
+/// One place. All threads can read its value; the thread that has taken it may do more.
 pub(crate) struct Place<T: 'static> {
     pub(crate) value: T,
     taken: AtomicBool,
@@ -22,18 +22,19 @@ pub(crate) struct Place<T: 'static> {
 }
 
 impl<T> List<T> {
-    /// One that nobody has, made if there is none: the caller's until [`Place::leave`].
+    /// Takes a place that no thread has, and makes one if there is none. The place is the caller's until
+    /// [`Place::leave`].
     pub(crate) fn take(&self, make: impl FnOnce() -> T) -> &'static Place<T> {
         self.places().find(|place| !place.taken.swap(true, AcqRel)).unwrap_or_else(|| self.add(make()))
     }
 
-    /// What every thread has or had.
+    /// The values of all places, taken or not.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'static T> {
         self.places().map(|place| &place.value)
     }
 
     fn places(&self) -> impl Iterator<Item = &'static Place<T>> {
-        // SAFETY: what is linked is never freed.
+        // SAFETY: a linked place is never freed.
         let first = unsafe { self.head.load(Acquire).as_ref() };
         // SAFETY: as above.
         std::iter::successors(first, |place| unsafe { place.next.as_ref() })
@@ -62,12 +63,12 @@ impl<T> Deref for Place<T> {
 }
 
 impl<T> Place<T> {
-    /// Whether a thread has it; it may leave at any time.
+    /// Whether a thread has the place; it may leave at any time.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Relaxed)
     }
 
-    /// Leaves it to another thread. The caller uses no more of it than everybody may.
+    /// Leaves the place to another thread. From then on the caller uses it only as any thread may.
     pub(crate) fn leave(&self) {
         self.taken.store(false, Release);
     }

@@ -1,4 +1,4 @@
-//! The releases that a thread is in, and those that wait until it is out of them.
+//! The releases that a thread is in, and those that wait until it has left them.
 
 use core::ffi::c_void;
 use std::cell::Cell;
@@ -6,18 +6,18 @@ use std::cell::Cell;
 use crate::error::caught;
 use crate::trace;
 
-/// So many are released one within the other: few enough for a small stack, with what foreign releases need of it.
+/// The most releases that are nested: few enough for a small stack, including what foreign releases need of it.
 const DEEPEST: usize = 32;
 
-/// The releases that a thread is in. Touched by that thread only.
+/// The releases that a thread is in. Only that thread touches it.
 pub(crate) struct Nesting {
     depth: Cell<usize>,
     waiting: Cell<Vec<Waiting>>,
-    /// Whether any wait, which each release asks.
+    /// Whether any release waits; each release checks this.
     any_wait: Cell<bool>,
 }
 
-/// A release that waits.
+/// A release that waits until the outermost one is done.
 struct Waiting {
     block: *mut c_void,
     release: unsafe fn(*mut c_void),
@@ -28,7 +28,7 @@ impl Nesting {
         Self { depth: Cell::new(0), waiting: Cell::new(Vec::new()), any_wait: Cell::new(false) }
     }
 
-    /// Whether one more release would be one too many.
+    /// Whether another nested release would be too deep.
     #[inline]
     pub(crate) fn is_deepest(&self) -> bool {
         self.depth.get() >= DEEPEST
@@ -40,7 +40,7 @@ impl Nesting {
         self.depth.set(self.depth.get() + 1);
     }
 
-    /// Ends a release; the outermost one does what waits.
+    /// Ends a release; the outermost one runs those that wait.
     #[inline]
     pub(crate) fn leave(&self) {
         let depth = self.depth.get() - 1;
@@ -50,7 +50,8 @@ impl Nesting {
         }
     }
 
-    /// Has the outermost release call `release` with the block; `false` if there is no memory to note it.
+    /// Puts a release off: the outermost one will call `release` with the block. Returns `false` if there is no memory
+    /// to note it.
     ///
     /// # Safety
     /// `release` may be called with `block`, once, by this thread.
@@ -66,22 +67,22 @@ impl Nesting {
         is_room
     }
 
-    /// The end of a thread, which comes within a release that calls `exit`: so that what waits for that is released all the
-    /// same. (`pthread_exit` would unwind the release, and aborts the process.)
+    /// Runs what still waits at the end of a thread. That end can come within a release, if the release calls `exit`.
+    /// (`pthread_exit` would unwind the release, which aborts the process.)
     pub(super) fn end(&self) {
         self.depth.set(0);
         self.catch_up();
     }
 
-    /// Releases what waits, and what comes to wait meanwhile.
+    /// Runs the releases that wait, including those that are added meanwhile.
     #[cold]
     fn catch_up(&self) {
-        // So that what is released is not the outermost, which comes here.
+        // Otherwise each of these releases would be an outermost one, and would come here itself.
         self.enter();
         while let Some(Waiting { block, release }) = self.next() {
-            // There is no owner above it that would stop a panic.
+            // No owner further up the stack would stop a panic.
             let released = caught(|| {
-                // SAFETY: `put_off` was promised that.
+                // SAFETY: the contract of `put_off`.
                 unsafe { release(block) };
                 Ok(())
             });
@@ -92,7 +93,7 @@ impl Nesting {
         self.leave();
     }
 
-    /// The one that came last; after the last one the list gives its memory back.
+    /// Takes the newest waiting release. After the last one, the list gives its memory back.
     fn next(&self) -> Option<Waiting> {
         let mut waiting = self.waiting.take();
         let next = waiting.pop();

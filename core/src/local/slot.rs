@@ -1,10 +1,10 @@
-//! A pointer that each thread has of its own: NULL at first, without a destructor, so that it can be asked at any time.
+//! One pointer for each thread: NULL at first, and without a destructor, so that it can be read at any time.
 //!
-//! In a shared library for x86-64, `thread_local!` is a call of `__tls_get_addr`, four of which are a fifth of what an
-//! exchange takes. With the feature `static-tls` it is a load: the linker is asked for a place in the memory that every
-//! thread has from the start, the "initial exec" model (Drepper, "ELF Handling For Thread-Local Storage", section 4.4.6).
-//! glibc keeps some of that memory for libraries that are loaded later, to be shared by all of them; a library that finds
-//! none left is not loaded. Elsewhere the usual model is as fast, or is the only one that can be relied on.
+//! In a shared library for x86-64, each access to a `thread_local!` is a call of `__tls_get_addr`; four such calls are a fifth
+//! of the time of an exchange. With the feature `static-tls`, an access is a load: the linker is asked for a place in the
+//! memory that every thread has from the start, the "initial exec" model (Drepper, "ELF Handling For Thread-Local Storage",
+//! section 4.4.6). glibc reserves a little of that memory for all libraries that are loaded later; if none is left, the
+//! library cannot be loaded. On other platforms the usual model is as fast, or is the only reliable one.
 
 pub(super) use imp::{get, set};
 
@@ -21,7 +21,7 @@ std::cfg_select! {
             use core::arch::{asm, global_asm};
             use core::ffi::c_void;
 
-            /// With the version: another one of this crate in the same program has a place of its own.
+            /// The name includes the version, so that another version of this crate in the same program has its own slot.
             macro_rules! symbol {
                 () => {
                     concat!("devexchange_slot_", env!("CARGO_PKG_VERSION"))
@@ -43,8 +43,8 @@ std::cfg_select! {
             #[inline(always)]
             pub(in super::super) fn get() -> *const c_void {
                 let value;
-                // SAFETY: the linker fills the first word with where the slot is, from where the thread's own memory begins; the second
-                // is this thread's, and nobody else reads or writes it.
+                // SAFETY: the linker fills the first word with the offset of the slot in the thread's own memory. The second
+                // word is the slot of this thread, which nobody else reads or writes.
                 unsafe {
                     asm!(
                         concat!("mov {value}, qword ptr [rip + ", symbol!(), "@gottpoff]"),
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn each_thread_has_its_own() {
-        // Of threads that have nothing here, which it would be taken for.
+        // In new threads, because this thread's value would be taken for a `Local`.
         let own = |value: usize| {
             let fresh = get().is_null();
             set(ptr::without_provenance(value));

@@ -1,4 +1,5 @@
-//! Blocks of memory that come from the thread that asks, if it keeps one, and go back to it.
+//! Blocks of memory, taken from the calling thread if it keeps one of that size, and given back to the thread that took
+//! it.
 
 use std::ptr::{self, NonNull};
 
@@ -7,11 +8,12 @@ use crate::local::{self, Local, Place};
 
 pub(super) use crate::local::blocks::ALIGN;
 
-/// What has to be known of a block to give it back.
+/// What is needed to give a block back.
 #[derive(Clone, Copy)]
 pub(super) struct Origin {
     size: Size,
-    /// What the thread has that took it; NULL if it was about to end, or if the block is too large to be kept.
+    /// The [`Local`] of the thread that took the block; NULL if that thread was about to end, or if the block is too
+    /// large to be kept.
     home: *const Place<Local>,
 }
 
@@ -22,17 +24,17 @@ impl Origin {
     }
 }
 
-/// A block of at least so many bytes, uninitialised, and what is to be known of it; `None` if there is no memory.
+/// Returns an uninitialised block of at least `bytes` bytes and its origin; `None` if there is no memory.
 #[inline]
 pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
     if bytes <= SMALL { of_size(Size::of_small(bytes), local::here()) } else { allocate_large(bytes) }
 }
 
-/// Apart from [`allocate`]: what takes so much room takes more time than a call.
+/// The rest of [`allocate`], out of line: using a block this large takes more time than a call.
 #[inline(never)]
 fn allocate_large(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
     let size = Size::of(bytes)?;
-    // What is too large to be kept comes from nowhere in particular.
+    // A block that is too large to be kept belongs to no thread.
     of_size(size, local::here().filter(|_| size.bytes() <= LARGE))
 }
 
@@ -45,12 +47,12 @@ fn of_size(size: Size, home: Option<&'static Place<Local>>) -> Option<(NonNull<u
     Some((block, Origin { size, home: home.map_or(ptr::null(), ptr::from_ref) }))
 }
 
-/// Where the thread has no block at hand.
+/// Finds a block if the thread has none of this size at hand.
 #[cold]
 fn elsewhere(size: Size, home: Option<&'static Place<Local>>) -> Option<NonNull<u8>> {
     if let Some(local) = home {
         local.returned.take(|block, size| {
-            // SAFETY: nobody uses what was given back.
+            // SAFETY: nobody uses a block that was given back.
             if !unsafe { local.blocks.give(size, block) } {
                 // SAFETY: as above.
                 unsafe { release(block, size) }
@@ -73,10 +75,10 @@ pub(super) unsafe fn free(block: NonNull<u8>, origin: Origin) {
     unsafe { free_here(block, origin, local::kept()) }
 }
 
-/// As [`free`], by whoever has asked for what the thread has.
+/// Like [`free`], for a caller that has looked up the thread's [`Local`] already.
 ///
 /// # Safety
-/// As [`free`].
+/// Same as [`free`].
 #[inline]
 pub(super) unsafe fn free_here(block: NonNull<u8>, origin: Origin, here: Option<&'static Place<Local>>) {
     if let Some(here) = here
@@ -90,13 +92,13 @@ pub(super) unsafe fn free_here(block: NonNull<u8>, origin: Origin, here: Option<
     unsafe { free_elsewhere(block, origin) }
 }
 
-/// What is not kept here goes back to where it came from, or to the system.
+/// Gives a block that is not kept here back to the thread that took it, or to the system.
 ///
 /// # Safety
-/// As [`free`].
+/// Same as [`free`].
 #[cold]
 unsafe fn free_elsewhere(block: NonNull<u8>, Origin { size, home }: Origin) {
-    // SAFETY: NULL, or what a thread has, which is never freed.
+    // SAFETY: NULL, or the `Local` of a thread, which is never freed.
     if let Some(home) = unsafe { home.as_ref() }.filter(|home| home.is_taken() && !is_here(home))
         // SAFETY: the caller's contract.
         && unsafe { home.returned.give(size, block) }

@@ -1,11 +1,11 @@
-//! What a binding looks at and does not own.
+//! Handles that a binding uses without owning them.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
-/// A thing that is looked at through a reference of somebody else's, who keeps it: there is no `&mut` to what is borrowed,
-/// through which it could be taken away.
+/// A handle used through another holder's reference, which the holder keeps. It gives no `&mut` access, through which the
+/// reference could be taken away.
 #[derive(Debug)]
 pub struct Borrowed<'a, T> {
     value: ManuallyDrop<T>,
@@ -17,7 +17,7 @@ impl<T> Borrowed<'_, T> {
         Self { value: ManuallyDrop::new(value), _holder: PhantomData }
     }
 
-    /// For methods that leave a thing of the same reference behind.
+    /// For methods that leave a handle with the same reference behind.
     pub(crate) fn value_mut(&mut self) -> &mut T {
         &mut self.value
     }

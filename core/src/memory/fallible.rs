@@ -1,6 +1,6 @@
-//! Boxes, vectors and texts whose memory may be missing: those of std end the process then.
+//! Boxes, vectors and texts that return an error if there is no memory, where those of std end the process.
 //!
-//! Whatever is as large as a description says, and whatever an exchange needs, is allocated here or in a slab.
+//! Everything whose size comes from a description, and everything that an exchange needs, is allocated here or in a slab.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ impl<T> Vacant<T> {
     }
 }
 
-/// A value in a box; without memory for it the value is dropped.
+/// Puts a value in a box; if there is no memory for it, the value is dropped.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`.
@@ -26,7 +26,7 @@ pub fn boxed<T>(value: T) -> Result<Box<T>> {
     Ok(Vacant::new()?.fill(value))
 }
 
-/// An empty vector with room for `n` values: to push so many allocates nothing.
+/// An empty vector with room for `n` values: pushing that many allocates nothing.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`.
@@ -38,7 +38,7 @@ pub fn vector<T>(n: usize) -> Result<Vec<T>> {
     }
 }
 
-/// So many zeros, which nobody writes where the system gives memory that is zero already.
+/// A vector of `n` zeros. They are not written if the system's memory is zero already.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`.
@@ -52,11 +52,11 @@ pub(crate) fn zeros(n: usize) -> Result<Vec<u128>> {
     if first.is_null() {
         return Err(Error::no_memory(layout.size()));
     }
-    // SAFETY: allocated for so many numbers, and all bits zero is one.
+    // SAFETY: allocated for `n` numbers, and zero bits are valid numbers.
     Ok(unsafe { Vec::from_raw_parts(first.cast(), n, n) })
 }
 
-/// So many times the same.
+/// A vector of `n` times the same value.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`.
@@ -66,7 +66,7 @@ pub fn repeated<T: Clone>(value: T, n: usize) -> Result<Vec<T>> {
     Ok(all)
 }
 
-/// Adds a value to a vector; without memory for it the value is dropped.
+/// Adds a value to a vector; if there is no memory for it, the value is dropped.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`.
@@ -81,7 +81,7 @@ pub fn push<T>(all: &mut Vec<T>, value: T) -> Result<()> {
 /// All values of an iterator, up to the first error.
 ///
 /// # Errors
-/// `DEVX_OUT_OF_MEMORY`, and those of the iterator.
+/// `DEVX_OUT_OF_MEMORY`, and the errors of the iterator.
 pub fn collected<T>(values: impl IntoIterator<Item = Result<T>>) -> Result<Vec<T>> {
     let mut values = values.into_iter();
     let mut all = vector(values.size_hint().0)?;
@@ -89,7 +89,7 @@ pub fn collected<T>(values: impl IntoIterator<Item = Result<T>>) -> Result<Vec<T
     Ok(all)
 }
 
-/// A text put together.
+/// A formatted text.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`.
@@ -97,7 +97,7 @@ pub fn said(text: fmt::Arguments<'_>) -> Result<Cow<'static, str>> {
     formatted(text).ok_or_else(|| Error::no_memory(0))
 }
 
-/// A text of one's own.
+/// An owned copy of a text.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`.

@@ -1,16 +1,16 @@
 //! Filling a block in place.
 
-/// Makes a block with so many references, as `Room::fill`; but each member of the header is written where it belongs, so
-/// that none is moved about in memory on the way.
+/// Makes a block with the given number of references. Unlike `Room::fill`, it writes each member of the header directly in
+/// place, so that none is moved in memory on the way.
 macro_rules! fill_in {
     ($room:expr, $refs:expr, $Header:ident { $($member:ident: $value:expr),* $(,)? }) => {{
-        // All members there are.
+        // Fails to compile unless all members are given.
         let _ = |$Header { $($member: _),* }: $Header| ();
         let (room, refs): ($crate::memory::Room<$Header>, usize) = ($room, $refs);
         let header = room.header();
         $(
             let value = $value;
-            // SAFETY: the room is for such a header.
+            // SAFETY: the room is for a header of this type.
             let member = unsafe { &raw mut (*header).$member };
             // SAFETY: as above.
             unsafe { member.write(value) };

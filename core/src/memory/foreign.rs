@@ -1,4 +1,4 @@
-//! A foreign struct that carries its own release callback (the Arrow structs), moved in and released on drop.
+//! Foreign structs that carry their own release callback (the Arrow structs): moved in, and released on drop.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -18,9 +18,9 @@ pub(crate) unsafe trait Releasable: Sized {
     fn disarm(&mut self);
 }
 
-/// A struct that was moved to us: we are the ones who release it, once, when this is dropped.
+/// A struct that was moved to us, and that we release once, when this is dropped.
 ///
-/// It must not move in memory any more once [`Foreign::as_ptr`] was handed out.
+/// It must not move in memory any more once [`Foreign::as_ptr`] has been handed out.
 pub(crate) struct Foreign<T: Releasable> {
     value: UnsafeCell<T>,
     _entry: Entry,
@@ -62,8 +62,8 @@ impl<T: Releasable> Foreign<T> {
     }
 }
 
-/// Reads a struct that was most likely written just now, member by member: a load that is wider than the stores before it
-/// waits until those are done, and so a copy is made of such.
+/// Copies a struct word by word. Most likely it was written just now, member by member, and a load that is wider than the
+/// stores before it would have to wait for them.
 ///
 /// # Safety
 /// As [`std::ptr::read`].
@@ -91,7 +91,7 @@ unsafe fn word_by_word<T>(source: *const T) -> T {
 /// `value` is valid and nobody else uses it now.
 pub(crate) unsafe fn release<T: Releasable>(value: &mut T) {
     if let Some(release) = value.release() {
-        // SAFETY: the caller's contract, and the mark below makes it once.
+        // SAFETY: the caller's contract; the mark below makes sure that this happens once.
         unsafe { release(value) };
         // A callback that forgets to mark the struct must not be called a second time.
         value.disarm();
@@ -100,7 +100,7 @@ pub(crate) unsafe fn release<T: Releasable>(value: &mut T) {
 
 impl<T: Releasable> Drop for Foreign<T> {
     fn drop(&mut self) {
-        // SAFETY: the struct was moved to us, so releasing it is our right and, by `take`, ours alone.
+        // SAFETY: the struct was moved to us, so we release it and, by `take`, nobody else does.
         unsafe { release(self.value.get_mut()) }
     }
 }

@@ -1,7 +1,7 @@
-//! How a binding holds a counted reference: by its address.
+//! How bindings hold a counted reference: as an address.
 
-/// Gives a type that is a reference to a slab, and nothing else, `into_raw`, `from_raw` and `borrow_raw`. The noun is for
-/// the documentation, and so is that a borrow may change it.
+/// Implements `into_raw`, `from_raw` and `borrow_raw` for a type that is just a reference to a slab. The noun is for the
+/// documentation; so is `produced_on`, for a type that a borrow can change.
 macro_rules! held_by_bindings {
     ($Name:ident, $noun:literal, produced_on) => {
         $crate::memory::held_by_bindings!(
@@ -16,7 +16,7 @@ macro_rules! held_by_bindings {
             #[doc = concat!("The address of the ", $noun, ", which keeps this reference: how a binding holds one.")]
             #[inline]
             pub fn into_raw(self) -> *mut core::ffi::c_void {
-                // Its own `drop`, if it has one, is for who gives it up.
+                // If the type has its own `drop`, that runs only when the reference is given up.
                 core::mem::ManuallyDrop::new(self).0.as_raw()
             }
 

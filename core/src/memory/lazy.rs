@@ -1,4 +1,4 @@
-//! A box that is made by whoever needs it first; until then it is a NULL.
+//! A box that is allocated by the first thread that needs it, and is NULL until then.
 
 use std::ptr::null_mut;
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
 use crate::sync::with_mut;
 
-/// Made by one thread, used by any, dropped by another one.
+/// A lazy box. One thread makes it, any thread may use it, and any thread may drop it.
 pub(crate) struct Lazy<T: Send + Sync>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Default for Lazy<T> {
@@ -18,7 +18,7 @@ impl<T: Send + Sync> Default for Lazy<T> {
 }
 
 impl<T: Send + Sync> Lazy<T> {
-    /// One that is made already.
+    /// A box that is made already.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -26,7 +26,8 @@ impl<T: Send + Sync> Lazy<T> {
         Ok(Self(AtomicPtr::new(Box::into_raw(boxed(value)?))))
     }
 
-    /// What was made first; of several who make it at once, one has made it for all.
+    /// Returns the value, and makes it if there is none. If several threads do so at once, all get the value of one of
+    /// them.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -49,25 +50,25 @@ impl<T: Send + Sync> Lazy<T> {
         })
     }
 
-    /// What was made, if it was.
+    /// The value, if it was made.
     pub(crate) fn made(&self) -> Option<&T> {
         // SAFETY: NULL, or from a box, which lives as long as this.
         unsafe { self.0.load(Acquire).as_ref() }
     }
 
-    /// As [`Lazy::made`], for who has it alone.
+    /// Like [`Lazy::made`], but for exclusive access.
     pub(crate) fn made_mut(&mut self) -> Option<&mut T> {
         // SAFETY: NULL, or from a box, which lives as long as this; nobody else refers to it.
         with_mut(&mut self.0, |made| unsafe { made.as_mut() })
     }
 
-    /// Whether it was made.
+    /// Whether the value was made.
     #[inline]
     pub(crate) fn is_made(&mut self) -> bool {
         with_mut(&mut self.0, |made| !made.is_null())
     }
 
-    /// What was made, if it was; then it is as at first.
+    /// Takes the value out, if it was made; then the box is empty again.
     pub(crate) fn take(&mut self) -> Option<T> {
         let made = with_mut(&mut self.0, |made| std::mem::replace(made, null_mut()));
         // SAFETY: from a box, and nobody refers to it any more.

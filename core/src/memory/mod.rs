@@ -1,4 +1,4 @@
-//! Who keeps memory alive: owners, foreign structs with a release of their own, and reference-counted slabs.
+//! What keeps memory alive: owners, foreign structs with their own release, and reference-counted slabs.
 //! Every foreign release is called from here, exactly once.
 
 mod blocks;
@@ -32,7 +32,7 @@ pub use queue::{ReleaseQueue, Signal};
 pub(crate) use slab::{Room, Slab, Tail, TailSize};
 pub(crate) use sorted::Sorted;
 pub(crate) use table::{entry, set_entry};
-// Public for the bindings, which are built together with this: no part of the API, and no version promises it.
+// Public for the bindings, which are built together with this crate. Not part of the API; no version promises it.
 #[doc(hidden)]
 pub use crate::vacant::Vacant;
 #[doc(hidden)]

@@ -1,15 +1,17 @@
-//! Releases within releases. Memory that goes out and comes back in, again and again, is a chain: each import keeps an
-//! export, which keeps the import before. Released one within the other, a long one would need more stack than there is.
-//! So only the first few are; what comes below them waits until the outermost of these is done, and is released by it. Who
-//! waits in a release for what is below waits for ever then. It is not handed to another thread instead: a release function
-//! does not wait (docs/design.md, rule 5), and a thread is nothing that every release can have, in a fork for example.
+//! Releases within releases.
+//!
+//! Memory that goes out and comes back in again and again forms a chain: each import keeps an export, which keeps the import
+//! before it. Releasing a long chain recursively would need more stack than there is. So only the first few releases are
+//! nested. Those below wait until the outermost release is done, which then runs them. A release function that waits for a
+//! release below it would therefore wait for ever, but it must not wait anyway (docs/design.md, rule 5). Another thread could
+//! not do these releases instead: not every release has one, in a child of `fork` for example.
 
 use core::ffi::c_void;
 
 use crate::local::{self, Local, Place};
 
-/// Begins the release of a block, which goes on until the result is dropped. `None` if it would be too deep: then `release`
-/// is going to be called with the block.
+/// Begins the release of a block, which lasts until the result is dropped. Returns `None` if it would be nested too deep;
+/// then `release` will be called with the block later.
 ///
 /// # Safety
 /// `release` may be called with `block`, once, by this thread.
@@ -26,11 +28,11 @@ pub(super) unsafe fn begin(block: *mut c_void, release: unsafe fn(*mut c_void)) 
     Some(Inside(here))
 }
 
-/// A release that is going on; on a thread that is about to end, which has nothing to count it in, nothing.
+/// A release in progress. Empty on a thread that is about to end, which has nowhere to count it.
 pub(super) struct Inside(Option<&'static Place<Local>>);
 
 impl Inside {
-    /// What the thread has, which is asked for once.
+    /// What the thread keeps for itself, so that it is looked up only once.
     #[inline]
     pub(super) fn here(&self) -> Option<&'static Place<Local>> {
         self.0

@@ -1,5 +1,5 @@
-//! One reference-counted block of memory: a header and a tail whose parts are laid out by their maker.
-//! A whole exchange (tensor, schema, array tree) is one of these: one block.
+//! Reference-counted blocks of memory: a header, and a tail whose parts are laid out by the block's maker.
+//! A whole exchange (tensor, schema, array tree) is one such block.
 
 use core::ffi::c_void;
 use std::fmt;
@@ -15,10 +15,10 @@ use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ord
 /// More references than this are a leak in a loop, not use; the count must not wrap.
 const MAX_REFS: usize = isize::MAX as usize;
 
-/// In the count while somebody has the claim; see [`Slab::claim`].
+/// The bit of the count that is set while somebody has the claim; see [`Slab::claim`].
 const CLAIM: usize = 1 << (usize::BITS - 2);
 
-/// What a block begins with; its alignment, and that of everything that is carved from the tail, is [`ALIGN`].
+/// The beginning of a block. It is aligned to [`ALIGN`], like everything that is carved from the tail.
 #[repr(C, align(16))]
 struct Block<H> {
     head: Head,
@@ -36,14 +36,14 @@ pub(crate) struct Slab<H> {
     _owns: PhantomData<Block<H>>,
 }
 
-// SAFETY: the count is atomic and shared access gives `&H` only; the tail belongs to the header's type,
+// SAFETY: the count is atomic, and shared access gives `&H` only. The tail belongs to the header's type,
 // which vouches for it by being `Send + Sync`.
 unsafe impl<H: Send + Sync> Send for Slab<H> {}
 // SAFETY: as above.
 unsafe impl<H: Send + Sync> Sync for Slab<H> {}
 
 impl<H> Slab<H> {
-    /// Room for a block, before there is anything to put in.
+    /// Allocates room for a block, before there is a header to put in.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -63,7 +63,7 @@ impl<H> Slab<H> {
         }
     }
 
-    /// A new block with one reference. The tail is uninitialised; carve it with [`Slab::tail`].
+    /// Makes a block with one reference. The tail is uninitialised; carve it with [`Slab::tail`].
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, with the header given back.
@@ -80,18 +80,18 @@ impl<H> Slab<H> {
         unsafe { &(*self.block.as_ptr()).header }
     }
 
-    /// The header for its maker, as long as there is no second reference.
+    /// Exclusive access to the header, as long as there is no second reference.
     #[inline]
     pub(crate) fn unique(&mut self) -> Option<&mut H> {
         let block = self.block.as_ptr();
         // SAFETY: a reference is held, so the block is alive.
         let refs = unsafe { &(*block).head.refs }.load(Acquire);
-        // SAFETY: this reference is the only one, and borrowed for as long. No `&mut` before that is known.
+        // SAFETY: this is the only reference, and it stays borrowed. The `&mut` is made only after that check.
         (refs == 1).then(|| unsafe { &mut (*block).header })
     }
 
-    /// The address of a part of the header, good as long as the block is alive. The address of a reference is so only
-    /// until the next [`Slab::unique`].
+    /// The address of a part of the header, valid as long as the block is alive. An address taken from a reference is
+    /// valid only until the next [`Slab::unique`].
     #[inline]
     pub(crate) fn lasting<T>(&self, part: *const T) -> *const T {
         self.block.as_ptr().cast_const().with_addr(part.addr()).cast()
@@ -104,7 +104,7 @@ impl<H> Slab<H> {
         tail_of(self.block, origin)
     }
 
-    /// Adds `n` references that are given up through [`Slab::release_raw`].
+    /// Adds `n` references, to be given up through [`Slab::release_raw`].
     #[inline]
     pub(crate) fn add_refs(&self, n: usize) {
         // SAFETY: a reference is held, so the block is alive.
@@ -115,21 +115,21 @@ impl<H> Slab<H> {
         }
     }
 
-    /// Claims what the header has only one of, and adds a reference that goes with it; `false` if somebody else has the
-    /// claim. Whoever has it sees all that was done under earlier ones, and gives it up, with one reference, through
-    /// [`Slab::release_claimed`].
+    /// Takes the claim, for what the header has only one of, and adds a reference that goes with it. Returns `false` if
+    /// somebody else has the claim. The holder sees everything that was done under earlier claims, and gives the claim
+    /// up, with one reference, through [`Slab::release_claimed`].
     #[inline]
     pub(crate) fn claim(&self) -> bool {
         self.claim_adding(1)
     }
 
-    /// As [`Slab::claim`], but this reference goes with the claim: it is forgotten then.
+    /// Like [`Slab::claim`], but this reference itself goes with the claim; on success the caller forgets it.
     #[inline]
     pub(crate) fn claim_whole(&mut self) -> bool {
         // SAFETY: a reference is held, so the block is alive.
         let refs = unsafe { &(*self.block.as_ptr()).head.refs };
         if refs.load(Acquire) == 1 {
-            // The only reference, and borrowed for as long: nobody else can count meanwhile.
+            // The only reference, and it stays borrowed: nobody else can change the count meanwhile.
             refs.store(CLAIM + 1, Relaxed);
             return true;
         }
@@ -162,13 +162,13 @@ impl<H> Slab<H> {
         unsafe { Self::release_raw(raw, CLAIM + 1) }
     }
 
-    /// The address of the block, which keeps this reference.
+    /// Turns this reference into the address of the block.
     #[inline]
     pub(crate) fn into_raw(self) -> *mut c_void {
         ManuallyDrop::new(self).block.as_ptr().cast()
     }
 
-    /// The address of the block, which stays with this reference.
+    /// The address of the block; this reference stays as it is.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut c_void {
         self.block.as_ptr().cast()
@@ -193,9 +193,9 @@ impl<H> Slab<H> {
         let block = raw.cast::<Block<H>>();
         // SAFETY: alive by the caller's references.
         let refs = unsafe { &(*block).head.refs };
-        // If the caller holds all there are, nobody else can add or give up one: no need to count.
+        // If the caller holds all references, nobody else can add or give up one, so there is no need to count.
         if refs.load(Acquire) == n || refs.fetch_sub(n, Release) == n {
-            // As a fence would, but seen by the thread sanitizer: all that gave references up before come before this.
+            // Acts as a fence, but one that the thread sanitizer sees: all earlier releases come before this.
             refs.load(Acquire);
             // SAFETY: those were the last references, and all earlier uses come before this.
             unsafe { free::<H>(raw) }
@@ -203,8 +203,8 @@ impl<H> Slab<H> {
     }
 }
 
-/// Drops the header and gives the block back, or has that done later. Apart from [`Slab::release_raw`], which is in many
-/// places, and most often not the last.
+/// Drops the header and gives the block back, now or later. Not inlined into [`Slab::release_raw`], which is in many places,
+/// and usually does not give up the last reference.
 ///
 /// # Safety
 /// `raw` is the address of a block of this type, and nobody refers to it any more.
@@ -214,18 +214,18 @@ unsafe fn free<H>(raw: *mut c_void) {
     let Some(inside) = (unsafe { nesting::begin(raw, free::<H>) }) else { return };
     // SAFETY: the address of a block.
     let block = unsafe { NonNull::new_unchecked(raw.cast::<Block<H>>()) };
-    // Given back by its drop if the header panics when it is dropped.
+    // Its drop gives the block back if the header's drop panics.
     let room = Room { block };
     // SAFETY: the header is dropped once, here.
     unsafe { room.header().drop_in_place() };
     std::mem::forget(room);
-    // SAFETY: the block is ours alone; read after that, not to be kept meanwhile.
+    // SAFETY: the block is ours alone. Read only now, so that no register has to keep it during the drop.
     let origin = unsafe { (*block.as_ptr()).head.origin };
     // SAFETY: from `room`, with this origin.
     unsafe { blocks::free_here(block.cast(), origin, inside.here()) }
 }
 
-/// Room for a block, in which only the header is missing. What is carved from its tail stays where it is.
+/// A block in which only the header is missing. What is carved from its tail stays where it is.
 pub(crate) struct Room<H> {
     block: NonNull<Block<H>>,
 }
@@ -237,7 +237,7 @@ impl<H> Room<H> {
         self.block.as_ptr().cast()
     }
 
-    /// The tail, as [`Slab::tail`].
+    /// The tail; see [`Slab::tail`].
     #[inline]
     pub(crate) fn tail(&self) -> Tail {
         // SAFETY: written by `room`.
@@ -252,7 +252,7 @@ impl<H> Room<H> {
         unsafe { self.block.add(1) }.as_ptr().cast()
     }
 
-    /// The block, with one reference.
+    /// Puts the header in; the block has one reference.
     #[inline]
     pub(crate) fn fill(self, header: H) -> Slab<H> {
         // SAFETY: allocated for a `Block` and more, with its alignment.
@@ -268,7 +268,7 @@ impl<H> Room<H> {
         unsafe { &raw mut (*self.block.as_ptr()).header }
     }
 
-    /// The block, with so many references, of which all but one are given up through [`Slab::release_raw`].
+    /// Returns the block, with `refs` references. All but one of them are to be given up through [`Slab::release_raw`].
     ///
     /// # Safety
     /// The header was written.
@@ -291,7 +291,8 @@ impl<H> Drop for Room<H> {
     }
 }
 
-/// Gives back room for a block without its header. By value and apart, so that a room is a register where all goes well.
+/// Gives back a block without its header. It is out of line and takes a value, so that a room stays in a register on the
+/// usual path.
 ///
 /// # Safety
 /// `block` is from [`Slab::room`], and nobody uses it any more.
@@ -338,19 +339,19 @@ impl<H: fmt::Debug> fmt::Debug for Slab<H> {
 pub(crate) struct TailSize(usize);
 
 impl TailSize {
-    /// Room for few values of `T`, whose number is checked already.
+    /// Room for a few values of `T`; their number has been checked already.
     #[inline]
     pub(crate) fn of<T>(n: usize) -> Self {
         Self(aligned(size_of::<T>() * n))
     }
 
-    /// Room for another part, too. What cannot be addressed together is refused by [`Slab::room`].
+    /// Adds room for another part. [`Slab::room`] refuses a sum that cannot be addressed.
     #[inline]
     pub(crate) fn with(self, part: Self) -> Self {
         Self(self.0.saturating_add(part.0))
     }
 
-    /// Room for `n` values of `T`.
+    /// Adds room for `n` values of `T`.
     #[inline]
     pub(crate) fn and<T>(self, n: usize) -> Result<Self> {
         let part = size_of::<T>().checked_mul(n).and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
@@ -361,7 +362,7 @@ impl TailSize {
     }
 }
 
-/// Up to the next multiple of [`ALIGN`], of a size that is far from what can be addressed.
+/// Rounds up to the next multiple of [`ALIGN`]. The size must be small enough for that not to overflow.
 #[inline]
 const fn aligned(bytes: usize) -> usize {
     (bytes + (ALIGN - 1)) & !(ALIGN - 1)
@@ -374,14 +375,14 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Room for the next `n` numbers, for as long as the tail is being carved.
+    /// Room for the next `n` numbers, for use while the tail is being carved.
     pub(crate) fn scratch(&mut self, n: usize) -> &mut [MaybeUninit<usize>] {
         let first = self.carve::<MaybeUninit<usize>>(n);
         // SAFETY: room for `n` numbers, carved for this alone; the borrow of the tail keeps the block in use.
         unsafe { std::slice::from_raw_parts_mut(first, n) }
     }
 
-    /// The next `n` values of `T`, uninitialised; an empty tail gives dangling room for zero values.
+    /// Carves the next `n` values of `T`, uninitialised. For zero values, the room may be dangling.
     #[inline]
     pub(crate) fn carve<T>(&mut self, n: usize) -> *mut T {
         const { assert!(align_of::<T>() <= ALIGN) };

@@ -1,4 +1,4 @@
-//! A map whose memory may be missing: its entries in a row, sorted by key.
+//! A map that returns an error if there is no memory: its entries are in a row, sorted by key.
 
 #![forbid(unsafe_code)]
 
@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 
 use crate::error::{Error, Result};
 
-/// Values by key. To add or remove one moves those before it or behind it, whichever are fewer.
+/// Values by key. Adding or removing an entry moves the entries before it or after it, whichever are fewer.
 #[derive(Debug)]
 pub(crate) struct Sorted<K, V>(VecDeque<(K, V)>);
 
-/// Room for one entry more.
+/// Room for one more entry.
 pub(crate) struct Free<'a, K, V>(&'a mut Sorted<K, V>);
 
 impl<K: Ord, V> Sorted<K, V> {
@@ -41,13 +41,13 @@ impl<K: Ord, V> Sorted<K, V> {
         self.0.get_mut(at).map(|(_, value)| value)
     }
 
-    /// The value with the greatest key up to this one.
+    /// The value with the greatest key that is not above `key`.
     pub(crate) fn up_to(&self, key: &K) -> Option<&V> {
         let at = self.at(key).map_or_else(|behind| behind.checked_sub(1), Some)?;
         self.0.get(at).map(|(_, value)| value)
     }
 
-    /// Room for one more, before there is anything to put in.
+    /// Allocates room for one more entry, before there is anything to put in.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -80,7 +80,7 @@ impl<K: Ord, V> Sorted<K, V> {
 }
 
 impl<K: Ord, V> Free<'_, K, V> {
-    /// Puts a value in; what had its key before comes out.
+    /// Puts a value in. Returns the value that had this key before.
     pub(crate) fn insert(self, key: K, value: V) -> Option<V> {
         let Self(all) = self;
         match all.at(&key) {

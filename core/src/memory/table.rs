@@ -1,6 +1,6 @@
-//! Tables of a foreign struct: an address and a number of entries that is known elsewhere.
+//! Tables in foreign structs: an address, and a number of entries that is known from elsewhere.
 
-/// Entry `index`.
+/// Reads entry `index`.
 ///
 /// # Safety
 /// `table` has more than `index` entries.

@@ -1,4 +1,4 @@
-//! Which block is kept where, and how much of them.
+//! Which blocks are kept where, and how many.
 
 use std::process::Command;
 
@@ -31,7 +31,7 @@ fn size(bytes: usize) -> Size {
     Size::of(bytes).expect("can be addressed")
 }
 
-/// Blocks with room for so many bytes.
+/// Blocks that keep at most `most` bytes.
 fn room(most: usize) -> Blocks {
     Blocks { most, ..Blocks::new() }
 }
@@ -79,7 +79,7 @@ fn as_much_returns_as_there_is_room_for() {
 
 #[test]
 fn the_environment_turns_it_off() {
-    /// For the processes that have such an environment.
+    /// Set for the child processes of this test.
     const MOST_EXPECTED: &str = "DEVX_TEST_MOST_KEPT";
     if let Some(most) = std::env::var_os(MOST_EXPECTED) {
         assert_eq!(Some(Blocks::new().most.to_string().as_str()), most.to_str());

@@ -1,4 +1,4 @@
-//! What a thread keeps, what goes back to the thread that took it, and what goes to the system.
+//! Which blocks a thread keeps, which go back to the thread that took them, and which go to the system.
 
 use super::*;
 use crate::local::blocks::MOST;
@@ -30,7 +30,7 @@ fn what_was_given_back_elsewhere_returns() {
     let mut addresses: Vec<_> = blocks.iter().map(|(block, _)| block.addr()).collect();
     let far: Vec<_> = blocks.into_iter().map(|(block, origin)| Far(block, origin)).collect();
     in_a_thread(|| far.into_iter().for_each(Far::free));
-    // As many as are kept: the others went to the system, which may hand them out again.
+    // Only as many as are kept: the others went to the system, which may hand them out again.
     addresses.sort();
     let again: Vec<_> = (0..2).map(|_| allocate(3 << 20).expect("memory")).collect();
     for &(block, origin) in &again {
@@ -75,7 +75,7 @@ fn the_largest_come_from_no_thread() {
 /// A block on its way to another thread.
 struct Far(NonNull<u8>, Origin);
 
-// SAFETY: a block is anybody's who has it.
+// SAFETY: a block belongs to whoever has it, on any thread.
 unsafe impl Send for Far {}
 
 impl Far {
