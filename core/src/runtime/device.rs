@@ -1,4 +1,4 @@
-//! Which devices there are, and what the runtimes say of them.
+//! Which devices there are, and what the runtimes know about them.
 
 use core::ffi::c_void;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ use crate::stream::RawStream;
 use crate::text;
 
 impl Device {
-    /// Checks and normalises a device from outside. What belongs to no device in particular (the CPU, pinned and managed
-    /// memory) is accepted as −1 (Arrow's convention for it) and as 0 (DLPack's), and is 0 in here.
+    /// Checks and normalises a device from outside. The CPU, pinned and managed memory belong to no device in particular: their
+    /// id may be −1 (Arrow's convention) or 0 (DLPack's), and is 0 in the result.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for a device type or id that is not known, or that this library has no runtime for: of a CUDA device the
-    /// driver is asked, and without one there is none.
+    /// `DEVX_DEVICE` for a device type or id that is not known, or that this library has no runtime for. The driver decides
+    /// which CUDA devices there are; without a driver there are none.
     #[inline]
     pub fn new(kind: DeviceType, id: i64) -> Result<Self> {
         if Self::is_cpu(kind, id) { Ok(Self::CPU) } else { Self::with_runtime(kind, id) }
@@ -44,15 +44,15 @@ impl Device {
         }
     }
 
-    /// The device, whoever filled its members in, as [`Device::new`] makes it.
+    /// Checks and normalises a device whose members anybody may have filled in; see [`Device::new`].
     ///
     /// # Errors
-    /// As [`Device::new`].
+    /// Same as [`Device::new`].
     pub(crate) fn checked(self) -> Result<Self> {
         Self::new(self.kind, self.id.into())
     }
 
-    /// See [`Device::new`].
+    /// Checks and normalises a device of DLPack; see [`Device::new`].
     ///
     /// # Errors
     /// As [`Device::new`].
@@ -61,7 +61,7 @@ impl Device {
         Self::new(DeviceType(device.device_type), device.device_id.into())
     }
 
-    /// How many devices of a type there are: one CPU, and as many CUDA devices as the driver shows.
+    /// Counts the devices of a type: one CPU, and as many CUDA devices as the driver shows.
     ///
     /// # Errors
     /// `DEVX_DEVICE` if there is no driver for the type, or another type is asked for; `DEVX_DRIVER`.
@@ -73,10 +73,10 @@ impl Device {
         }
     }
 
-    /// What the device is called and how much memory it has, as the C record.
+    /// Returns the name, memory and other properties of the device as the C record.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for one that is not there, and for other types than CPU and CUDA; `DEVX_DRIVER`.
+    /// `DEVX_DEVICE` for a device that does not exist, and for types other than CPU and CUDA; `DEVX_DRIVER`.
     pub fn info(self) -> Result<DevxDeviceInfo> {
         let mut name = [0; DEVX_DEVICE_NAME_BYTES];
         if self == Self::CPU {
@@ -100,16 +100,16 @@ impl Device {
         })
     }
 
-    /// The device whose stream a number stands for, for work on this device's memory at an address. A default stream is one
-    /// of a device: pinned and managed memory belongs to none, but was made for one, which is meant; no other device is used
-    /// for the sake of a convention. The driver is asked only for that.
+    /// The device whose stream `value` names, for work on this device's memory at an address. A default stream is one of a
+    /// device. Pinned and managed memory belongs to no device, so a default stream is that of the device that the memory was
+    /// made for; no other device is used just for a convention. Only this case asks the driver.
     #[inline]
     pub(crate) fn of_stream(self, value: RawStream, address: impl FnOnce() -> *const c_void) -> Self {
         let belongs_to_none = matches!(self.kind, DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED);
         if belongs_to_none && value.is_default() { self.made_for(address()) } else { self }
     }
 
-    /// With the number of the device that memory was made for; as it is where the driver does not know.
+    /// This device with the number of the one that memory was made for; unchanged if the driver does not know it.
     #[cold]
     fn made_for(self, address: *const c_void) -> Self {
         match if address.is_null() { None } else { pointer::locate(address).ok() } {
@@ -122,10 +122,10 @@ impl Device {
 impl FromStr for Device {
     type Err = Error;
 
-    /// From the name that it is shown by, for example `cuda:1`; without a number it is the first one.
+    /// Parses the name that a device is shown by, for example `cuda:1`. Without a number it is the first device.
     ///
     /// # Errors
-    /// As [`Device::new`], also for what is no name.
+    /// Same as [`Device::new`], also for a text that is not the name of a device.
     fn from_str(name: &str) -> Result<Self> {
         let (kind, id) = name.split_once(':').unwrap_or((name, "0"));
         let kind = (0..=i8::MAX.into()).map(DeviceType).find(|known| known.name() == Some(kind));

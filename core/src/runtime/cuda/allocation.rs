@@ -1,7 +1,7 @@
 //! Memory from the driver, with the owner that gives it back.
 //!
-//! Freeing waits for the device, except for memory of a pool; so device and managed memory is freed by the reaper, and not by
-//! the thread that happens to release it last, unless there is no memory to hand it over.
+//! Freeing waits for the device, except for memory of a pool. So the reaper frees device, pinned and managed memory, not the
+//! thread that happens to release it last, unless there is no memory to hand it over.
 
 use core::ffi::c_void;
 
@@ -20,14 +20,14 @@ use crate::memory::{Owner, Vacant};
 use crate::stream::Stream;
 use crate::trace;
 
-/// Memory: its address, where it is, and what frees it.
+/// Memory: its address, its device, and its owner.
 #[derive(Debug)]
 pub struct Allocation {
-    /// Address of the first byte; NULL if no bytes were asked for.
+    /// The address of the first byte; NULL if no bytes were asked for.
     pub address: *mut c_void,
-    /// Where it is.
+    /// The device that the memory is on.
     pub device: Device,
-    /// Frees it.
+    /// Frees the memory.
     pub owner: Owner,
 }
 
@@ -42,13 +42,13 @@ struct Block {
 enum How {
     Device,
     Host,
-    /// Host memory of somebody else's that was pinned.
+    /// Existing host memory that was pinned.
     Registered,
     Pool(HeldStream),
 }
 
 impl Allocation {
-    /// Device memory.
+    /// Allocates device memory.
     ///
     /// # Errors
     /// `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
@@ -60,11 +60,13 @@ impl Allocation {
         })
     }
 
-    /// Device memory of the device's default pool, ready for work on `stream`, to which it is given back.
+    /// Allocates device memory from the device's default pool, ready for work on `stream`, and given back in the order
+    /// of `stream`.
     ///
     /// # Errors
-    /// As [`Allocation::device`]; `DEVX_INVALID_STREAM` for a stream of another device, whose pool it would come from;
-    /// `DEVX_UNSUPPORTED` if the stream is being captured: the memory would be the graph's.
+    /// Same as [`Allocation::device`]; `DEVX_INVALID_STREAM` for a stream of another device, because the memory would
+    /// come from the pool of that device; `DEVX_UNSUPPORTED` if the stream is being captured, because the memory would
+    /// be the graph's.
     pub fn pool(ordinal: i32, stream: Stream, bytes: usize) -> Result<Self> {
         Self::in_order(ordinal, stream, bytes, |driver, address| {
             // SAFETY: a call of the driver with room for its result.
@@ -72,7 +74,7 @@ impl Allocation {
         })
     }
 
-    /// As [`Allocation::pool`], of a pool of our own.
+    /// Like [`Allocation::pool`], but from `pool`.
     ///
     /// # Errors
     /// As [`Allocation::pool`].
@@ -103,7 +105,7 @@ impl Allocation {
         })
     }
 
-    /// Managed memory, which host and devices can use.
+    /// Allocates managed memory, which the host and all devices can use.
     ///
     /// # Errors
     /// As [`Allocation::device`].
@@ -116,7 +118,7 @@ impl Allocation {
         })
     }
 
-    /// Pinned host memory, which every device can copy from and to without staging.
+    /// Allocates pinned host memory, which every device can copy from and to without staging.
     ///
     /// # Errors
     /// As [`Allocation::device`].
@@ -126,7 +128,7 @@ impl Allocation {
         Self::pinned_with(ordinal, bytes, PORTABLE)
     }
 
-    /// As [`Allocation::pinned`], with flags of the driver (`CU_MEMHOSTALLOC_…`).
+    /// Like [`Allocation::pinned`], but with flags of the driver (`CU_MEMHOSTALLOC_…`).
     ///
     /// # Errors
     /// As [`Allocation::device`].
@@ -164,7 +166,7 @@ impl Allocation {
             if error.status() != DEVX_OUT_OF_MEMORY {
                 return Err(error);
             }
-            // What was released before may still be on its way to the driver.
+            // Memory that was released before may still be on its way to the driver.
             reaper::settle_for_memory();
             let of_them =
                 |error: Error| error.within(format_args!("{bytes} bytes on {device} could not be allocated: "));
@@ -179,8 +181,8 @@ impl Allocation {
     }
 }
 
-/// Pins host memory that is there already, until the owner is dropped. Unlike a free, unpinning does not wait for a
-/// reaper: the memory may be gone right after.
+/// Pins existing host memory until the owner is dropped. Unlike a free, unpinning is not left to the reaper, because the
+/// memory may be gone right after the drop.
 ///
 /// # Errors
 /// `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER` (pinned already, for example).
@@ -203,7 +205,7 @@ pub(crate) unsafe fn pin_host(ordinal: i32, address: *mut c_void, bytes: usize, 
 impl Block {
     fn release(self) {
         match &self.how {
-            // The free would be the graph's, and the memory never given back.
+            // Freed now, the free would become part of the graph, and the memory would never be given back.
             How::Pool(held) if Driver::loaded().is_some() && held.stream().is_capturing() == Ok(true) => {
                 match Later::new().ok().zip(Vacant::find()) {
                     Some((later, room)) => {
@@ -213,7 +215,7 @@ impl Block {
                 }
             }
             How::Pool(_) => self.free(),
-            // Freed by the reaper, with nothing to wait for before it: the wait is the free's own.
+            // The reaper frees it and waits for no event first; the free itself waits for the device.
             How::Device | How::Host | How::Registered => match Later::new().ok().zip(Vacant::find()) {
                 Some((later, room)) => later.release(Owner::releasing(room, None, move || self.free())),
                 // Without memory to hand it over, this thread waits.
@@ -222,7 +224,7 @@ impl Block {
         }
     }
 
-    /// Frees it on this thread, which may have to wait for that.
+    /// Frees the memory on this thread, which may have to wait.
     fn free_here(self) {
         let _apart = Driver::loaded().map(Apart::enter);
         self.free();
@@ -252,7 +254,7 @@ impl Block {
             How::Registered => unsafe {
                 (driver.mem_host_unregister)(std::ptr::with_exposed_provenance_mut(self.address))
             },
-            // SAFETY: as above; the stream is held, and who destroys it all the same knows of its allocations.
+            // SAFETY: as above; the stream is held. Whoever destroys it all the same must wait for its allocations.
             How::Pool(held) => unsafe { (driver.mem_free_async)(self.address as CUdeviceptr, held.stream().raw()) },
         };
         lost::check_returned(format_args!("memory {:#x}", self.address), code);

@@ -1,5 +1,5 @@
-//! Streams that were closed: each is destroyed when nothing needs it any more. The releases that wait for work are seen to
-//! by the reaper; data that is ready behind a stream holds it, and so does memory that goes back in its order, until it has.
+//! Closed streams: each is destroyed when nothing needs it any more. The reaper looks after the releases that wait for work.
+//! Data that is ready behind a stream holds the stream, and so does memory that goes back in its order, until it has.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,26 +11,26 @@ use crate::memory::{Slab, TailSize, push};
 use crate::stream::{PER_THREAD, RawStream, Stream};
 
 struct Streams {
-    /// Closed and not destroyed yet; each with the mark behind the releases that may use it.
+    /// Streams that are closed and not destroyed yet, each with a mark after the releases that may use it.
     closed: Vec<(u64, Stream)>,
-    /// The handles of those that are held, closed or not, and how often each.
+    /// The handles of the streams that are held, closed or not, and how often each is held.
     held: Vec<(i64, usize)>,
 }
 
 static STREAMS: Mutex<Streams> = Mutex::new(Streams { closed: Vec::new(), held: Vec::new() });
 
-/// By who has looked for the driver before: in a forked child there is none, and the parent may have held the lock.
+/// Takes the lock. The caller has a driver, which a forked child never has; there, the parent may have held the lock.
 fn streams(_driver: &Driver) -> MutexGuard<'static, Streams> {
     STREAMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Streams {
-    /// How often a stream is held, if it is.
+    /// The count of holds of a stream, if it is held.
     fn holds(&mut self, handle: i64) -> Option<&mut usize> {
         self.held.iter_mut().find_map(|(held, times)| (*held == handle).then_some(times))
     }
 
-    /// One that nothing needs any more.
+    /// Takes out a stream that nothing needs any more.
     fn take_due(&mut self) -> Option<Stream> {
         let Self { closed, held } = self;
         let is_due = |(mark, stream): &(u64, Stream)| {
@@ -41,16 +41,20 @@ impl Streams {
 }
 
 impl Stream {
-    /// Gives up a stream, which is destroyed when no release waits for work any more that waits now, and when nobody holds it:
-    /// no tensor or batch that was allocated, copied, imported or produced on it, nor what was handed on of these, no memory
-    /// of a pool that goes back in its order, and no [`Hold`]. Who closes one cannot see whether a consumer's release is
-    /// still to come.
+    /// Closes a stream: it is destroyed when all releases that wait for work now are done, and when nothing holds it any more.
+    /// It is held by:
+    /// * tensors and batches that were allocated, copied, imported or produced on it, and whatever was handed on from these,
+    /// * memory of a pool that goes back in its order,
+    /// * every [`Hold`].
+    ///
+    /// The caller cannot see whether a consumer's release is still to come, and need not.
     ///
     /// # Errors
-    /// As [`Stream::destroy`], also of streams that were closed before; `DEVX_OUT_OF_MEMORY`, then it is not closed.
+    /// Same as [`Stream::destroy`], also for streams that were closed before; `DEVX_OUT_OF_MEMORY`, and then the stream is not
+    /// closed.
     ///
     /// # Safety
-    /// Nobody queues work on the stream any more, except for releases and who holds it.
+    /// Nobody queues work on the stream any more, except for releases and holders.
     pub unsafe fn close(self) -> Result<()> {
         self.require_made()?;
         let mut streams = streams(Driver::get()?);
@@ -62,8 +66,8 @@ impl Stream {
         Self::destroy_closed()
     }
 
-    /// Destroys the streams that were closed, unless a release from before that waits for work or somebody holds them. Who
-    /// comes last of these does so by itself; this is for who wants to see it done.
+    /// Destroys the closed streams that nothing needs any more. The last release or holder of a stream does this by
+    /// itself; call this to have it done now.
     ///
     /// # Errors
     /// As [`Stream::destroy`].
@@ -72,7 +76,7 @@ impl Stream {
         let Some(driver) = Driver::loaded() else { return Ok(()) };
         let mut done = Ok(());
         loop {
-            // Asked with the lock held: of a stream that is in there, all releases wait by now or are done.
+            // Asked with the lock held: by the time a stream is in the list, all of its releases wait or are done.
             let due = streams(driver).take_due();
             let Some(stream) = due else { return done };
             // SAFETY: closed, what waited for work has been given up, and nobody holds it.
@@ -81,32 +85,32 @@ impl Stream {
     }
 }
 
-/// As [`Stream::destroy_closed`], where there is nobody to tell of an error.
+/// Like [`Stream::destroy_closed`], where an error cannot be returned.
 pub(super) fn destroy() {
     if let Err(error) = Stream::destroy_closed() {
         lost::check_returned("a closed stream", Code(error.driver_code() as u32));
     }
 }
 
-/// Holds a stream: if it is closed meanwhile, it is destroyed after this. For memory that goes back in the order of a stream
-/// in a function that runs some time after the release: made with the memory, and dropped when that function has run, or
-/// never will. Any thread may drop it.
+/// Holds a stream: if the stream is closed meanwhile, it is destroyed only after the hold is dropped.
+///
+/// This is for memory that goes back in the order of a stream, but in a function that runs some time after the release. Make
+/// the hold with the memory, and drop it when that function has run, or never will. Any thread may drop it.
 #[derive(Debug)]
 #[must_use = "the stream is held as long as this lives"]
 pub struct Hold {
-    /// 0 where there is nothing to hold.
+    /// 0 if there is nothing to hold.
     handle: i64,
 }
 
 impl Hold {
-    /// Of a stream by its number, as the protocols write it. A default stream, and none, are never destroyed, so there is
-    /// nothing to hold; nor is there in a child of `fork`, which destroys none.
+    /// Holds a stream by its number, as the protocols write it. There is nothing to hold for a default stream, which is never
+    /// destroyed, for no stream (−1), and in a child of `fork`, which destroys no streams.
     ///
     /// # Errors
-    /// `DEVX_INVALID_STREAM` for 0, which is ambiguous, and for other negative numbers than that of none;
-    /// `DEVX_OUT_OF_MEMORY`.
+    /// `DEVX_INVALID_STREAM` for 0, which is ambiguous, and for negative numbers other than −1; `DEVX_OUT_OF_MEMORY`.
     pub fn new(stream: i64) -> Result<Self> {
-        // SAFETY: of a number that may name no stream only its form is looked at.
+        // SAFETY: the number may name no stream, so only its form is checked.
         let said = unsafe { RawStream::new(stream) };
         if said != RawStream::NO_SYNC {
             Stream::new(0, said)?;
@@ -120,12 +124,12 @@ impl Hold {
         Ok(Self { handle: stream })
     }
 
-    /// Of no stream.
+    /// Holds no stream.
     pub const fn none() -> Self {
         Self { handle: 0 }
     }
 
-    /// As a number, which keeps this hold; 0 if there is nothing to hold.
+    /// Turns the hold into a number that keeps it; 0 if there is nothing to hold.
     pub fn into_raw(self) -> i64 {
         ManuallyDrop::new(self).handle
     }
@@ -155,8 +159,8 @@ impl Drop for Hold {
     }
 }
 
-/// A stream that is held, as by [`Hold`], by data that is ready behind it. Cloning shares the hold. It is an address, so that
-/// data which has nothing to do with streams has no room for one.
+/// A stream that is held, as by [`Hold`], for data that is ready behind it. Cloning shares the hold. It is only a pointer, so
+/// that data without a stream wastes no room on it.
 #[derive(Clone, Debug)]
 pub struct HeldStream(Slab<(Stream, Hold)>);
 
@@ -168,7 +172,7 @@ impl HeldStream {
         Ok(Self(Slab::new((stream, hold), TailSize::default())?))
     }
 
-    /// The stream, which is there as long as the data is: not for who may keep it longer.
+    /// The stream, which exists as long as this holds it. The caller must not keep it longer.
     pub(crate) fn stream(&self) -> Stream {
         self.0.header().0
     }

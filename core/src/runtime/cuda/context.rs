@@ -1,4 +1,4 @@
-//! Contexts: made current for the length of a scope, and the caller's own one restored on every path.
+//! Contexts: made current for a scope; the caller's context is restored on every path.
 
 use core::ffi::{c_int, c_uint};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -17,10 +17,10 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// The primary contexts that this library has retained: one for each device that was used, kept until the process ends.
+/// The primary contexts that this library has retained: one for each device that was used, until the process ends.
 static PRIMARY: OnceLock<Vec<Primary>> = OnceLock::new();
 
-/// That of one device. Who looks for it does not wait for the driver, which takes its time to make one.
+/// The primary context of one device. Looking it up does not wait for the driver, which takes its time to make one.
 #[derive(Default)]
 struct Primary {
     retained: OnceLock<Context>,
@@ -30,7 +30,7 @@ struct Primary {
 /// The primary context of a device, retained at the first use of that device.
 ///
 /// # Errors
-/// `DEVX_DEVICE` for an ordinal that there is no device for, `DEVX_DRIVER`.
+/// `DEVX_DEVICE` if there is no device with this ordinal, `DEVX_DRIVER`.
 pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
     let Primary { retained, retaining } = slot(driver, ordinal)?;
     if let Some(context) = retained.get() {
@@ -59,19 +59,19 @@ pub(crate) fn require_primary(context: CUcontext, ordinal: i32) -> Result<()> {
     refuse!(DEVX_UNSUPPORTED, "the context is not the primary one of device {ordinal}, which it has to be")
 }
 
-/// The primary context of a device, if it is in use here.
+/// The primary context of a device, if this library has retained it.
 pub(crate) fn known_primary(ordinal: i32) -> Option<Context> {
     PRIMARY.get()?.get(usize::try_from(ordinal).ok()?)?.retained.get().copied()
 }
 
-/// Whether a context is a primary one that this library has retained, or retains now, and so stays. `ordinal` is the device that
-/// it is said to be of.
+/// Whether a context stays, because it is a primary one that this library has retained, or retains now. `ordinal` is the device
+/// that it is said to be of.
 pub(crate) fn stays(driver: &Driver, context: Context, ordinal: i32) -> bool {
     let is_known = PRIMARY.get().is_some_and(|all| all.iter().any(|one| one.retained.get() == Some(&context)));
     is_known || (known_primary(ordinal).is_none() && primary_in_use(driver, ordinal) == Ok(Some(context)))
 }
 
-/// The primary context of a device, if anybody in this process uses it.
+/// The primary context of a device, if anybody in this process uses it. Retains it then.
 ///
 /// # Errors
 /// `DEVX_DEVICE`, `DEVX_DRIVER`.
@@ -92,7 +92,7 @@ pub(crate) fn device(driver: &Driver, ordinal: i32) -> Result<CUdevice> {
     Ok(device)
 }
 
-/// Checks that there is a driver and such a device. Costs no call of the driver after the first time.
+/// Checks that there is a driver and such a device. Only the first call asks the driver.
 ///
 /// # Errors
 /// `DEVX_DEVICE`, `DEVX_DRIVER`.
@@ -121,17 +121,17 @@ pub(crate) fn device_count(driver: &Driver) -> Result<usize> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// While this lives, a context is current on this thread. Then the one that was current before is again.
+/// Keeps a context current on this thread while it lives. Its drop restores the context that was current before.
 pub(crate) struct Current<'a> {
     driver: &'a Driver,
     pushed: Option<Context>,
 }
 
-/// How often a call that restores something is tried, as there is nobody to tell if it fails.
+/// How often a call that restores something is tried; its failure cannot be reported.
 const TRIES: u32 = 3;
 
 impl<'a> Current<'a> {
-    /// Makes `context` current; if it is already, nothing is changed.
+    /// Makes `context` current. If it is current already, nothing changes.
     ///
     /// # Errors
     /// `DEVX_DRIVER`; then nothing was changed.
@@ -153,11 +153,11 @@ impl Drop for Current<'_> {
         let Some(pushed) = self.pushed else { return };
         for _ in 0..TRIES {
             let (mut popped, mut now) = (std::ptr::null_mut(), std::ptr::null_mut());
-            // SAFETY: `enter` pushed a context on this thread; the guard is neither `Send` nor nested wrongly.
+            // SAFETY: `enter` pushed a context on this thread; the guard is not `Send`, and guards are dropped in order.
             if unsafe { (self.driver.ctx_pop_current)(&mut popped) } == Code::SUCCESS {
                 return;
             }
-            // The code may be that of earlier work, and the context popped all the same: the caller's must stay.
+            // The code may be that of earlier work although the context was popped. Then the caller's context must stay.
             // SAFETY: a call of the driver with room for its result.
             let asked = unsafe { (self.driver.ctx_get_current)(&mut now) };
             if asked == Code::SUCCESS && now != pushed.0 {
@@ -167,8 +167,8 @@ impl Drop for Current<'_> {
     }
 }
 
-/// While this lives, this thread may call what can wait or allocate although some stream is being captured: such a call
-/// would be refused and break the capture, even if its own stream has nothing to do with it.
+/// Lets this thread, while it lives, make calls that can wait or allocate even if some stream is being captured.
+/// Otherwise the driver would refuse such a call and break the capture, even one that has nothing to do with the call.
 pub(crate) struct Apart<'a> {
     driver: &'a Driver,
     before: c_uint,
@@ -182,7 +182,7 @@ impl<'a> Apart<'a> {
     /// `DEVX_DRIVER`; then nothing was changed.
     pub(crate) fn enter(driver: &'a Driver) -> Result<Self> {
         let mut before = Self::MODE;
-        // SAFETY: a call of the driver with a mode that it knows, and room for the one before.
+        // SAFETY: a call of the driver with a mode that it knows, and room for the previous one.
         let code = unsafe { (driver.exchange_capture_mode)(&mut before) };
         driver.check("cuThreadExchangeStreamCaptureMode", code)?;
         Ok(Self { driver, before })
@@ -193,7 +193,7 @@ impl Drop for Apart<'_> {
     fn drop(&mut self) {
         for _ in 0..TRIES {
             let mut mode = self.before;
-            // SAFETY: the mode that the driver gave.
+            // SAFETY: the mode that the driver returned.
             if unsafe { (self.driver.exchange_capture_mode)(&mut mode) } == Code::SUCCESS {
                 return;
             }

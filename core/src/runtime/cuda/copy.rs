@@ -1,8 +1,8 @@
 //! Copies between host and devices, in the order of a stream.
 //!
-//! The driver knows where an address is (unified addressing), but of memory of a pool only `cuMemcpyPeerAsync` knows what to do
-//! if it is of another device than the stream: `cuMemcpyAsync` refuses it, unless the pool lets that device. Whether memory is of
-//! a pool its producer does not say; so all memory of other devices is copied as if it were.
+//! The driver knows where an address is (unified addressing). But if memory of a pool is on another device than the stream,
+//! `cuMemcpyAsync` refuses it, unless the pool gives that device access; only `cuMemcpyPeerAsync` can copy it. A producer does
+//! not say whether its memory is from a pool, so all memory of other devices is copied as if it were.
 
 use core::ffi::c_void;
 
@@ -17,18 +17,18 @@ use crate::error::{Error, Result};
 use crate::memory::{Owner, repeated};
 use crate::stream::Stream;
 
-/// A target, a source, and how many bytes.
+/// A copy: the target, the source, and the number of bytes.
 pub(crate) type Copy = (*mut c_void, *const c_void, usize);
 
-/// What came of copies.
+/// The result of copies.
 pub(crate) type Copied<T = ()> = std::result::Result<T, Failed>;
 
-/// Why copies were not queued, or not all of them, or cannot be waited for.
+/// Why some or all copies were not queued, or cannot be waited for.
 #[derive(Debug)]
 pub(crate) struct Failed {
     error: Error,
-    /// Whether some may run elsewhere than on the caller's stream, and nobody can know when they are done: what they read and
-    /// write is never to be given up.
+    /// Whether some copies may run on another stream than the caller's, where nobody can know when they are done. The memory
+    /// that they read and write must then never be given up.
     pub(crate) is_astray: bool,
 }
 
@@ -44,14 +44,14 @@ impl From<Failed> for Error {
     }
 }
 
-/// Queues copies on `stream`, all of them from memory of `from` to memory of `to`. What is queued there afterwards comes after
-/// them, also after those that were queued before one failed.
+/// Queues copies on `stream`, all of them from memory of `from` to memory of `to`. Work that is queued there afterwards comes
+/// after them, including those that were queued before one failed.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
 ///
 /// # Safety
-/// All ranges are valid until the copies have run; nobody else uses the targets meanwhile.
+/// All ranges are valid until the copies have run. Nobody else uses the targets meanwhile.
 pub(crate) unsafe fn queue(to: Device, from: Device, copies: impl Iterator<Item = Copy>, stream: Stream) -> Copied {
     let mut copies = copies.filter(|&(_, _, bytes)| bytes > 0).peekable();
     if copies.peek().is_none() {
@@ -73,7 +73,7 @@ pub(crate) unsafe fn queue(to: Device, from: Device, copies: impl Iterator<Item 
     Ok(())
 }
 
-/// The GPU whose memory it is, if it is one's.
+/// The GPU that the memory is on, if it is on one.
 fn ordinal(device: Device) -> Option<i32> {
     (device.kind == DeviceType::CUDA).then_some(device.id)
 }
@@ -90,7 +90,7 @@ unsafe fn queue_here(mut copies: impl Iterator<Item = Copy>, stream: Stream) -> 
     })
 }
 
-/// Copies between two GPUs, on a stream of whichever.
+/// Copies between two GPUs, on a stream of either.
 ///
 /// # Safety
 /// As [`queue`].
@@ -111,7 +111,8 @@ unsafe fn queue_between(
     })
 }
 
-/// Copies on a stream of the memory's device, behind what is queued on `stream` and before what will be.
+/// Copies on `aside`, a stream of the memory's device: after the work queued on `stream` until now, and before later
+/// work.
 ///
 /// # Safety
 /// As [`queue`].
@@ -120,7 +121,7 @@ unsafe fn queue_aside(aside: Stream, copies: impl Iterator<Item = Copy>, stream:
     // SAFETY: the caller's contract.
     let queued = unsafe { queue_here(copies, aside) };
     let done = Event::record(aside).and_then(|event| event.wait(stream));
-    // If `stream` cannot wait for them, the host does.
+    // If `stream` cannot wait for the copies, the host does.
     done.or_else(|_| aside.synchronize()).map_err(|error| Failed { error, is_astray: true })?;
     Ok(queued?)
 }
@@ -129,7 +130,7 @@ fn number(address: *mut c_void) -> CUdeviceptr {
     address.expose_provenance() as CUdeviceptr
 }
 
-/// As [`queue`], of one copy, and blocks the host until it is done: for reading and writing host memory that is not pinned.
+/// Like [`queue`], but for one copy, and blocks the host until it is done. For reading and writing unpinned host memory.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
@@ -139,11 +140,12 @@ fn number(address: *mut c_void) -> CUdeviceptr {
 pub(crate) unsafe fn now(to: Device, from: Device, copy: Copy, stream: Stream) -> Copied {
     // SAFETY: the caller's contract.
     unsafe { queue(to, from, std::iter::once(copy), stream) }?;
-    // If this fails, the copy may still run and the memory not be used: one more try before that is the caller's problem.
+    // If this fails, the copy may still run, and the memory must not be used. So it is tried once more before the caller has
+    // to deal with that.
     Ok(stream.synchronize().or_else(|error| stream.synchronize().and(Err(error)))?)
 }
 
-/// As [`now`], into new memory of the host. If nobody can know when the copy is done with that, it is never freed.
+/// Like [`now`], but into new host memory. If nobody can know when the copy is done, that memory is never freed.
 ///
 /// # Errors
 /// `DEVX_DRIVER`, `DEVX_OUT_OF_MEMORY`.
@@ -152,7 +154,7 @@ pub(crate) unsafe fn now(to: Device, from: Device, copy: Copy, stream: Stream) -
 /// The bytes at `source` are valid until the copy has run.
 pub(crate) unsafe fn fetch(from: Device, source: *const c_void, bytes: usize, stream: Stream) -> Copied<Vec<u8>> {
     let mut target = repeated(0_u8, bytes)?;
-    // SAFETY: the new memory has as many bytes, and is kept if the copy may still run; the rest is the caller's contract.
+    // SAFETY: the new memory has `bytes` bytes, and is kept if the copy may still run; the rest is the caller's contract.
     let copied = unsafe { now(Device::CPU, from, (target.as_mut_ptr().cast(), source, bytes), stream) };
     if let Err(failed) = copied {
         if failed.is_astray || stream.synchronize().is_err() {

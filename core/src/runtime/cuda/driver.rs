@@ -1,7 +1,7 @@
 //! The CUDA driver: found at run time, probed once, called through signatures whose result is a number.
 //!
-//! cudarc has the types and constants, and finds libraries under other names. Its functions are not used, because they
-//! return a Rust enum, and a newer driver returns codes that the enum does not have.
+//! cudarc provides the types and constants, and finds the library under other names. Its functions are not used, because
+//! they return a Rust enum, and a newer driver can return codes that the enum does not have.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use crate::abi::types::{DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY};
 use crate::error::{Error, Result, Text};
 use crate::fork::Process;
 
-/// What a driver call came to. The set is open.
+/// The result of a driver call. The set is open.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u32);
@@ -28,10 +28,10 @@ impl Code {
     pub(crate) const OUT_OF_MEMORY: Self = Self(2);
     /// The driver is shutting down with the process.
     pub(crate) const DEINITIALIZED: Self = Self(4);
-    /// What is loaded is no driver, but what programs are linked with where there is none.
+    /// The loaded library is not a driver, but the stub that programs are linked with where there is no driver.
     pub(crate) const STUB: Self = Self(34);
     pub(crate) const NO_DEVICE: Self = Self(100);
-    /// No context is current, or an IPC handle is this process's own.
+    /// No context is current, or an IPC handle is from this very process.
     pub(crate) const INVALID_CONTEXT: Self = Self(201);
     pub(crate) const INVALID_HANDLE: Self = Self(400);
     pub(crate) const CONTEXT_IS_DESTROYED: Self = Self(709);
@@ -50,7 +50,7 @@ macro_rules! functions {
 
         impl Driver {
             /// # Safety
-            /// `find` returns NULL or the function of that name of a CUDA driver that stays loaded.
+            /// `find` returns NULL, or the function of that name in a CUDA driver that stays loaded.
             unsafe fn from_symbols(find: impl Fn(&CStr) -> *const c_void) -> std::result::Result<Self, Vec<&'static str>> {
                 let mut missing = Vec::new();
                 let mut find = |symbol: &'static str, name: &CStr| {
@@ -68,8 +68,8 @@ macro_rules! functions {
                     return Err(missing);
                 }
                 Ok(Self {
-                    // SAFETY: not NULL, and by the contract of this function the driver's function of this name, whose
-                    // signature this is (cuda.h); the result is an `int` in C, of which only the bits are taken.
+                    // SAFETY: not NULL, and by the contract of this function the driver's function of this name, which
+                    // has this signature (cuda.h). The result is an `int` in C, of which only the bits are taken.
                     $($name: unsafe {
                         std::mem::transmute::<*const c_void, unsafe extern "C" fn($($argument),*) -> Code>($name)
                     },)*
@@ -139,7 +139,7 @@ functions! {
     memcpy_peer_async: "cuMemcpyPeerAsync" (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
 }
 
-/// Why there is no driver. Found out once; the answer stays for the life of the process.
+/// Why there is no driver. This is found out once, and stays for the life of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Absent {
     NoLibrary,
@@ -149,7 +149,7 @@ enum Absent {
 
 static DRIVER: OnceLock<std::result::Result<Driver, Absent>> = OnceLock::new();
 
-/// The process that was the first to look for the driver; 0 before.
+/// The process that was the first to look for the driver; 0 if none has looked yet.
 static LOOKING: AtomicU64 = AtomicU64::new(0);
 
 impl Driver {
@@ -171,7 +171,8 @@ impl Driver {
     }
 
     /// # Errors
-    /// `DEVX_DEVICE` in a fork of a process that was just looking: whoever did that is not here, and never done.
+    /// `DEVX_DEVICE` in a fork of a process that was just looking: the thread that looked is missing here, and never
+    /// finishes.
     #[cold]
     fn look() -> Result<&'static std::result::Result<Self, Absent>> {
         match LOOKING.compare_exchange(0, Process::here().to_bits(), Relaxed, Relaxed).map_err(Process::from_bits) {
@@ -180,13 +181,13 @@ impl Driver {
         }
     }
 
-    /// The driver if it was needed before, for release paths: they must not be what loads it.
+    /// The driver, if it was needed before. This is for release paths, which must not load the driver.
     pub(crate) fn loaded() -> Option<&'static Self> {
         let driver = DRIVER.get()?.as_ref().ok()?;
         driver.process.is_here().then_some(driver)
     }
 
-    /// The result of a call as an error that names the call, the code and its meaning.
+    /// Turns the result of a call into an error that names the call, the code and its meaning.
     pub(crate) fn check(&self, call: &str, code: Code) -> Result<()> {
         if code == Code::SUCCESS {
             return Ok(());
@@ -238,18 +239,18 @@ fn probe() -> std::result::Result<Driver, Absent> {
     };
     // SAFETY: these are the symbols of the CUDA driver.
     let driver = unsafe { Driver::from_symbols(find) }.map_err(Absent::MissingSymbols)?;
-    // SAFETY: the first call of the driver; 0 is the only flag that there is.
+    // SAFETY: the first call of the driver; the flags must be 0.
     match unsafe { (driver.init)(0) } {
         Code::SUCCESS => Ok(driver),
         Code(code) => Err(Absent::Init(code)),
     }
 }
 
-/// The library, which is never closed.
+/// Opens the library, which is never closed.
 fn open() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
-    // First by the name that every driver has for its clients: where the directories of the toolkit are searched, too,
-    // `libcuda.so` is a stub for linkers.
+    // First by the name that every driver has for its clients: `libcuda.so` is a stub for linkers if the directories of
+    // the toolkit are searched, too.
     // SAFETY: loading a CUDA driver has no preconditions.
     if let Ok(library) = unsafe { Library::new("libcuda.so.1") } {
         return Some(LIBRARY.get_or_init(|| library));

@@ -1,5 +1,5 @@
-//! Events without timing, from a pool for each context that stays. Whoever made another one may destroy it, and its events
-//! with it; what has their handles then is somebody else's.
+//! Events without timing, from a pool for each context that stays. Any other context may be destroyed by its maker, and its
+//! events with it; their handles may then be those of other events.
 
 use core::ffi::{c_char, c_void};
 use std::sync::Mutex;
@@ -16,25 +16,25 @@ use crate::error::{Error, Result, refuse};
 use crate::memory::{Owner, Room, Slab, TailSize};
 use crate::stream::Stream;
 
-/// Most events that a pool keeps for the next time.
+/// The most events that are kept for reuse.
 const KEPT: usize = 256;
 
-/// An event that was recorded. Shared by counting; the last one gives the event back to its pool.
+/// An event that was recorded. It is reference-counted; the last reference gives the event back to its pool.
 #[derive(Clone, Debug)]
 pub struct Event(Slab<Recorded>);
 
 struct Recorded {
     driver: &'static Driver,
     context: Context,
-    /// Where it was recorded, if that was in this process.
+    /// The stream that it was recorded on, if that was in this process.
     stream: Option<Stream>,
-    /// Whether it is kept for the next time, or destroyed.
+    /// Whether the event is kept for reuse after its last use; otherwise it is destroyed.
     kept: bool,
-    /// Whether the driver said, when it was asked last, that there is no such event any more.
+    /// Whether the driver's last answer was that the event no longer exists.
     is_gone: AtomicBool,
-    /// Of an event that another process recorded: what keeps it alive there.
+    /// What keeps the event alive in the process that recorded it, if that was another one.
     _keep: Owner,
-    /// What an Arrow `sync_event` points to: at this address as long as the event lives.
+    /// What an Arrow `sync_event` points to. It stays at this address as long as the event lives.
     handle: Handle,
 }
 
@@ -53,13 +53,13 @@ impl std::fmt::Debug for Recorded {
     }
 }
 
-/// Events that are not in use, with their contexts.
+/// Events that are kept for reuse, with their contexts.
 static POOL: Kept<Context, Handle> = Kept { all: Mutex::new(Vec::new()) };
 
 impl Event {
-    /// An event that completes when all that was queued on `stream` until now is done. One call of the driver, and one
-    /// more if the pool has no event for the stream's context, as it never has of one that is not a device's primary one;
-    /// two more as long as nobody uses the device's primary context, which is looked for.
+    /// Records an event that completes when all work queued on `stream` until now is done. This takes one call of the driver,
+    /// and one more if the pool has no event for the stream's context; for a context that is not a device's primary one, it
+    /// never has. It takes two more calls as long as nobody uses the device's primary context, because that is looked for.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -67,7 +67,7 @@ impl Event {
         let driver = Driver::get()?;
         let room = Slab::room(TailSize::default())?;
         let context = stream.context()?;
-        // Events are made in, and belong to, the context that is current.
+        // Events are made in the context that is current, and belong to it.
         let _current = Current::enter(driver, context)?;
         let kept = context::stays(driver, context, stream.ordinal());
         loop {
@@ -75,7 +75,8 @@ impl Event {
             // SAFETY: an event and a stream of the same context.
             let code = unsafe { (driver.event_record)(handle.0, stream.raw()) };
             if used && GONE.contains(&code) && is_gone(driver, handle) {
-                // It ended with its context, which somebody reset. The pool has lost it; the loop ends with a new one.
+                // The event ended with its context, which somebody reset. It is out of the pool now; the loop ends with a
+                // new event at the latest.
                 continue;
             }
             let event = Self::of(room, driver, context, Some(stream), kept, handle, Owner::none());
@@ -96,7 +97,7 @@ impl Event {
         Self(room.fill(Recorded { driver, context, stream, kept, is_gone, _keep: keep, handle }))
     }
 
-    /// As [`Event::record`], of an event that other processes can wait for.
+    /// Like [`Event::record`], but with an event that other processes can wait for.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -107,14 +108,15 @@ impl Event {
         let _current = Current::enter(driver, context)?;
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | CUevent_flags::CU_EVENT_INTERPROCESS as u32;
         let handle = create(driver, flags)?;
-        // It may outlive its stream, and with that what the stream is called. The pool has events for this process only.
+        // No stream, because the event may outlive it, and another stream may get its handle. Not kept, because the pool
+        // has events for this process only.
         let event = Self::of(room, driver, context, None, false, handle, Owner::none());
         // SAFETY: an event and a stream of the same context.
         driver.check("cuEventRecord", unsafe { (driver.event_record)(handle.0, stream.raw()) })?;
         Ok(event)
     }
 
-    /// What another process opens this event by, if it is from [`Event::record_shared`].
+    /// The handle by which another process opens this event, which must be from [`Event::record_shared`].
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -128,7 +130,7 @@ impl Event {
         Ok(ipc.reserved.map(|byte| byte as u8))
     }
 
-    /// An event of another process; `keep` is given up when this is no longer used.
+    /// Opens an event of another process. The owner from `keep` is given up when the event is no longer used.
     ///
     /// # Errors
     /// `DEVX_DRIVER`, `DEVX_DEVICE`; `DEVX_UNSUPPORTED` for an event of this very process.
@@ -139,7 +141,7 @@ impl Event {
         let _current = Current::enter(driver, context)?;
         let ipc = CUipcEventHandle { reserved: ipc.map(|byte| byte as c_char) };
         let mut event = std::ptr::null_mut();
-        // SAFETY: a call of the driver with room for its result; it is the driver that judges the handle.
+        // SAFETY: a call of the driver with room for its result; the driver judges the handle.
         let code = unsafe { (driver.ipc_open_event_handle)(&mut event, ipc) };
         opened(driver, "cuIpcOpenEventHandle", code, "the event is this process's own")?;
         Ok(Self::of(room, driver, context, None, false, Handle(event), keep()))
@@ -162,7 +164,7 @@ impl Event {
         self.query()
     }
 
-    /// As [`Event::is_complete`], for a thread that is [`Apart`] already.
+    /// Like [`Event::is_complete`], but for a thread that is [`Apart`] already.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -179,14 +181,14 @@ impl Event {
         let ask = || unsafe { (driver.event_query)(handle.0) };
         let mut code = ask();
         if code == Code::INVALID_CONTEXT {
-            // No driver is documented to want a current context for this. If one does, it gets it.
+            // By the documentation this call needs no current context. A driver that needs one gets it here.
             let _current = Current::enter(driver, context)?;
             code = ask();
         }
         answered(driver, code)
     }
 
-    /// Gives up those of which the driver says that they are complete. Does not wait.
+    /// Drops the events that the driver says are complete. Does not wait.
     pub(crate) fn drop_complete(events: &mut Vec<Self>) {
         if events.is_empty() {
             return;
@@ -208,24 +210,25 @@ impl Event {
         driver.check("cuEventSynchronize", unsafe { (driver.event_synchronize)(handle.0) })
     }
 
-    /// Whether an error of [`Event::query`] says that the event is gone. Only this library destroys it, and only when nobody has
-    /// it any more: so it went with its context, and with that the work before it.
+    /// Whether an error of [`Event::query`] says that the event is gone. Only this library destroys its events, and only when
+    /// nobody has them any more. So the event went with its context, and the work before it did, too.
     pub(crate) fn went_with_its_context(error: &Error) -> bool {
         GONE.map(|code| code.0 as i32).contains(&error.driver_code())
     }
 
-    /// The address of the event's handle (`CUevent *`), valid as long as this event.
+    /// The address of the event's handle (`CUevent *`), valid as long as this event lives.
     pub(crate) fn address(&self) -> *mut c_void {
         (&raw const self.0.header().handle).cast_mut().cast()
     }
 
-    /// Whether it was recorded on this stream.
+    /// Whether the event was recorded on this stream.
     pub(crate) fn is_on(&self, stream: Stream) -> bool {
         self.0.header().stream == Some(stream)
     }
 }
 
-/// An event of somebody else's, who keeps it alive. It cannot be cloned: it is good as long as the data that it came with.
+/// A producer's event, which the producer keeps alive. It cannot be cloned, because it is valid only as long as the data that
+/// it came with.
 #[derive(Debug)]
 pub struct ForeignEvent(*const Handle);
 
@@ -235,13 +238,14 @@ unsafe impl Send for ForeignEvent {}
 unsafe impl Sync for ForeignEvent {}
 
 impl ForeignEvent {
-    /// From the address of its handle.
+    /// Takes the address of the event's handle.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT` if there is no event at that address.
     ///
     /// # Safety
-    /// `address` points to a `CUevent` that lives as long as this is used, here and [`again`](Self::again).
+    /// `address` points to a `CUevent` that lives as long as the result, and every handle from [`again`](Self::again),
+    /// is used.
     pub(crate) unsafe fn new(address: *const c_void) -> Result<Self> {
         let address = address.cast::<Handle>();
         // SAFETY: the caller's contract.
@@ -251,12 +255,12 @@ impl ForeignEvent {
         Ok(Self(address))
     }
 
-    /// The same once more, for who keeps the data that it came with.
+    /// Another handle to the same event, for a holder that keeps the data alive.
     pub(crate) fn again(&self) -> Self {
         Self(self.0)
     }
 
-    /// See [`Event::wait`].
+    /// Makes `stream` wait for this event; see [`Event::wait`].
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -265,7 +269,7 @@ impl ForeignEvent {
         wait_raw(stream, unsafe { *self.0 }.0)
     }
 
-    /// See [`Event::is_complete`].
+    /// Whether the event is complete; see [`Event::is_complete`].
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -283,7 +287,7 @@ impl ForeignEvent {
     }
 }
 
-/// What the driver says of an event: whether it is complete.
+/// Turns the driver's answer about an event into whether it is complete.
 fn answered(driver: &Driver, code: Code) -> Result<bool> {
     match code {
         Code::NOT_READY => Ok(false),
@@ -291,32 +295,32 @@ fn answered(driver: &Driver, code: Code) -> Result<bool> {
     }
 }
 
-/// Makes `stream` wait for an event that may be somebody else's.
+/// Makes `stream` wait for an event, which may be a producer's.
 ///
 /// # Errors
 /// `DEVX_DRIVER`.
 fn wait_raw(stream: Stream, event: CUevent) -> Result<()> {
     let driver = Driver::get()?;
     let _current = stream.enter()?;
-    // SAFETY: the caller's event; the driver refuses one that is not valid.
+    // SAFETY: the caller's event; the driver refuses an event that is not valid.
     driver.check("cuStreamWaitEvent", unsafe { (driver.stream_wait_event)(stream.raw(), event, 0) })
 }
 
-/// What the driver says of an event that does not exist any more.
+/// The driver's answers about an event that does not exist any more.
 const GONE: [Code; 2] = [Code::INVALID_HANDLE, Code::CONTEXT_IS_DESTROYED];
 
 fn is_gone(driver: &Driver, handle: Handle) -> bool {
     let _apart = Apart::enter(driver);
-    // SAFETY: an event of this library's.
+    // SAFETY: an event of this library.
     GONE.contains(&unsafe { (driver.event_query)(handle.0) })
 }
 
-/// How many events are kept for the next time.
+/// Returns how many events are kept for reuse.
 pub fn kept_events() -> usize {
     POOL.len()
 }
 
-/// Gives up the events that are kept for a context, which may be reset next.
+/// Destroys the events that are kept for a context, because the context may be reset next.
 pub(crate) fn forget(context: Context) {
     let Some(driver) = Driver::loaded() else { return };
     for handle in POOL.forget(context) {
@@ -324,7 +328,7 @@ pub(crate) fn forget(context: Context) {
     }
 }
 
-/// An event of the context that is current, and whether it was in use before.
+/// Takes or makes an event of the context that is current. The flag says whether it was in use before.
 fn take(driver: &Driver, context: Context) -> Result<(Handle, bool)> {
     if let Some(kept) = POOL.take(context) {
         return Ok((kept, true));
@@ -332,7 +336,7 @@ fn take(driver: &Driver, context: Context) -> Result<(Handle, bool)> {
     Ok((create(driver, CUevent_flags::CU_EVENT_DISABLE_TIMING as u32)?, false))
 }
 
-/// A new event of the context that is current.
+/// Makes an event of the context that is current.
 fn create(driver: &Driver, flags: u32) -> Result<Handle> {
     let mut event = std::ptr::null_mut();
     // SAFETY: a call of the driver with room for its result.
@@ -342,8 +346,8 @@ fn create(driver: &Driver, flags: u32) -> Result<Handle> {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        // Not even the lock is touched in a forked child: the parent may have held it. What went with its context has a handle
-        // that may be somebody else's.
+        // A forked child does not even touch the lock, which its parent may have held. An event that went with its context is
+        // left alone, because its handle may be that of another event now.
         if Driver::loaded().is_none() || *self.is_gone.get_mut() {
             return;
         }
@@ -358,7 +362,7 @@ impl Drop for Recorded {
 }
 
 fn destroy(driver: &Driver, handle: Handle) {
-    // SAFETY: nobody else knows of the event; destroying one that is not complete is allowed.
+    // SAFETY: nobody else has the event; it may be destroyed before it is complete.
     let code = unsafe { (driver.event_destroy)(handle.0) };
     lost::check_returned("an event", code);
 }

@@ -1,4 +1,5 @@
-//! What one thread is handed by all others: it sees to each thing until that is done. Handing over needs no memory.
+//! Things that all threads hand to one thread, which looks at each of them until it is done. Handing over needs no
+//! memory.
 
 #![forbid(unsafe_code)]
 
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::sync::atomic::{AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// A thing in a list, which is made before the thing has to be handed over.
+/// A thing in a list. The node is made before the thing has to be handed over.
 pub(crate) struct Node<T> {
     pub(crate) thing: T,
     age: u64,
@@ -21,10 +22,10 @@ impl<T> Node<T> {
     }
 }
 
-/// Things one after the other.
+/// A linked list of things.
 pub(crate) type List<T> = Option<Box<Node<T>>>;
 
-/// Where a list ends.
+/// The end of a list.
 fn end<T>(mut list: &mut List<T>) -> &mut List<T> {
     while let Some(node) = list {
         list = &mut node.next;
@@ -32,7 +33,7 @@ fn end<T>(mut list: &mut List<T>) -> &mut List<T> {
     list
 }
 
-/// The lesser of two ages that there may be.
+/// The lesser of two ages, each of which may be missing.
 fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.into_iter().chain(other).min()
 }
@@ -41,19 +42,19 @@ pub(crate) struct Inbox<T> {
     pub(crate) new: Mutex<New<T>>,
     pub(crate) arrived: Condvar,
     pub(crate) settled: Condvar,
-    /// How much is not done yet.
+    /// The number of things that are not done yet.
     pub(crate) waiting: AtomicI64,
 }
 
-/// What the thread has not seen yet.
+/// What the thread has not received yet.
 pub(crate) struct New<T> {
     /// The newest first.
     pub(crate) things: List<T>,
-    /// How often somebody wanted to know that all is looked at, and how many of these know.
+    /// How often [`Inbox::settle`] was called, and how many of these calls are answered.
     pub(crate) asked: u64,
     pub(crate) answered: u64,
-    /// The age that what comes now has, and the least of what the thread has not seen and of what it has, if there is any:
-    /// see [`Inbox::mark`].
+    /// The age that new things get; the least age of the things that the thread has not received; and the least age of those
+    /// that it has. See [`Inbox::mark`].
     pub(crate) age: u64,
     pub(crate) unseen: Option<u64>,
     pub(crate) seen: Option<u64>,
@@ -68,12 +69,14 @@ impl<T> New<T> {
 }
 
 impl<T> Inbox<T> {
-    /// How much is not done yet, what is being done included. Who sees none sees all that was done.
+    /// The number of things that are not done yet, including one that is being done. A caller that gets 0 sees
+    /// everything that was done.
     pub(crate) fn waiting(&self) -> i64 {
         self.waiting.load(Acquire)
     }
 
-    /// Hands a thing to the thread. Returns at once. What another thing gives up when it is done is of that one's age.
+    /// Hands a thing to the thread. Returns at once. A thing that another one gives up when it is done gets the `age`
+    /// of that one.
     pub(crate) fn add(&self, mut node: Box<Node<T>>, age: Option<u64>) {
         self.waiting.fetch_add(1, Relaxed);
         let mut new = self.unseen();
@@ -85,9 +88,9 @@ impl<T> Inbox<T> {
         self.arrived.notify_one();
     }
 
-    /// One round of the thread: takes what is new, waiting for it if there is nothing else or else for a pause at most,
-    /// and looks at everything in the order in which it came, with no lock held. `look` says whether a thing is done.
-    /// It is told a thing's age, too. Whether anything came or was done.
+    /// One round of the thread. Takes what is new: if nothing is kept, it waits until something comes, otherwise for
+    /// `pause` at most. Then it looks at everything in the order in which it came, with no lock held. `look` gets a
+    /// thing and its age, and returns whether the thing is done. Returns whether anything came or was done.
     pub(crate) fn round(&self, kept: &mut List<T>, pause: Duration, mut look: impl FnMut(&mut T, u64) -> bool) -> bool {
         let (came, asked) = self.receive(kept, pause);
         let (mut rest, mut last) = (kept.take(), kept);
@@ -114,20 +117,21 @@ impl<T> Inbox<T> {
         came || done
     }
 
-    /// A mark between what was added before and what is added after.
+    /// A mark between the things that were added before and those that are added later.
     pub(crate) fn mark(&self) -> u64 {
         let mut new = self.unseen();
         new.age += 1;
         new.age - 1
     }
 
-    /// Whether all is done that was added before a mark, and what that gave up in turn.
+    /// Whether everything that was added before a mark is done, and everything that those things gave up in turn.
     pub(crate) fn is_past(&self, mark: u64) -> bool {
         let new = self.unseen();
         least(new.unseen, new.seen).is_none_or(|age| age > mark)
     }
 
-    /// Appends what is new. Whether there was anything, and who wants to know when it is looked at.
+    /// Appends what is new. Returns whether there was anything, and the calls of [`Inbox::settle`] to answer after the
+    /// round.
     fn receive(&self, kept: &mut List<T>, pause: Duration) -> (bool, Option<u64>) {
         let mut new = self.unseen();
         if kept.is_some() && new.is_none() {
@@ -149,7 +153,7 @@ impl<T> Inbox<T> {
         (some_came, asked)
     }
 
-    /// Waits until what was added before was looked at; at most for so long, if there is a limit.
+    /// Waits until everything that was added before has been looked at, but no longer than `limit`.
     pub(crate) fn settle(&self, limit: Option<Duration>) {
         let end = limit.map(|limit| Instant::now() + limit);
         let mut new = self.unseen();

@@ -1,4 +1,4 @@
-//! What the driver says of itself and of its devices.
+//! What the driver says about itself and its devices.
 
 use core::ffi::{c_char, c_int};
 
@@ -10,16 +10,16 @@ use crate::error::Result;
 use crate::memory::said;
 use crate::text;
 
-/// A device, as people tell one from another.
+/// The name and UUID of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Its name.
+    /// The name of the device.
     pub name: String,
-    /// What it is called in every process, whatever the order of devices there.
+    /// The UUID, which is the same in every process, whatever the order of devices there.
     pub uuid: [u8; 16],
 }
 
-/// How many CUDA devices there are.
+/// Returns the number of CUDA devices.
 ///
 /// # Errors
 /// `DEVX_DEVICE` if there is no driver, `DEVX_DRIVER`.
@@ -27,7 +27,7 @@ pub fn device_count() -> Result<usize> {
     context::device_count(Driver::get()?)
 }
 
-/// The driver's version as CUDA writes it: 12040 is 12.4.
+/// Returns the driver's version as CUDA writes it: 12040 is 12.4.
 ///
 /// # Errors
 /// `DEVX_DEVICE` if there is no driver, `DEVX_DRIVER`.
@@ -39,21 +39,21 @@ pub fn driver_version() -> Result<i32> {
     Ok(version)
 }
 
-/// What a device is called.
+/// Returns the name and UUID of a device.
 ///
 /// # Errors
 /// `DEVX_DEVICE`, `DEVX_DRIVER`.
 pub fn device_info(ordinal: i32) -> Result<DeviceInfo> {
     let (driver, device) = device(ordinal)?;
     let mut name = [0 as c_char; 256];
-    // SAFETY: a call of the driver with room for its result, so many bytes.
+    // SAFETY: a call of the driver with room for its result, of the given size.
     let code = unsafe { (driver.device_get_name)(name.as_mut_ptr(), name.len() as c_int, device) };
     driver.check("cuDeviceGetName", code)?;
     let uuid = uuid_of(driver, device)?;
     Ok(DeviceInfo { name: said(format_args!("{}", text::read(&name)))?.into_owned(), uuid })
 }
 
-/// What a device is called in every process.
+/// The UUID of a device, which is the same in every process.
 ///
 /// # Errors
 /// `DEVX_DEVICE`, `DEVX_DRIVER`.
@@ -75,7 +75,7 @@ fn uuid_of(driver: &Driver, device: CUdevice) -> Result<[u8; 16]> {
     Ok(uuid.bytes.map(|byte| byte as u8))
 }
 
-/// Free and total bytes of a device's memory.
+/// Returns the free and total bytes of a device's memory.
 ///
 /// # Errors
 /// `DEVX_DEVICE`, `DEVX_DRIVER`.

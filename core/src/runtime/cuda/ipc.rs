@@ -1,7 +1,7 @@
-//! Memory that processes share, by the driver's handles.
+//! Memory that is shared between processes through handles of the driver.
 //!
-//! An allocation is opened once in a process, however often it is imported: a second opening may fail, and costs about
-//! a millisecond. It is closed with the last import, by the reaper, because closing waits for the device.
+//! A process opens an allocation once, however often it is imported: a second opening may fail, and costs about a
+//! millisecond. The reaper closes it after the last import, because closing waits for the device.
 
 use core::ffi::{c_char, c_uint, c_void};
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::device::DeviceType;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Counted, Sorted, Weak, collected};
 
-/// A handle of the driver's, as it travels.
+/// A handle of the driver, as it is sent to other processes.
 pub(crate) type Handle = [u8; 64];
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
@@ -28,18 +28,18 @@ const LAZY_PEER_ACCESS: c_uint = 1;
 /// An allocation that other processes can open.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Its first byte.
+    /// The address of its first byte.
     pub(crate) base: usize,
     pub(crate) bytes: usize,
     pub(crate) ordinal: i32,
     pub(crate) how: How,
 }
 
-/// By what it is opened.
+/// How other processes open the allocation.
 #[derive(Debug)]
 pub(crate) enum How {
     Allocation(Handle),
-    /// The number is the pool's here, the descriptor opens the pool there.
+    /// The number identifies the pool in this process; the descriptor opens the pool in the other one.
     Pool {
         pool: u64,
         pointer: Handle,
@@ -47,10 +47,10 @@ pub(crate) enum How {
     },
 }
 
-/// Makes the allocation that an address lies in known to other processes. `name` is what its caller calls it.
+/// Prepares the allocation that an address lies in for other processes. Errors call the address by `name`.
 ///
 /// # Errors
-/// `DEVX_UNSUPPORTED` for memory that cannot be shared, and why; `DEVX_DRIVER`.
+/// `DEVX_UNSUPPORTED`, with the reason, for memory that cannot be shared; `DEVX_DRIVER`.
 pub(crate) fn share(address: *const c_void, name: &str) -> Result<Shared> {
     let driver = Driver::get()?;
     let found = pointer::ask(address)?;
@@ -76,7 +76,8 @@ pub(crate) fn share(address: *const c_void, name: &str) -> Result<Shared> {
     Ok(Shared { base: base as usize, bytes: found.bytes, ordinal, how })
 }
 
-/// What a call that opens a handle said. The driver opens none of this very process, which `own` says then.
+/// Checks the result of a call that opens a handle. The driver refuses handles of this very process; `own` is the text
+/// for that.
 pub(super) fn opened(driver: &Driver, call: &str, code: Code, own: &str) -> Result<()> {
     let is_own = code == Code::INVALID_CONTEXT;
     driver.check(call, code).map_err(|error| if is_own { unshareable(error, own) } else { error })
@@ -102,10 +103,10 @@ fn share_of_pool(driver: &Driver, pool: CUmemoryPool, base: CUdeviceptr) -> Resu
     Ok(How::Pool { pool: pool.addr() as u64, pointer: pointer.reserved, fd })
 }
 
-/// The device of this process that has this UUID.
+/// The number of the device with this UUID in this process.
 ///
 /// # Errors
-/// `DEVX_DEVICE` if there is none, with those that there are; `DEVX_DRIVER`.
+/// `DEVX_DEVICE` if there is no such device, with the UUIDs of all devices; `DEVX_DRIVER`.
 pub(crate) fn ordinal_of(uuid: [u8; 16]) -> Result<i32> {
     static UUIDS: OnceLock<Vec<[u8; 16]>> = OnceLock::new();
     let uuids = match UUIDS.get() {
@@ -124,7 +125,7 @@ pub(crate) fn ordinal_of(uuid: [u8; 16]) -> Result<i32> {
     }
 }
 
-/// As texts have them.
+/// UUIDs as texts show them.
 struct Uuids<'a>(&'a [[u8; 16]]);
 
 impl fmt::Display for Uuids<'_> {
@@ -137,7 +138,7 @@ impl fmt::Display for Uuids<'_> {
     }
 }
 
-/// What tells allocations of other processes apart.
+/// Identifies an allocation of another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Allocation { ordinal: i32, handle: Handle },
@@ -151,8 +152,8 @@ struct Opened {
 
 static OPEN: Mutex<Sorted<Key, Opened>> = Mutex::new(Sorted::new());
 
-/// A counted reference to an allocation of another process. It must be given up by the reaper, after the work that uses
-/// the memory.
+/// A counted reference to an allocation of another process. The reaper must give it up, after the work that uses the
+/// memory.
 #[derive(Debug)]
 pub(crate) struct Opening {
     key: Key,
@@ -162,20 +163,20 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Opens an allocation, or counts it if it is open.
+    /// Opens an allocation, or adds a reference if it is open already.
     ///
     /// # Errors
     /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` for an allocation of this very process.
     pub(crate) fn allocation(ordinal: i32, handle: Handle) -> Result<Self> {
         Self::open(Key::Allocation { ordinal, handle }, ordinal, None, |driver, address| {
             let ipc = CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) };
-            // SAFETY: a call of the driver with room for its result; it is the driver that judges the handle.
+            // SAFETY: a call of the driver with room for its result; the driver judges the handle.
             let code = unsafe { (driver.ipc_open_mem_handle)(address, ipc, LAZY_PEER_ACCESS) };
             opened(driver, "cuIpcOpenMemHandle", code, "the memory is this process's own")
         })
     }
 
-    /// As [`Opening::allocation`], of an allocation of a pool of the peer's.
+    /// Like [`Opening::allocation`], but for an allocation from a pool of the peer.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -199,7 +200,7 @@ impl Opening {
         let driver = Driver::get()?;
         let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
         let _apart = Apart::enter(driver)?;
-        // Held while the driver opens and closes: it must not be asked to open what it is about to close.
+        // Held while the driver opens and closes, so that it is never asked to open what it is about to close.
         let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get_mut(&key) {
             known.count += 1;
@@ -253,7 +254,7 @@ unsafe impl Send for ImportedPool {}
 // SAFETY: as above.
 unsafe impl Sync for ImportedPool {}
 
-/// Pools that are open, by the peer and what it calls them.
+/// Pools that are open, by the peer and its number for the pool.
 static POOLS: Mutex<Sorted<(u64, u64), Weak<ImportedPool>>> = Mutex::new(Sorted::new());
 
 impl ImportedPool {
@@ -280,7 +281,7 @@ impl ImportedPool {
 impl Drop for ImportedPool {
     fn drop(&mut self) {
         let Some(driver) = Driver::loaded() else { return };
-        // SAFETY: the last use of the pool; what was imported from it was given back before.
+        // SAFETY: the last use of the pool; all memory from it was given back before.
         let code = unsafe { (driver.mem_pool_destroy)(self.handle) };
         lost::check_returned("an imported memory pool", code);
     }

@@ -1,4 +1,4 @@
-//! Things that are kept for whoever needs one next, each for the kind of use that it is good for.
+//! Things that are kept for reuse, each for one kind of use.
 
 #![forbid(unsafe_code)]
 
@@ -11,14 +11,14 @@ pub(crate) struct Kept<K, T> {
 }
 
 impl<K: PartialEq, T> Kept<K, T> {
-    /// One for this use, which is the caller's then.
+    /// Takes one for this kind of use.
     pub(crate) fn take(&self, of: K) -> Option<T> {
         let mut all = self.all();
         let at = all.iter().rposition(|(kind, _)| *kind == of)?;
         Some(all.swap_remove(at).1)
     }
 
-    /// Keeps one, or gives it back if there are as many as should be, or no memory.
+    /// Keeps a thing, or returns it if `most` are kept already, or if there is no memory.
     pub(crate) fn give(&self, of: K, thing: T, most: usize) -> Option<T> {
         let mut all = self.all();
         if all.len() >= most || all.try_reserve(1).is_err() {
@@ -28,7 +28,7 @@ impl<K: PartialEq, T> Kept<K, T> {
         None
     }
 
-    /// Takes all for this use.
+    /// Takes all things for this kind of use.
     pub(crate) fn forget(&self, of: K) -> Vec<T> {
         self.all().extract_if(.., |(kind, _)| *kind == of).map(|(_, thing)| thing).collect()
     }

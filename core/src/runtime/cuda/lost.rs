@@ -1,5 +1,5 @@
-//! What is never given up, because work that nobody can wait for may still use it, or because the driver did not take it back.
-//! It is counted.
+//! Counts what is never given up, because work that cannot be waited for may still use it, or because the driver did not
+//! take it back.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use crate::memory::{Foreign, Owner};
 use crate::stream::Stream;
 use crate::trace;
 
-/// What is given up in the end, as it is: to put it into a box first would need memory.
+/// What a release gives up in the end. It is held by value, because a box would need memory.
 pub(crate) enum Held {
     Owner(Owner),
     Array(Foreign<ArrowArray>),
@@ -19,7 +19,7 @@ pub(crate) enum Held {
 impl Held {
     pub(super) const NOTHING: Self = Self::Owner(Owner::none());
 
-    /// The stream in whose order memory is given back, if it is.
+    /// The stream that the return of the memory is queued on, if it is.
     pub(crate) fn stream(&self) -> Option<Stream> {
         match self {
             Self::Owner(owner) => owner.stream(),
@@ -27,7 +27,7 @@ impl Held {
         }
     }
 
-    /// Never gives it up.
+    /// Leaks what is held.
     pub(super) fn forget(self) {
         match self {
             Self::Owner(owner) => {
@@ -46,14 +46,14 @@ impl From<Owner> for Held {
 
 static LOST: AtomicI64 = AtomicI64::new(0);
 
-/// Releases that were never called, because the driver could not say whether the work is done, and memory, events and
-/// streams that the driver did not take back. Freeing memory under running work would be worse.
+/// The number of releases that were never called, because the driver could not say whether the work is done, and of
+/// memory, events and streams that the driver did not take back. Freeing memory under running work would be worse.
 #[inline]
 pub fn releases_lost() -> i64 {
     LOST.load(Relaxed)
 }
 
-/// Never gives up `held`, and counts it: what may still be used by work that cannot be waited for.
+/// Leaks `held`, which work that cannot be waited for may still use, and counts it.
 pub(crate) fn abandon(held: impl Into<Held>) {
     held.into().forget();
     LOST.fetch_add(1, Relaxed);
@@ -64,7 +64,7 @@ pub(crate) fn is_over(error: &Error) -> bool {
     [Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].map(|code| code.0 as i32).contains(&error.driver_code())
 }
 
-/// Counts what the driver did not take back, unless it went with its context or with the driver.
+/// Counts something that the driver did not take back, unless it went with its context or with the driver.
 pub(crate) fn check_returned(what: impl std::fmt::Display, code: Code) {
     if ![Code::SUCCESS, Code::DEINITIALIZED, Code::CONTEXT_IS_DESTROYED].contains(&code) {
         trace::say(format_args!("{what} could not be given back: driver code {}", code.0));

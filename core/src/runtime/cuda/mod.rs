@@ -1,4 +1,4 @@
-//! The CUDA runtime: the only place that talks to the driver and, but for the feature of that name, names cudarc.
+//! The CUDA runtime. Only this module calls the driver; only this module and the feature `cudarc` use the crate cudarc.
 
 pub mod allocation;
 mod closed;
@@ -25,8 +25,8 @@ pub use lost::releases_lost;
 pub use pool::MemoryPool;
 pub use waiting::releases_waiting;
 
-/// Gives the driver back what is on its way there, and what is kept of a device for the next time: the device may be
-/// reset next, by somebody else.
+/// Gives back to the driver what is on its way there, and what is kept of a device for reuse: somebody else may reset the
+/// device next.
 pub(crate) fn before_reset(ordinal: i32) {
     reaper::settle();
     if let Some(context) = context::known_primary(ordinal) {

@@ -1,4 +1,4 @@
-//! What a pointer is: the driver knows, whatever its producer says.
+//! What a pointer points to: the driver knows, whatever the producer says.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -16,13 +16,13 @@ const DEVICE: c_uint = 2;
 /// Where a pointer points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Kind of memory and device; `DeviceType::CPU` for memory that the driver does not know.
+    /// The kind of memory and the device; `DeviceType::CPU` for memory that the driver does not know.
     pub device: Device,
-    /// Device whose streams work on the memory; −1 for memory that the driver does not know.
+    /// The device whose streams work on the memory; −1 for memory that the driver does not know.
     pub ordinal: i32,
 }
 
-/// Asks the driver what `address` points to. One call, for which no context is needed.
+/// Asks the driver what `address` points to. This takes one call of the driver, and needs no context.
 ///
 /// # Errors
 /// `DEVX_DEVICE` if there is no driver, `DEVX_DRIVER`.
@@ -30,21 +30,21 @@ pub fn locate(address: *const c_void) -> Result<Place> {
     ask(address).map(|found| found.place)
 }
 
-/// An allocation of the driver's.
+/// An allocation of the driver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) place: Place,
-    /// Its first byte.
+    /// The address of its first byte.
     pub(crate) base: CUdeviceptr,
     pub(crate) bytes: usize,
-    /// The pool that it is of, or NULL.
+    /// The pool that it is from, or NULL.
     pub(crate) pool: CUmemoryPool,
 }
 
-/// The allocation that an address lies in.
+/// Asks the driver for the allocation that an address lies in.
 ///
 /// # Errors
-/// As [`locate`].
+/// Same as [`locate`].
 pub(crate) fn ask(address: *const c_void) -> Result<Found> {
     let driver = Driver::get()?;
     let (mut kind, mut managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, -1);
@@ -67,7 +67,7 @@ pub(crate) fn ask(address: *const c_void) -> Result<Found> {
         (&raw mut pool).cast(),
     ];
     let count = attributes.len() as c_uint;
-    // SAFETY: there is a place of the attribute's own type for each of the values.
+    // SAFETY: each value has a place of its attribute's type.
     let code = unsafe {
         (driver.pointer_get_attributes)(
             count,
@@ -87,15 +87,15 @@ pub(crate) fn ask(address: *const c_void) -> Result<Found> {
             return Ok(Found { place, base: 0, bytes: 0, pool: std::ptr::null_mut() });
         }
     };
-    // Pinned and managed memory belongs to no device in particular: by convention number 0 (DLPack, `device_id`).
+    // Pinned and managed memory belongs to no device in particular; by convention its id is 0 (DLPack, `device_id`).
     let id = if kind == DeviceType::CUDA { ordinal } else { 0 };
     Ok(Found { place: Place { device: Device { kind, id }, ordinal: ordinal.max(0) }, base, bytes, pool })
 }
 
-/// Checks that an address is where its producer says, and that `bytes` bytes from there are one allocation's.
+/// Checks that an address is where its producer says, and that the `bytes` bytes from there lie in one allocation.
 ///
 /// # Errors
-/// `DEVX_DEVICE` if it is somewhere else, freed included, or runs out of its allocation; `DEVX_DRIVER`.
+/// `DEVX_DEVICE` if the memory is somewhere else, was freed, or extends beyond its allocation; `DEVX_DRIVER`.
 pub fn require(address: *const c_void, bytes: usize, declared: Device) -> Result<()> {
     let Found { place, base, bytes: size, .. } = ask(address)?;
     if place.ordinal < 0 {

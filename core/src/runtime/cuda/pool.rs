@@ -13,7 +13,7 @@ use super::driver::Driver;
 use super::{context, lost, require_device};
 use crate::error::Result;
 
-/// A pool of one device. It ends when this and all memory of it are given up.
+/// A pool of one device. It ends when this handle and all memory of the pool are given up.
 #[derive(Debug)]
 pub struct MemoryPool {
     handle: CUmemoryPool,
@@ -26,7 +26,7 @@ unsafe impl Send for MemoryPool {}
 unsafe impl Sync for MemoryPool {}
 
 impl MemoryPool {
-    /// A pool that keeps up to `keep` unused bytes when a stream is synchronised.
+    /// Makes a pool that keeps up to `keep` unused bytes when a stream is synchronised.
     ///
     /// # Errors
     /// `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
@@ -34,10 +34,10 @@ impl MemoryPool {
         Self::make(ordinal, keep, CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE)
     }
 
-    /// As [`MemoryPool::new`], of memory that other processes can be given.
+    /// Like [`MemoryPool::new`], but with memory that can be shared with other processes.
     ///
     /// # Errors
-    /// As [`MemoryPool::new`]; `DEVX_DRIVER` also where the driver has no such pools.
+    /// Same as [`MemoryPool::new`]; `DEVX_DRIVER` also if the driver has no such pools.
     pub fn shareable(ordinal: i32, keep: u64) -> Result<Self> {
         Self::make(ordinal, keep, CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     }
@@ -61,7 +61,7 @@ impl MemoryPool {
         Ok(pool)
     }
 
-    /// The device that it is of.
+    /// The device of the pool.
     pub fn ordinal(&self) -> i32 {
         self.ordinal
     }
@@ -81,7 +81,7 @@ impl MemoryPool {
         driver.check("cuMemPoolTrimTo", unsafe { (driver.mem_pool_trim)(self.handle, keep) })
     }
 
-    /// Bytes that the pool holds, in use or not.
+    /// The bytes that the pool holds, in use or not.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -89,7 +89,7 @@ impl MemoryPool {
         self.attribute(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
     }
 
-    /// Bytes that are in use.
+    /// The bytes that are in use.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -119,8 +119,8 @@ impl Drop for MemoryPool {
     }
 }
 
-/// Of a pool on a device. What is named here is in every version of the driver's types, at the same place; what is not
-/// differs, and is 0 unless somebody wants it.
+/// The properties of a pool on a device. The fields that are named here are at the same place in every version of the
+/// driver's types. Other fields differ between versions, and stay 0 because they are not needed.
 fn properties(ordinal: i32, handles: CUmemAllocationHandleType) -> CUmemPoolProps {
     /// `CUmemLocation`, whose second field has no name in some versions.
     #[repr(C)]

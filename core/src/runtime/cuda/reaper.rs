@@ -1,7 +1,7 @@
-//! Stream-ordered release: what is still used by queued work is given up by one thread, after that work.
+//! Stream-ordered release: one thread, the reaper, gives up what queued work still uses, after that work.
 //!
 //! The thread starts with the first such release. It holds no lock while it asks the driver or calls a release. At the
-//! end of the process it is given a bounded time; what is not done then is left to the system. A child of `fork` has no
+//! end of the process it gets a limited time; what is not done then is left to the system. A child of `fork` has no
 //! such thread and must not call the driver: what is released there is left to the parent.
 
 use std::cell::Cell;
@@ -21,24 +21,24 @@ use crate::memory::{Owner, boxed};
 use crate::stream::Stream;
 use crate::{thread, trace};
 
-/// Between two looks at the events: short at first, for work that is nearly done.
+/// The pauses between two looks at the events: short at first, for work that is nearly done.
 const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// How often a query may fail before its memory is given up for lost.
+/// How often a query may fail before its release is counted as lost.
 const TRIES: u32 = 3;
 
 /// How long the end of the process waits for queued work.
 const AT_EXIT: Duration = Duration::from_millis(500);
 
-/// How long who is short of memory waits for what is on its way back.
+/// How long an allocation that found no memory waits for memory that is on its way back.
 const FOR_MEMORY: Duration = Duration::from_secs(5);
 
-/// A release that will have to wait, before it is one: there is memory for it, so that it cannot fail.
+/// A place for a release that will have to wait. It is allocated beforehand, so that the release cannot fail.
 pub(crate) struct Later(Box<Node<Pending>>);
 
 impl Later {
-    /// Of nobody yet, and with nothing to wait for but its turn.
+    /// Holds nothing yet, and waits for nothing but its turn.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -52,7 +52,7 @@ impl Later {
         self.0.thing.events.is_empty()
     }
 
-    /// What it has to wait for.
+    /// The events that the release has to wait for.
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.0.thing.events
     }
@@ -70,28 +70,28 @@ impl Later {
     }
 }
 
-/// Whether there is a thread; it is asked for with the first release that waits.
+/// Whether the thread has been started; the first release that waits starts it.
 static STARTED: AtomicBool = AtomicBool::new(false);
 thread_local! {
     static IS_REAPER: Cell<bool> = const { Cell::new(false) };
-    /// On that thread, of what it looks at.
+    /// On the reaper thread, the age of the release that it looks at.
     static AGE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Waits until what was to be given up before, and waits for no event, is given up. That is what is freed here only
-/// because a free may wait for the device; so this may wait for it, too.
+/// Waits until everything that was handed over before, and waits for no event, is given up. Such memory is freed by the
+/// reaper only because a free may wait for the device, so this call may wait for the device, too.
 pub(crate) fn settle() {
     settle_within(None);
 }
 
-/// As [`settle`], for who is short of memory: not for ever, as a release that is called meanwhile may need what this thread
-/// has, a lock for example.
+/// Like [`settle`], but for an allocation that found no memory. It has a time limit, because a release that is called
+/// meanwhile may need something that this thread has, a lock for example.
 pub(crate) fn settle_for_memory() {
     settle_within(Some(FOR_MEMORY));
 }
 
 fn settle_within(limit: Option<Duration>) {
-    // A forked child has no such thread, and the thread itself has nobody to wait for.
+    // A forked child has no such thread, and the thread cannot wait for itself.
     if !STARTED.load(Acquire) || IS_REAPER.get() || Driver::loaded().is_none() {
         return;
     }
@@ -104,7 +104,7 @@ fn push(mut node: Box<Node<Pending>>) {
         node.thing.held.forget();
         return;
     }
-    // What this thread gives up in turn, it need not be handed: who waits for the one waits for the other.
+    // If the reaper itself gives something up and it is due, it is dropped at once, within the release that gave it up.
     if IS_REAPER.get() && look(&mut node.thing) {
         return;
     }
@@ -112,8 +112,7 @@ fn push(mut node: Box<Node<Pending>>) {
     start();
 }
 
-/// Starts the thread, if there is none. If the system has none to give, what waits goes on waiting, until a later release
-/// gets one.
+/// Starts the thread, if there is none. If the system cannot make one, releases go on waiting until a later one can start it.
 fn start() {
     static STARTING: Mutex<()> = Mutex::new(());
     if STARTED.load(Acquire) {
@@ -137,7 +136,8 @@ fn run() {
     IS_REAPER.set(true);
     let mut waiting = None;
     let mut pause = SHORTEST;
-    // Looking at events and freeing would otherwise break what other threads capture. It stays so for this thread.
+    // Otherwise asking for events and freeing would break the captures of other threads. This lasts as long as the
+    // thread.
     let mut relaxed = false;
     loop {
         if !relaxed && let Some(Ok(guard)) = Driver::loaded().map(Apart::enter) {
@@ -155,7 +155,7 @@ fn run() {
     }
 }
 
-/// Whether a release is due, or will never be.
+/// Returns `true` if a release is due, or was counted as lost.
 fn look(pending: &mut Pending) -> bool {
     if pending.capturing.is_some_and(|stream| stream.is_capturing() == Ok(true)) {
         return false;
@@ -186,7 +186,7 @@ fn look(pending: &mut Pending) -> bool {
 }
 
 extern "C" fn at_exit() {
-    // A forked child inherits the handler, but neither the thread nor the right to call the driver.
+    // A forked child inherits this handler, but neither the thread nor the right to call the driver.
     if Driver::loaded().is_none() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the driver does with streams.
+//! Streams as the driver handles them.
 
 use cudarc::driver::sys::{CUdevice, CUstream, CUstream_flags_enum as CUstream_flags};
 
@@ -9,7 +9,8 @@ use crate::error::{Result, refuse};
 use crate::stream::Stream;
 
 impl Stream {
-    /// A new stream of device `ordinal` that does not wait for the legacy default stream. Its maker destroys it.
+    /// Creates a stream of device `ordinal` that does not wait for the legacy default stream. The caller destroys or
+    /// closes it.
     ///
     /// # Errors
     /// `DEVX_DEVICE`, `DEVX_DRIVER`.
@@ -23,7 +24,7 @@ impl Stream {
         Ok(Self::of_handle(stream.expose_provenance(), ordinal))
     }
 
-    /// Destroys a stream; what is queued on it is still done.
+    /// Destroys a stream. Work that is queued on it is still done.
     ///
     /// # Errors
     /// `DEVX_INVALID_STREAM` for a default stream, `DEVX_DRIVER`.
@@ -37,7 +38,7 @@ impl Stream {
         driver.check("cuStreamDestroy", unsafe { (driver.stream_destroy)(self.raw()) })
     }
 
-    /// Destroys a stream of this library's own, which nobody else has seen.
+    /// Destroys a stream that this library made for itself, and that nobody else has seen.
     pub(crate) fn end(self) {
         // SAFETY: by the contract of this function nobody else uses it.
         if let Err(error) = unsafe { self.destroy() } {
@@ -45,12 +46,12 @@ impl Stream {
         }
     }
 
-    /// As the driver takes it: `CU_STREAM_LEGACY` is 1 and `CU_STREAM_PER_THREAD` 2, as in the protocols.
+    /// The stream as the driver takes it: `CU_STREAM_LEGACY` is 1 and `CU_STREAM_PER_THREAD` is 2, as in the protocols.
     pub(crate) fn raw(self) -> CUstream {
         std::ptr::with_exposed_provenance_mut(self.value() as usize)
     }
 
-    /// The device that the stream's work runs on, whatever it was said to be.
+    /// The device that the stream's work runs on, whichever device was named for it.
     ///
     /// # Errors
     /// `DEVX_DRIVER`, `DEVX_DEVICE`.
@@ -66,7 +67,8 @@ impl Stream {
         Ok(device)
     }
 
-    /// Whether the stream's work runs on a device. Of a stream in the primary context that is known without the driver.
+    /// Whether the stream's work runs on device `ordinal`. For a stream in the device's primary context, this needs no
+    /// further call of the driver.
     ///
     /// # Errors
     /// As [`Stream::device`].
@@ -75,10 +77,10 @@ impl Stream {
         Ok(in_primary || self.device()? == ordinal)
     }
 
-    /// Checks that the stream is of the device that it was named with.
+    /// Checks that the stream is on the device that it was named with.
     ///
     /// # Errors
-    /// `DEVX_INVALID_STREAM`, and as [`Stream::device`].
+    /// `DEVX_INVALID_STREAM`; same as [`Stream::device`].
     pub fn require_own_device(self) -> Result<()> {
         if self.is_of(self.ordinal())? {
             return Ok(());
@@ -95,7 +97,7 @@ impl Stream {
         Current::enter(Driver::get()?, self.context()?)
     }
 
-    /// The context that the stream's work runs in: its own, or for a default stream the device's primary one.
+    /// The context that the stream's work runs in: its own, or the device's primary one for a default stream.
     ///
     /// # Errors
     /// `DEVX_DRIVER`, `DEVX_DEVICE`.
@@ -113,8 +115,7 @@ impl Stream {
     /// Blocks the host until all work queued on the stream is done. Never part of an exchange.
     ///
     /// # Errors
-    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, which the driver would punish by breaking the
-    /// capture.
+    /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, because the driver would break the capture.
     pub fn synchronize(self) -> Result<()> {
         self.require_no_capture()?;
         let driver = Driver::get()?;
@@ -124,7 +125,8 @@ impl Stream {
         driver.check("cuStreamSynchronize", unsafe { (driver.stream_synchronize)(self.raw()) })
     }
 
-    /// Whether all work queued on the stream is done. Not while it is being captured: the driver would break the capture.
+    /// Whether all work queued on the stream is done. Returns `false` while the stream is being captured, because asking the
+    /// driver would break the capture.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -144,9 +146,9 @@ impl Stream {
         Ok(true)
     }
 
-    /// Blocks the host until the stream's device has done all work of its context, on whatever stream. Never part of an
-    /// exchange, unless a caller asks for it: a capture of any stream of that context is broken by it, and the driver cannot
-    /// be asked for one before.
+    /// Blocks the host until the stream's device has done all work of the stream's context, on any stream. Never part of an
+    /// exchange unless a caller asks for it: it breaks the capture of any stream of that context, and the driver cannot be
+    /// asked beforehand whether there is one.
     ///
     /// # Errors
     /// As [`Stream::synchronize`].
@@ -159,13 +161,13 @@ impl Stream {
         driver.check("cuCtxSynchronize", unsafe { (driver.ctx_synchronize)() })
     }
 
-    /// Whether work queued on the stream is being captured into a graph instead of run.
+    /// Whether work queued on the stream is captured into a graph instead of run.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
     pub fn is_capturing(self) -> Result<bool> {
         let driver = Driver::get()?;
-        // A default stream is that of the current context.
+        // The driver takes a default stream for that of the current context.
         let _current = if self.is_default() { Some(self.enter()?) } else { None };
         let mut status = 0;
         // SAFETY: a stream of the caller's, and room for the result.

@@ -1,4 +1,4 @@
-//! The releases that wait for work, which the reaper sees to.
+//! The releases that wait for work; the reaper looks after them.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::{Condvar, Mutex};
@@ -8,10 +8,10 @@ use super::inbox::{Inbox, New};
 use super::lost::Held;
 use crate::stream::Stream;
 
-/// A release that waits, and for what.
+/// A release that waits, and what it waits for.
 pub(super) struct Pending {
     pub(super) events: Vec<Event>,
-    /// Not before this stream is no longer being captured.
+    /// If there is a stream, the release also waits until it is no longer being captured.
     pub(super) capturing: Option<Stream>,
     pub(super) held: Held,
     pub(super) failures: u32,
@@ -20,18 +20,19 @@ pub(super) struct Pending {
 pub(super) static INBOX: Inbox<Pending> =
     Inbox { new: Mutex::new(New::NONE), arrived: Condvar::new(), settled: Condvar::new(), waiting: AtomicI64::new(0) };
 
-/// Releases that wait for work, those being called included. Who sees none sees what those before have done.
+/// The number of releases that wait for work, including those being called. A caller that gets 0 sees everything that
+/// earlier releases have done.
 #[inline]
 pub fn releases_waiting() -> i64 {
     INBOX.waiting()
 }
 
-/// A mark after all releases that wait now.
+/// A mark after all releases that wait now; see [`is_past`].
 pub(crate) fn mark() -> u64 {
     INBOX.mark()
 }
 
-/// Whether no release from before a mark waits any more, nor one that such a release has brought about.
+/// Whether all releases from before a mark are done, and those that they have caused.
 pub(crate) fn is_past(mark: u64) -> bool {
     releases_waiting() == 0 || INBOX.is_past(mark)
 }
