@@ -26,7 +26,7 @@ const FAULTS: [c_int; 6] = [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGS
 /// Starts a thread that blocks all signals but faults.
 ///
 /// # Errors
-/// As [`Builder::spawn`].
+/// Same as [`Builder::spawn`].
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     // A new thread inherits the signal mask of the thread that starts it.
     let _blocked = Blocked::new();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicI64;
 
-/// What is counted.
+/// The kinds of things that the ledger counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {

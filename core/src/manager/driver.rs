@@ -37,7 +37,7 @@ impl Driver {
     /// it.
     ///
     /// # Errors
-    /// As [`Driver::new`].
+    /// Same as [`Driver::new`].
     pub fn managed() -> Result<Self> {
         Ok(Self { name: "managed", device_kind: DeviceType::CUDA_MANAGED, ..Self::new()? })
     }
@@ -46,7 +46,7 @@ impl Driver {
     /// device.
     ///
     /// # Errors
-    /// As [`Driver::new`].
+    /// Same as [`Driver::new`].
     pub fn host_only() -> Result<Self> {
         Ok(Self { name: "host-only", kinds: &[DeviceType::CUDA_HOST, DeviceType::CPU], ..Self::new()? })
     }

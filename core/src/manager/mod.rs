@@ -166,7 +166,7 @@ impl Allocated {
     /// Blocks the host until the memory may be touched by the host and on any stream.
     ///
     /// # Errors
-    /// As [`Stream::synchronize`].
+    /// Same as [`Stream::synchronize`].
     pub fn synchronize(&self) -> Result<()> {
         self.ready.synchronize()
     }

@@ -32,7 +32,7 @@ impl Request {
         Ok(Self { stream, host, ..request })
     }
 
-    /// As the C record.
+    /// Writes the C record.
     pub fn to_raw(&self) -> DevxMemoryRequest {
         DevxMemoryRequest {
             device_type: self.kind.0,
@@ -84,7 +84,7 @@ impl MemoryInfo {
         }
     }
 
-    /// As the C record.
+    /// Writes the C record.
     pub fn to_raw(self) -> DevxMemoryInfo {
         DevxMemoryInfo { free_bytes: self.free as i64, total_bytes: self.total as i64 }
     }
@@ -103,7 +103,7 @@ impl IpcHandle {
         }
     }
 
-    /// As the C record.
+    /// Writes the C record.
     pub fn to_raw(self) -> DevxIpcHandle {
         DevxIpcHandle {
             handle: self.handle,
@@ -116,7 +116,7 @@ impl IpcHandle {
 }
 
 impl Statistics {
-    /// As the C record.
+    /// Writes the C record.
     pub fn to_raw(self) -> DevxManagerStatistics {
         DevxManagerStatistics {
             bytes: self.bytes as i64,

@@ -66,7 +66,7 @@ impl<T: Releasable> Foreign<T> {
 /// stores before it would have to wait for them.
 ///
 /// # Safety
-/// As [`std::ptr::read`].
+/// Same as [`std::ptr::read`].
 #[inline(always)]
 unsafe fn word_by_word<T>(source: *const T) -> T {
     const { assert!(size_of::<T>().is_multiple_of(size_of::<usize>()) && align_of::<T>() == align_of::<usize>()) };

@@ -42,7 +42,7 @@ pub struct Owner {
 pub(crate) enum InOrder {
     /// The release only queues the return of the memory on this stream.
     Asked(Stream),
-    /// In the order of this stream, but by somebody else, or together with memory of another kind.
+    /// In the order of this stream, but by somebody else's code, or together with memory of another kind.
     Of(Stream),
     /// Each part in its own order.
     Parts,

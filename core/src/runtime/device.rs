@@ -55,7 +55,7 @@ impl Device {
     /// Checks and normalises a device of DLPack; see [`Device::new`].
     ///
     /// # Errors
-    /// As [`Device::new`].
+    /// Same as [`Device::new`].
     #[inline]
     pub fn from_dlpack(device: DLDevice) -> Result<Self> {
         Self::new(DeviceType(device.device_type), device.device_id.into())

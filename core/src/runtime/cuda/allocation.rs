@@ -77,7 +77,7 @@ impl Allocation {
     /// Like [`Allocation::pool`], but from `pool`.
     ///
     /// # Errors
-    /// As [`Allocation::pool`].
+    /// Same as [`Allocation::pool`].
     pub fn of_pool(pool: &MemoryPool, stream: Stream, bytes: usize) -> Result<Self> {
         Self::in_order(pool.ordinal(), stream, bytes, |driver, address| {
             // SAFETY: as above, with a pool that is alive.
@@ -108,7 +108,7 @@ impl Allocation {
     /// Allocates managed memory, which the host and all devices can use.
     ///
     /// # Errors
-    /// As [`Allocation::device`].
+    /// Same as [`Allocation::device`].
     pub fn managed(ordinal: i32, bytes: usize) -> Result<Self> {
         let device = Device { kind: DeviceType::CUDA_MANAGED, id: 0 };
         Self::make(ordinal, device, bytes, How::Device, |driver, address| {
@@ -121,7 +121,7 @@ impl Allocation {
     /// Allocates pinned host memory, which every device can copy from and to without staging.
     ///
     /// # Errors
-    /// As [`Allocation::device`].
+    /// Same as [`Allocation::device`].
     pub fn pinned(ordinal: i32, bytes: usize) -> Result<Self> {
         /// `CU_MEMHOSTALLOC_PORTABLE`: pinned for all contexts, not just for the current one.
         const PORTABLE: u32 = 1;
@@ -131,7 +131,7 @@ impl Allocation {
     /// Like [`Allocation::pinned`], but with flags of the driver (`CU_MEMHOSTALLOC_…`).
     ///
     /// # Errors
-    /// As [`Allocation::device`].
+    /// Same as [`Allocation::device`].
     pub fn pinned_with(ordinal: i32, bytes: usize, flags: u32) -> Result<Self> {
         let device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
         Self::make(ordinal, device, bytes, How::Host, |driver, address| {

@@ -70,7 +70,7 @@ impl Stream {
     /// itself; call this to have it done now.
     ///
     /// # Errors
-    /// As [`Stream::destroy`].
+    /// Same as [`Stream::destroy`].
     pub fn destroy_closed() -> Result<()> {
         // Without a driver there are no streams.
         let Some(driver) = Driver::loaded() else { return Ok(()) };
@@ -79,7 +79,7 @@ impl Stream {
             // Asked with the lock held: by the time a stream is in the list, all of its releases wait or are done.
             let due = streams(driver).take_due();
             let Some(stream) = due else { return done };
-            // SAFETY: closed, what waited for work has been given up, and nobody holds it.
+            // SAFETY: the stream is closed, the releases that waited for work are done, and nobody holds it.
             done = done.and(unsafe { stream.destroy() });
         }
     }

@@ -79,7 +79,7 @@ fn ordinal(device: Device) -> Option<i32> {
 }
 
 /// # Safety
-/// As [`queue`].
+/// Same as [`queue`].
 unsafe fn queue_here(mut copies: impl Iterator<Item = Copy>, stream: Stream) -> Result<()> {
     let driver = Driver::get()?;
     let _current = stream.enter()?;
@@ -93,7 +93,7 @@ unsafe fn queue_here(mut copies: impl Iterator<Item = Copy>, stream: Stream) -> 
 /// Copies between two GPUs, on a stream of either.
 ///
 /// # Safety
-/// As [`queue`].
+/// Same as [`queue`].
 unsafe fn queue_between(
     target: i32,
     source: i32,
@@ -115,7 +115,7 @@ unsafe fn queue_between(
 /// work.
 ///
 /// # Safety
-/// As [`queue`].
+/// Same as [`queue`].
 unsafe fn queue_aside(aside: Stream, copies: impl Iterator<Item = Copy>, stream: Stream) -> Copied {
     Event::record(stream)?.wait(aside)?;
     // SAFETY: the caller's contract.
@@ -136,7 +136,7 @@ fn number(address: *mut c_void) -> CUdeviceptr {
 /// `DEVX_DRIVER`.
 ///
 /// # Safety
-/// As [`queue`].
+/// Same as [`queue`].
 pub(crate) unsafe fn now(to: Device, from: Device, copy: Copy, stream: Stream) -> Copied {
     // SAFETY: the caller's contract.
     unsafe { queue(to, from, std::iter::once(copy), stream) }?;

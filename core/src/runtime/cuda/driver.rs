@@ -153,11 +153,11 @@ static DRIVER: OnceLock<std::result::Result<Driver, Absent>> = OnceLock::new();
 static LOOKING: AtomicU64 = AtomicU64::new(0);
 
 impl Driver {
-    /// The driver, looked for at the first call.
+    /// Returns the driver, which is looked for at the first call.
     ///
     /// # Errors
     /// `DEVX_DEVICE` if there is no library, if it lacks functions, or if it has no device; also in a child of `fork`,
-    /// where the driver must not be called any more.
+    /// which must not call the driver any more.
     pub(crate) fn get() -> Result<&'static Self> {
         let found = match DRIVER.get() {
             Some(found) => found,

@@ -104,7 +104,7 @@ fn push(mut node: Box<Node<Pending>>) {
         node.thing.held.forget();
         return;
     }
-    // If the reaper itself gives something up and it is due, it is dropped at once, within the release that gave it up.
+    // What the reaper gives up in turn goes at once if it is due: whoever waits for the outer release waits for it, too.
     if IS_REAPER.get() && look(&mut node.thing) {
         return;
     }

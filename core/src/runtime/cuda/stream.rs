@@ -67,11 +67,11 @@ impl Stream {
         Ok(device)
     }
 
-    /// Whether the stream's work runs on device `ordinal`. For a stream in the device's primary context, this needs no
-    /// further call of the driver.
+    /// Whether the stream's work runs on device `ordinal`. If the stream is in that device's primary context, this is
+    /// known without asking for its device.
     ///
     /// # Errors
-    /// As [`Stream::device`].
+    /// Same as [`Stream::device`].
     pub(crate) fn is_of(self, ordinal: i32) -> Result<bool> {
         let in_primary = !self.is_default() && context::known_primary(ordinal) == Some(self.context()?);
         Ok(in_primary || self.device()? == ordinal)
@@ -151,7 +151,7 @@ impl Stream {
     /// asked beforehand whether there is one.
     ///
     /// # Errors
-    /// As [`Stream::synchronize`].
+    /// Same as [`Stream::synchronize`].
     pub fn synchronize_device(self) -> Result<()> {
         self.require_no_capture()?;
         let driver = Driver::get()?;
