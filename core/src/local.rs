@@ -109,7 +109,7 @@ mod tests {
         for _ in 0..100 {
             join(std::thread::spawn(address));
         }
-        // Other tests have threads, too, but far fewer at a time.
+        // Other tests have threads, too, but not a hundred at a time.
         assert!(all().count() < before + 50);
     }
 }

@@ -59,7 +59,7 @@ impl RawStream {
     /// # Safety
     /// If `value` is a handle, its stream is alive, and stays alive for as long as the result, or a [`Stream`] made of it, is
     /// used: by the caller, by data that is ready behind the stream, or by memory that was allocated on it. ([`Stream::close`]
-    /// waits for the latter two.) The stream is on a device of the driver that this library uses.
+    /// takes care of the latter two.) The stream is on a device of the driver that this library uses.
     #[inline]
     pub const unsafe fn new(value: i64) -> Self {
         Self(value)

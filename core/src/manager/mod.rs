@@ -69,7 +69,7 @@ impl Request {
     }
 
     /// Like [`Request::of`], but takes the device id as a caller writes it: 0 for the CPU, or −1 as in Arrow. For any other
-    /// kind it is the number of a device; whether there is one, the manager finds out.
+    /// kind it is the number of a device; the manager finds out whether that exists.
     ///
     /// # Errors
     /// `DEVX_DEVICE` for any other number of the CPU.
@@ -177,7 +177,7 @@ impl Allocated {
 pub struct MemoryInfo {
     /// Bytes that can still be allocated.
     pub free: usize,
-    /// Bytes in all.
+    /// Bytes in total.
     pub total: usize,
 }
 
@@ -188,7 +188,7 @@ pub struct IpcHandle {
     pub handle: [u8; 64],
     /// The device that the allocation is on.
     pub ordinal: i32,
-    /// The offset of the address in bytes from the beginning of the allocation, which is where the handle opens it.
+    /// The offset of the address, in bytes, from the beginning of the allocation that the handle opens.
     pub offset: usize,
     /// The size of the allocation in bytes.
     pub bytes: usize,
@@ -415,7 +415,7 @@ impl Tensor {
 /// Turns memory of the library's own allocator into memory of a manager.
 fn allocated(device: Device, bytes: usize, memory: Memory) -> Allocated {
     let Memory { address, owner, ready } = memory;
-    // The address of no bytes of host memory means nothing.
+    // For no bytes of host memory, the address means nothing.
     let address = if bytes == 0 { std::ptr::null_mut() } else { address };
     Allocated { address, device, bytes, owner, ready }
 }

@@ -47,7 +47,7 @@ pub(crate) fn zeros(n: usize) -> Result<Vec<u128>> {
         Ok(layout) if n > 0 => layout,
         _ => return vector(n),
     };
-    // SAFETY: more than no bytes.
+    // SAFETY: the size is not zero.
     let first = unsafe { alloc_zeroed(layout) };
     if first.is_null() {
         return Err(Error::no_memory(layout.size()));
@@ -78,7 +78,7 @@ pub fn push<T>(all: &mut Vec<T>, value: T) -> Result<()> {
     Ok(())
 }
 
-/// All values of an iterator, up to the first error.
+/// Collects the values of an iterator; stops at the first error.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, and the errors of the iterator.

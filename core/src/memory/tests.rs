@@ -69,7 +69,7 @@ fn who_is_alone_may_change_it() {
 
 #[test]
 fn a_count_that_would_wrap_ends_the_process() {
-    /// For the processes that end: how many references they add, one after the other.
+    /// Set for the child processes of this test: how many references they add, one after the other.
     const ADDED: &str = "DEVX_TEST_REFERENCES";
     const MOST: usize = isize::MAX as usize;
     if let Some(added) = std::env::var_os(ADDED) {
@@ -110,7 +110,7 @@ fn a_counted_value_goes_with_the_last_reference() {
     drop(third);
     assert!(place.is_gone() && place.upgrade().is_none());
     assert_eq!(drops.get(), 1);
-    // Whoever has the last one may take the value out of it.
+    // The last reference can give up the value itself.
     let shared = other.clone();
     assert!(other.into_inner().is_none());
     let value = shared.into_inner().expect("the last one");

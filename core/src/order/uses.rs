@@ -197,7 +197,7 @@ impl Uses {
             abandon(keep());
             return Ok(());
         }
-        // No stream keeps host memory alive: its owner could free it during a copy.
+        // No stream knows of host memory: its owner could free it during a copy.
         let noted = if device == Device::CPU { stream.synchronize() } else { self.add(stream) };
         noted.or_else(|_| stream.synchronize()).inspect_err(|_| abandon(keep()))
     }

@@ -90,13 +90,13 @@ impl Far {
     }
 }
 
-/// How many bytes the calling thread keeps, and how many came back to it from others.
+/// How many bytes the calling thread keeps, and how many came back to it from other threads.
 fn here() -> (usize, usize) {
     let local = local::here().expect("a thread that goes on");
     (local.blocks.bytes(), local.returned.bytes())
 }
 
-/// In a thread that keeps nothing yet.
+/// Runs `act` in a thread that keeps nothing yet.
 fn in_a_thread(act: impl FnOnce() + Send + 'static) {
     std::thread::spawn(act).join().expect("a thread");
 }
