@@ -12,7 +12,7 @@ use crate::vacant::Vacant;
 
 /// The reason for a refusal. Nothing was taken and no output was written.
 ///
-/// It is one pointer, so that a result which is not an error is returned in registers.
+/// One pointer, so that a result which is not an error is returned in registers.
 #[derive(PartialEq, Eq)]
 pub struct Error(Option<Box<Reason>>);
 
@@ -34,12 +34,12 @@ struct Reason {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Makes an error of the library itself or of its input.
+    /// An error of the library itself or of its input.
     pub fn new(status: Status, message: impl Into<Text>) -> Self {
         Self::of(status, 0, 0, message)
     }
 
-    /// Makes an error; if there is no memory for it, the error is `DEVX_OUT_OF_MEMORY` instead.
+    /// If there is no memory for the error, it is `DEVX_OUT_OF_MEMORY` instead.
     fn of(status: Status, driver_code: i32, errno: i32, text: impl Into<Text>) -> Self {
         let reason = text.into().0.map(|message| Reason { status, driver_code, errno, message });
         Self(reason.and_then(|reason| Some(Vacant::find()?.fill(reason))))
@@ -55,13 +55,13 @@ impl Error {
         self.0.as_deref().unwrap_or(&UNSAID)
     }
 
-    /// Makes an error of the device driver.
+    /// An error of the device driver.
     pub fn driver(status: Status, driver_code: i32, message: impl Into<Text>) -> Self {
         Self::of(status, driver_code, 0, message)
     }
 
-    /// Makes an error of a callback, with an `errno` code (Arrow C stream interface, "Error codes"). Either a foreign callback
-    /// returned the code, or your own source returns it to a consumer in C. The status is `DEVX_CALLBACK`.
+    /// An error of a callback, with an `errno` code (Arrow C stream interface, "Error codes"): a foreign callback returned it,
+    /// or your own source returns it to a consumer in C. The status is `DEVX_CALLBACK`.
     pub fn callback(errno: i32, message: impl Into<Text>) -> Self {
         Self::of(t::DEVX_CALLBACK, 0, errno, message)
     }
@@ -71,7 +71,7 @@ impl Error {
         Self::of(t::DEVX_NOT_READY, 0, rustix::io::Errno::TIMEDOUT.raw_os_error(), message)
     }
 
-    /// Makes an error of the operating system.
+    /// An error of the operating system.
     pub(crate) fn system(call: &str, errno: rustix::io::Errno) -> Self {
         let errno = errno.raw_os_error();
         Self::of(t::DEVX_SYSTEM, 0, errno, format_args!("{call}: {}", text::OfErrno(errno)))
@@ -103,7 +103,7 @@ impl Error {
         self
     }
 
-    /// The code of the failed device driver call, or 0.
+    /// Code of the failed device driver call, or 0.
     pub fn driver_code(&self) -> i32 {
         self.reason().driver_code
     }
@@ -141,7 +141,7 @@ impl Error {
         self
     }
 
-    /// Like [`Error::within`], for a part with a name, if the name is not empty: `what` is "field" or "column", for example.
+    /// Like [`Error::within`], but for a named part, a "field" for example; unchanged if the name is empty.
     #[must_use]
     pub(crate) fn within_named(self, what: &str, name: &str) -> Self {
         if name.is_empty() { self } else { self.within(format_args!("{what} {}: ", text::Name(name))) }

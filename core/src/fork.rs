@@ -74,8 +74,8 @@ impl fmt::Display for Process {
     }
 }
 
-/// The longest that a fork waits for threads that hold a lock. Without a limit it would wait for ever if a signal
-/// handler of such a thread forks.
+/// How long a fork waits for threads that hold a lock: it could wait for ever, if it comes from a signal handler
+/// of such a thread.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A lock that no thread holds while the process forks.
@@ -124,7 +124,7 @@ impl Inside {
     fn enter() -> Self {
         // In case the linker has left `REGISTER` out.
         register();
-        // Other threads wait while one forks. The forking thread itself must go on, or the fork would never end.
+        // Other threads wait for a fork to end. The forking thread itself must go on.
         while INSIDE.fetch_add(1, Acquire) >= FORKS && !FORKING.get() {
             INSIDE.fetch_sub(1, Release);
             while INSIDE.load(Relaxed) >= FORKS {
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(parent.to_string(), std::process::id().to_string());
     }
 
-    /// Such a fork can come from a signal handler of the thread that holds the lock.
+    /// As in a signal handler of the thread that holds the lock.
     #[test]
     fn a_fork_of_who_has_a_lock_waits_a_while_only() {
         let (held, other) = (Lock::new(0), Lock::new(2));

@@ -18,9 +18,9 @@
 //! the handle). An import takes ownership only if it succeeds.
 //!
 //! Device memory follows the same rules, with a [`Stream`] that work is queued on: the producer calls
-//! [`Tensor::produced_on`], the consumer calls [`Tensor::wait`] and [`Tensor::used_on`]. The memory is released only after
-//! the work that was named. The CUDA driver is looked for when a program first asks for a CUDA device; if there is no
-//! driver, that request is an error.
+//! [`Tensor::produced_on`], the consumer [`Tensor::wait`] and [`Tensor::used_on`]. The memory is released only after the
+//! work that was named. The CUDA driver is looked for when a program first asks for a CUDA device; without a driver, that
+//! is an error.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(target_os = "linux"))]
@@ -55,7 +55,7 @@ mod setting;
 pub mod stream;
 mod sync;
 pub mod tensor;
-// Public for the same reason as `fork`.
+// Public like `fork`.
 #[doc(hidden)]
 pub mod text;
 mod thread;

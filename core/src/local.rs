@@ -33,7 +33,7 @@ pub(crate) struct Local {
 unsafe impl Sync for Local {}
 
 impl Local {
-    /// Frees all blocks that are kept. Only the thread that has taken this calls it.
+    /// Frees all blocks that are kept. Called by the thread that has taken this.
     pub(crate) fn free_blocks(&self) {
         self.blocks.free();
         // SAFETY: nobody uses a block that was given back.
@@ -45,7 +45,7 @@ static ALL: List<Local> = List { head: AtomicPtr::new(ptr::null_mut()) };
 
 thread_local!(static END: End = const { End });
 
-/// What the calling thread keeps, made if there is nothing yet; `None` for a thread that is about to end.
+/// What the calling thread keeps; `None` if the thread is about to end.
 #[inline]
 pub(crate) fn here() -> Option<&'static Place<Local>> {
     match kept() {
@@ -54,14 +54,14 @@ pub(crate) fn here() -> Option<&'static Place<Local>> {
     }
 }
 
-/// What the calling thread keeps; `None` before the first call of [`here`], and for a thread that is about to end.
+/// What the calling thread keeps; `None` if there is nothing yet, or nothing any more.
 #[inline]
 pub(crate) fn kept() -> Option<&'static Place<Local>> {
     // SAFETY: NULL, or the address that `begin` put there, which is never freed.
     unsafe { slot::get().cast::<Place<Local>>().as_ref() }
 }
 
-/// What all threads keep, including those that have ended.
+/// What all threads keep, ended ones included.
 pub(crate) fn all() -> impl Iterator<Item = &'static Local> {
     ALL.all()
 }

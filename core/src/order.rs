@@ -47,7 +47,7 @@ fn check_any_stream(device: Device, stream: i64) -> Result<()> {
     }
 }
 
-/// Returns when an array with this `sync_event` may be touched (C Device data interface, synchronization event types).
+/// When an array with this `sync_event` may be touched (C Device data interface, synchronization event types).
 ///
 /// # Errors
 /// `DEVX_DEVICE` for an event on a device that has no events.

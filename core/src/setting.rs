@@ -3,9 +3,8 @@
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// An environment variable that turns something on or off. It is read only once, because a program may change the environment
-/// later, and not every program does so safely. No thread waits for another one that reads it: in a child of `fork`, that
-/// thread may be missing.
+/// An environment variable that turns something on or off. It is read only once, because programs may change the environment
+/// later, not always safely. No thread waits for one that reads it, which may be missing in a child of `fork`.
 pub(crate) struct Setting {
     variable: &'static str,
     state: AtomicU8,

@@ -34,8 +34,8 @@ pub const NO_SYNC: i64 = -1;
 /// A stream by the number that the protocols use.
 ///
 /// 1 is the legacy default stream, 2 that of the calling thread, and −1 none ([`NO_SYNC`]), where that is allowed; others are
-/// handles (`CUstream`, `cudaStream_t`). The number is checked where it is used. The driver cannot check a handle, so
-/// whoever makes a `RawStream` vouches for it.
+/// handles (`CUstream`, `cudaStream_t`). It is checked where it is used. The driver cannot check a handle, so whoever makes a
+/// `RawStream` vouches for it.
 ///
 /// The number of a default stream does not name its device. It stands for a default stream of the data's device, unless
 /// [`RawStream::on`] names another one.
@@ -150,15 +150,15 @@ impl Stream {
         Self { handle: LEGACY as usize, ordinal, thread: 0 }
     }
 
-    /// The number as the protocols write it. The default stream of another thread has no number on this thread; the legacy
-    /// default stream stands for it, because it is ordered before and after every per-thread default stream.
+    /// The number as the protocols write it. The default stream of another thread has no number here; the legacy one
+    /// stands for it, because it is ordered before and after all of them.
     pub fn value(self) -> i64 {
         let elsewhere = self.handle == PER_THREAD as usize && self.thread != this_thread();
         if elsewhere { LEGACY } else { self.handle as i64 }
     }
 
-    /// The stream by a name that is good on any thread: the legacy default stream stands for the default stream of a thread,
-    /// which has no number on other threads.
+    /// The stream for use on any thread: the legacy default stream stands for that of a thread, which has no number on
+    /// others.
     pub(crate) fn anywhere(self) -> Self {
         if self.handle == PER_THREAD as usize { Self::legacy(self.ordinal) } else { self }
     }

@@ -106,7 +106,7 @@ impl fmt::Debug for Lossy<'_> {
 pub struct Name<'a>(pub &'a str);
 
 impl Name<'_> {
-    /// The most bytes of a name that are shown.
+    /// The most bytes that are shown.
     const MOST: usize = 128;
 }
 

@@ -1,7 +1,7 @@
-//! Threads: the identity of calling threads, and the library's own threads.
+//! Calling threads, and the library's own threads.
 //!
-//! Signals belong to the program. It may block a signal in its threads and wait for it (`sigwait`). A thread of the library
-//! that did not block the signal would receive it instead, which by default ends the process.
+//! Signals belong to the program. It may block a signal in its threads and wait for it (`sigwait`). A thread that did not
+//! block it would receive it instead, which by default ends the process.
 
 use core::ffi::c_int;
 use std::io;

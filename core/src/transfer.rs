@@ -113,9 +113,9 @@ pub(crate) unsafe fn fill(to: Device, from: Device, copies: &[copy::Copy], strea
     Ok(ready)
 }
 
-/// Keeps the memory that copies by [`fill`] use until they are done, and returns when the result may be touched. The memory is
-/// kept even if `filled` is an error, because earlier copies may be running. `hold_source` keeps the source. `hold_copy` keeps
-/// the target, unless its memory is given back in the order of the stream anyway, or the host has waited for the copies.
+/// Keeps the memory that copies by [`fill`] use until they are done, even if `filled` is an error, because earlier copies may
+/// be running. Returns when the result may be touched. `hold_source` keeps the source. `hold_copy` keeps the target, unless
+/// its memory is given back in the order of the stream anyway, or the host has waited for the copies.
 ///
 /// # Errors
 /// The error of `filled`, `hold_source` or `hold_copy`.

@@ -1,10 +1,10 @@
 //! Blocks of memory that a thread keeps when they are given back, and takes again.
 //!
-//! Allocations are the main cost of an exchange: each malloc and free of a large block takes its pages from the system and
-//! gives them back. So each thread keeps up to [`MOST`] bytes, sorted by size. A block that is given back on another thread
-//! returns to the thread that took it, which uses it when it has no other block of that size. In this way a producer whose
-//! consumers release on other threads allocates nothing, and a thread that only releases hoards nothing.
-//! `DEVEXCHANGE_KEEP_BLOCKS=0` in the environment turns this off, for tools that watch malloc.
+//! Allocations are the main cost of an exchange: free gives the pages of a large block back to the system each time. So
+//! each thread keeps up to [`MOST`] bytes, sorted by size. A block that is given back on another thread returns to the
+//! thread that took it, which uses it when it has no other block of that size. So a producer whose consumers release on
+//! other threads allocates nothing, and a thread that only releases hoards nothing. `DEVEXCHANGE_KEEP_BLOCKS=0` in the
+//! environment turns this off, for tools that watch malloc.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use crate::setting::Setting;
 /// Alignment of every block.
 pub(crate) const ALIGN: usize = 16;
 
-/// The most bytes that a thread keeps.
+/// Most bytes that a thread keeps.
 pub(crate) const MOST: usize = 8 << 20;
 
 /// Sizes are multiples of this up to `SMALL`, and have four steps for each power of two up to `LARGE`.

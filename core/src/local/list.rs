@@ -22,8 +22,7 @@ pub(crate) struct Place<T: 'static> {
 }
 
 impl<T> List<T> {
-    /// Takes a place that no thread has, and makes one if there is none. The place is the caller's until
-    /// [`Place::leave`].
+    /// Takes a place that no thread has, or makes one. It is the caller's until [`Place::leave`].
     pub(crate) fn take(&self, make: impl FnOnce() -> T) -> &'static Place<T> {
         self.places().find(|place| !place.taken.swap(true, AcqRel)).unwrap_or_else(|| self.add(make()))
     }

@@ -17,7 +17,7 @@ use crate::runtime::cuda::before_reset;
 pub struct Statistics {
     /// Bytes in use now.
     pub bytes: usize,
-    /// The most bytes that were in use at a time.
+    /// Most bytes that were in use at a time.
     pub peak_bytes: usize,
     /// Allocations in use now.
     pub allocations: usize,
@@ -29,7 +29,7 @@ pub struct Statistics {
     pub refused: u64,
 }
 
-/// The books of one manager. Each allocation holds them, so that memory can outlive the manager.
+/// The books of one manager. Memory holds them, and so can outlive the manager.
 #[derive(Clone, Debug)]
 pub(super) struct Books(Slab<Lock<State>>);
 

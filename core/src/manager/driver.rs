@@ -11,8 +11,8 @@ use crate::memory::Owner;
 use crate::runtime::cuda::require_device;
 use crate::transfer;
 
-/// A manager that calls the driver once for each allocation and once for each free. If there is no memory, everything
-/// that waits to be given back is given back, and the allocation is tried once more.
+/// A manager that calls the driver for each allocation and each free. If there is no memory, it gives back everything
+/// that waits for that, and tries once more.
 #[derive(Debug)]
 pub struct Driver {
     name: &'static str,

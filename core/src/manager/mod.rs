@@ -39,7 +39,7 @@ use crate::transfer::{self, Memory};
 /// A request for memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The kind of memory: CUDA device memory, pinned host memory (`CUDA_HOST`), managed memory, or plain host memory.
+    /// Kind of memory: CUDA device memory, pinned host memory (`CUDA_HOST`), managed memory, or plain host memory.
     pub kind: DeviceType,
     /// The device that the memory is for.
     pub ordinal: i32,
@@ -48,7 +48,7 @@ pub struct Request {
     /// The stream in whose order device memory is given and taken back, if the manager can do that. Without a stream, the
     /// manager chooses the order ([`Allocated::ready`]).
     pub stream: Option<Stream>,
-    /// How host memory is pinned; for pinned memory only.
+    /// How pinned memory is pinned.
     pub host: HostFlags,
 }
 
@@ -79,8 +79,8 @@ impl Request {
         Ok(Self::of(kind, ordinal, bytes))
     }
 
-    /// Checks that a manager gave what was asked for. Any kind of host memory is accepted for any other, and host memory that
-    /// the device can reach is accepted for device memory.
+    /// Checks that a manager gave what was asked for: any host memory will do for host memory, and pinned or managed memory
+    /// also for device memory.
     ///
     /// # Errors
     /// `DEVX_CALLBACK`.
@@ -280,8 +280,8 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     /// Gives back all memory that goes with a device, including memory that is still in use, whose owners then have nothing
     /// left to do. Plain host memory goes with no device and stays. May be called before [`Manager::initialize`].
     ///
-    /// Call this before a reset of the device itself (`cudaDeviceReset`), which takes the memory of the device away. An owner
-    /// that is dropped after such a reset gives back memory that the driver no longer knows, which counts as lost
+    /// Call this before a reset of the device itself (`cudaDeviceReset`), which takes its memory. An owner that is dropped
+    /// after such a reset gives back memory that the driver no longer knows, which counts as lost
     /// ([`releases_lost`](crate::runtime::releases_lost)), or that the driver has given to somebody else since. A manager that
     /// does nothing here leaves its memory with the owners; they must be dropped before such a reset.
     ///
@@ -371,7 +371,7 @@ impl Deref for Shared {
 pub struct Deferred<'a>(&'a dyn Manager);
 
 impl<'a> Deferred<'a> {
-    /// Begins to defer the cleanup of `manager`.
+    /// Begins to defer cleanup.
     pub fn new(manager: &'a dyn Manager) -> Self {
         manager.defer_cleanup();
         Self(manager)

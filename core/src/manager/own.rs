@@ -24,9 +24,8 @@ pub unsafe trait Callbacks: Send + Sync + fmt::Debug + 'static {
     /// Same as [`Manager::initialize`].
     fn initialize(&self, ordinal: i32) -> Result<()>;
 
-    /// Like [`Manager::allocate`], with memory that is ready at once, or in the order of the stream. Only requests for device
-    /// memory have a stream. It is never the default stream of a thread, because the memory may be given back on another
-    /// thread.
+    /// Like [`Manager::allocate`]: memory that is ready at once, or in the order of the stream. Only requests for device
+    /// memory have a stream, and never that of a thread, because another thread may give the memory back.
     fn allocate(&self, request: &Request) -> Result<Allocation>;
 
     /// Like [`Manager::pin`], with the bytes and flags of the request; `None` if the manager does not pin.

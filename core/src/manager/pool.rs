@@ -16,7 +16,7 @@ use crate::stream::Stream;
 /// How much a pool may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
-    /// The most bytes in use at a time, over all devices.
+    /// Most bytes in use at a time, over all devices.
     pub limit: usize,
     /// The unused bytes that each device's pool keeps, instead of giving them back to the driver, when a stream is
     /// synchronised.
@@ -29,11 +29,11 @@ impl Default for PoolOptions {
     }
 }
 
-/// A manager with a stream-ordered pool for each device, made at its first use. Freed memory is ready at once for the next
-/// allocation on the same stream, and on other streams as soon as the driver sees that it is free.
+/// A manager with a stream-ordered pool for each device, made at its first use. Freed memory is ready at once for
+/// allocations on the same stream, and on others when the driver sees that it is free.
 ///
-/// Without a stream, memory is given in the order of the legacy default stream. If there is no memory, everything that waits
-/// to be given back is given back, the host waits for the stream, the pool is trimmed, and the allocation is tried once more.
+/// Without a stream, memory is given in the order of the legacy default stream. If there is no memory, the manager
+/// gives back everything that waits for that, waits for the stream, trims the pool, and tries once more.
 #[derive(Debug)]
 pub struct Pool {
     options: PoolOptions,
@@ -82,7 +82,7 @@ impl Pool {
         self.pools.lock().get(&ordinal).cloned()
     }
 
-    /// The bytes that a device's pool holds, in use or not.
+    /// Bytes that a device's pool holds, in use or not.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.

@@ -25,8 +25,8 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 impl Shared {
-    /// Shares a manager whose callbacks a program has put into a table. The table's `release` is called once, when the manager
-    /// and all of its memory are given up. If this fails, the table is still the caller's, and `release` is not called.
+    /// Shares a manager whose callbacks a program has put into a table. Its `release` is called once, when the manager and all
+    /// of its memory are given up. On failure the table stays the caller's.
     ///
     /// # Errors
     /// `DEVX_VERSION`, `DEVX_INVALID_ARGUMENT` if `reserved` is not zero, `DEVX_NULL_ARGUMENT` if `allocate` is missing (all
@@ -54,7 +54,7 @@ impl Shared {
 }
 
 impl Table {
-    /// Calls a callback and turns its status into a result. The text of an error may be empty.
+    /// Calls a callback. The text of an error may be empty.
     fn call(&self, callback: impl FnOnce(*mut c_void, *mut DevxError) -> DevxStatus) -> Result<()> {
         // SAFETY: an all-zero record has an empty text.
         let mut record = unsafe { std::mem::zeroed::<DevxError>() };

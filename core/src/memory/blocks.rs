@@ -1,5 +1,4 @@
-//! Blocks of memory, taken from the calling thread if it keeps one of that size, and given back to the thread that took
-//! it.
+//! Blocks of memory: taken from what the calling thread keeps, and given back to the thread that took them.
 
 use std::ptr::{self, NonNull};
 

@@ -46,7 +46,7 @@ impl<T> Counted<T> {
         Weak(Slab::clone(&self.0))
     }
 
-    /// Gives this reference up. Returns the value if the reference was the last one, which exactly one of them is.
+    /// Gives this reference up. Returns the value to the caller that has the last one.
     pub(crate) fn into_inner(self) -> Option<T> {
         ManuallyDrop::new(self).give_up()
     }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
 use crate::sync::with_mut;
 
-/// A lazy box. One thread makes it, any thread may use it, and any thread may drop it.
+/// Made by one thread; any thread may use or drop it.
 pub(crate) struct Lazy<T: Send + Sync>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Default for Lazy<T> {
@@ -26,8 +26,7 @@ impl<T: Send + Sync> Lazy<T> {
         Ok(Self(AtomicPtr::new(Box::into_raw(boxed(value)?))))
     }
 
-    /// Returns the value, and makes it if there is none. If several threads do so at once, all get the value of one of
-    /// them.
+    /// Returns the value, making it if necessary. Threads that do so at once all get the same one.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.

@@ -162,7 +162,7 @@ impl Owner {
         Self { context: Box::into_raw(value).cast(), release: Some(drop_box::<T>), entry: None, stream: None }
     }
 
-    /// Keeps one reference to a slab. The ledger does not count this owner, because it counts what the slab stands for.
+    /// Keeps one reference to a slab. The ledger counts what the slab stands for, not this owner.
     pub(crate) fn of_slab<H: Send + Sync>(slab: Slab<H>) -> Self {
         Self { context: slab.into_raw(), release: Some(drop_slab::<H>), entry: None, stream: None }
     }

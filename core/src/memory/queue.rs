@@ -61,7 +61,7 @@ impl ReleaseQueue {
         Self::owner(Box::new(self.node(token, ALONE)))
     }
 
-    /// Like [`ReleaseQueue::register`], but without memory this is an error, where that function ends the process.
+    /// Like [`ReleaseQueue::register`], but a lack of memory is an error, not the end of the process.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`; then the token will not come out.

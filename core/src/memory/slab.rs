@@ -115,9 +115,9 @@ impl<H> Slab<H> {
         }
     }
 
-    /// Takes the claim, for what the header has only one of, and adds a reference that goes with it. Returns `false` if
-    /// somebody else has the claim. The holder sees everything that was done under earlier claims, and gives the claim
-    /// up, with one reference, through [`Slab::release_claimed`].
+    /// Claims what the header has only one of, and adds a reference that goes with the claim; `false` if somebody else
+    /// has it. The holder sees everything that was done under earlier claims, and gives the claim up, with one
+    /// reference, through [`Slab::release_claimed`].
     #[inline]
     pub(crate) fn claim(&self) -> bool {
         self.claim_adding(1)

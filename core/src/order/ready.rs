@@ -36,7 +36,7 @@ impl Ready {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn queued(stream: Stream) -> Result<Self> {
-        // The legacy default stream is never destroyed, so nothing has to hold it.
+        // The legacy default stream is never destroyed.
         if stream == Stream::legacy(stream.ordinal()) {
             return Ok(Self::Legacy(stream.ordinal()));
         }
@@ -177,8 +177,8 @@ impl Ready {
     }
 }
 
-/// Records an event after the work that is queued on a stream. The stream must not be captured: a stream that waited for such
-/// an event would be drawn into the capture.
+/// Records an event behind the work queued on a stream. An event of a capture would draw streams that wait for it into the
+/// capture.
 fn recorded(queued: Stream) -> Result<Event> {
     queued.require_no_capture()?;
     Event::record(queued)

@@ -22,8 +22,8 @@ struct Noted {
     /// The release that waits for the events; made with the first event.
     later: Mutex<Option<Later>>,
     whose: Whose,
-    /// The stream that fills the data, if its memory is given back in the order of another stream. The memory is given back
-    /// only after the last work on this stream.
+    /// The stream that fills the data, if the memory is given back in the order of another one, but after the last work on
+    /// this one.
     filler: Option<Stream>,
 }
 
@@ -102,8 +102,8 @@ impl Uses {
         parts.is_empty().then_some(found).into_iter().chain(parts.iter().map(Whole::uses))
     }
 
-    /// Says that `filler` fills data of `owner`. Memory that is given back in the order of another stream is given back only
-    /// after the work that is queued on `filler` when the data is given up. Other owners decide by themselves when to release.
+    /// Says that `filler` fills data of `owner`. Memory that goes back in the order of another stream does so only after the
+    /// work that is queued on `filler` when the data is given up. Other owners decide themselves when to release.
     pub(crate) fn filled_on(&mut self, owner: Option<&Owner>, filler: Stream) -> Result<()> {
         let is_elsewhere = self.in_order(owner).is_some_and(|order| order.is_of_other(filler));
         if is_elsewhere {
@@ -228,8 +228,8 @@ fn make_room(events: &mut Vec<Event>) {
         return;
     }
     Event::drop_complete(events);
-    // Leaves room, so that the driver is not asked again soon if most events are not complete. Without memory for that, one
-    // place is enough.
+    // So that the driver is not asked again soon if most events are not complete. Without memory for that, one place is
+    // enough.
     let _ = events.try_reserve(events.len());
 }
 

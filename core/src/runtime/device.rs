@@ -52,7 +52,7 @@ impl Device {
         Self::new(self.kind, self.id.into())
     }
 
-    /// Checks and normalises a device of DLPack; see [`Device::new`].
+    /// Like [`Device::new`], for a device of DLPack.
     ///
     /// # Errors
     /// Same as [`Device::new`].
@@ -125,7 +125,7 @@ impl FromStr for Device {
     /// Parses the name that a device is shown by, for example `cuda:1`. Without a number it is the first device.
     ///
     /// # Errors
-    /// Same as [`Device::new`], also for a text that is not the name of a device.
+    /// Same as [`Device::new`], also for a text that names no device.
     fn from_str(name: &str) -> Result<Self> {
         let (kind, id) = name.split_once(':').unwrap_or((name, "0"));
         let kind = (0..=i8::MAX.into()).map(DeviceType).find(|known| known.name() == Some(kind));

@@ -64,9 +64,8 @@ impl Allocation {
     /// of `stream`.
     ///
     /// # Errors
-    /// Same as [`Allocation::device`]; `DEVX_INVALID_STREAM` for a stream of another device, because the memory would
-    /// come from the pool of that device; `DEVX_UNSUPPORTED` if the stream is being captured, because the memory would
-    /// be the graph's.
+    /// Same as [`Allocation::device`]; `DEVX_INVALID_STREAM` for a stream of another device, from whose pool the
+    /// memory would come; `DEVX_UNSUPPORTED` if the stream is being captured, because the memory would be the graph's.
     pub fn pool(ordinal: i32, stream: Stream, bytes: usize) -> Result<Self> {
         Self::in_order(ordinal, stream, bytes, |driver, address| {
             // SAFETY: a call of the driver with room for its result.
@@ -205,7 +204,7 @@ pub(crate) unsafe fn pin_host(ordinal: i32, address: *mut c_void, bytes: usize, 
 impl Block {
     fn release(self) {
         match &self.how {
-            // Freed now, the free would become part of the graph, and the memory would never be given back.
+            // The free would become part of the graph, and the memory would never be given back.
             How::Pool(held) if Driver::loaded().is_some() && held.stream().is_capturing() == Ok(true) => {
                 match Later::new().ok().zip(Vacant::find()) {
                     Some((later, room)) => {

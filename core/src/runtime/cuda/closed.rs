@@ -47,7 +47,7 @@ impl Stream {
     /// * memory of a pool that goes back in its order,
     /// * every [`Hold`].
     ///
-    /// The caller cannot see whether a consumer's release is still to come, and need not.
+    /// The caller need not know whether a consumer's release is still to come.
     ///
     /// # Errors
     /// Same as [`Stream::destroy`], also for streams that were closed before; `DEVX_OUT_OF_MEMORY`, and then the stream is not
@@ -94,8 +94,8 @@ pub(super) fn destroy() {
 
 /// Holds a stream: if the stream is closed meanwhile, it is destroyed only after the hold is dropped.
 ///
-/// This is for memory that goes back in the order of a stream, but in a function that runs some time after the release. Make
-/// the hold with the memory, and drop it when that function has run, or never will. Any thread may drop it.
+/// It is for memory that a function gives back in the order of a stream some time after the release. Make the hold with the
+/// memory, and drop it when that function has run, or never will. Any thread may drop it.
 #[derive(Debug)]
 #[must_use = "the stream is held as long as this lives"]
 pub struct Hold {

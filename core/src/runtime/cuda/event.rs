@@ -28,7 +28,7 @@ struct Recorded {
     context: Context,
     /// The stream that it was recorded on, if that was in this process.
     stream: Option<Stream>,
-    /// Whether the event is kept for reuse after its last use; otherwise it is destroyed.
+    /// Whether the event is kept for reuse in the end, or destroyed.
     kept: bool,
     /// Whether the driver's last answer was that the event no longer exists.
     is_gone: AtomicBool,
@@ -58,8 +58,8 @@ static POOL: Kept<Context, Handle> = Kept { all: Mutex::new(Vec::new()) };
 
 impl Event {
     /// Records an event that completes when all work queued on `stream` until now is done. This takes one call of the driver,
-    /// and one more if the pool has no event for the stream's context; for a context that is not a device's primary one, it
-    /// never has. It takes two more calls as long as nobody uses the device's primary context, because that is looked for.
+    /// and one more if the pool has no event for the stream's context; it never has one for a context that is not primary. It
+    /// takes two more calls as long as nobody uses the device's primary context, which is looked for.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -346,8 +346,8 @@ fn create(driver: &Driver, flags: u32) -> Result<Handle> {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        // A forked child does not even touch the lock, which its parent may have held. An event that went with its context is
-        // left alone, because its handle may be that of another event now.
+        // A forked child does not even touch the lock, which its parent may have held. The handle of an event that went with
+        // its context may be that of another one now.
         if Driver::loaded().is_none() || *self.is_gone.get_mut() {
             return;
         }

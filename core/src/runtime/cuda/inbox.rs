@@ -70,7 +70,7 @@ impl<T> New<T> {
 
 impl<T> Inbox<T> {
     /// The number of things that are not done yet, including one that is being done. A caller that gets 0 sees
-    /// everything that was done.
+    /// all that was done.
     pub(crate) fn waiting(&self) -> i64 {
         self.waiting.load(Acquire)
     }
@@ -89,8 +89,8 @@ impl<T> Inbox<T> {
     }
 
     /// One round of the thread. Takes what is new: if nothing is kept, it waits until something comes, otherwise for
-    /// `pause` at most. Then it looks at everything in the order in which it came, with no lock held. `look` gets a
-    /// thing and its age, and returns whether the thing is done. Returns whether anything came or was done.
+    /// `pause` at most. Then it looks at everything in the order in which it came, with no lock held. `look` returns
+    /// whether a thing, passed with its age, is done. Returns whether anything came or was done.
     pub(crate) fn round(&self, kept: &mut List<T>, pause: Duration, mut look: impl FnMut(&mut T, u64) -> bool) -> bool {
         let (came, asked) = self.receive(kept, pause);
         let (mut rest, mut last) = (kept.take(), kept);

@@ -27,7 +27,7 @@ pub fn device_count() -> Result<usize> {
     context::device_count(Driver::get()?)
 }
 
-/// Returns the driver's version as CUDA writes it: 12040 is 12.4.
+/// The driver's version as CUDA writes it: 12040 is 12.4.
 ///
 /// # Errors
 /// `DEVX_DEVICE` if there is no driver, `DEVX_DRIVER`.
@@ -75,7 +75,7 @@ fn uuid_of(driver: &Driver, device: CUdevice) -> Result<[u8; 16]> {
     Ok(uuid.bytes.map(|byte| byte as u8))
 }
 
-/// Returns the free and total bytes of a device's memory.
+/// Free and total bytes of a device's memory.
 ///
 /// # Errors
 /// `DEVX_DEVICE`, `DEVX_DRIVER`.

@@ -18,7 +18,7 @@ const DEVICE: c_uint = 2;
 pub struct Place {
     /// The kind of memory and the device; `DeviceType::CPU` for memory that the driver does not know.
     pub device: Device,
-    /// The device whose streams work on the memory; −1 for memory that the driver does not know.
+    /// Device whose streams work on the memory; −1 for memory that the driver does not know.
     pub ordinal: i32,
 }
 

@@ -26,7 +26,7 @@ unsafe impl Send for MemoryPool {}
 unsafe impl Sync for MemoryPool {}
 
 impl MemoryPool {
-    /// Makes a pool that keeps up to `keep` unused bytes when a stream is synchronised.
+    /// A pool that keeps up to `keep` unused bytes when a stream is synchronised.
     ///
     /// # Errors
     /// `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
@@ -81,7 +81,7 @@ impl MemoryPool {
         driver.check("cuMemPoolTrimTo", unsafe { (driver.mem_pool_trim)(self.handle, keep) })
     }
 
-    /// The bytes that the pool holds, in use or not.
+    /// Bytes that the pool holds, in use or not.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -89,7 +89,7 @@ impl MemoryPool {
         self.attribute(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
     }
 
-    /// The bytes that are in use.
+    /// Bytes that are in use.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -119,8 +119,8 @@ impl Drop for MemoryPool {
     }
 }
 
-/// The properties of a pool on a device. The fields that are named here are at the same place in every version of the
-/// driver's types. Other fields differ between versions, and stay 0 because they are not needed.
+/// The properties of a pool on a device. The fields named here are at the same place in every version of the driver's
+/// types. The others differ, and stay 0.
 fn properties(ordinal: i32, handles: CUmemAllocationHandleType) -> CUmemPoolProps {
     /// `CUmemLocation`, whose second field has no name in some versions.
     #[repr(C)]

@@ -78,14 +78,14 @@ thread_local! {
     static AGE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Waits until everything that was handed over before, and waits for no event, is given up. Such memory is freed by the
-/// reaper only because a free may wait for the device, so this call may wait for the device, too.
+/// Waits until everything that was handed over before, and waits for no event, is given up. Such memory is freed here
+/// only because a free may wait for the device, so this may wait for the device, too.
 pub(crate) fn settle() {
     settle_within(None);
 }
 
-/// Like [`settle`], but for an allocation that found no memory. It has a time limit, because a release that is called
-/// meanwhile may need something that this thread has, a lock for example.
+/// Like [`settle`], but for an allocation that found no memory, and with a time limit: a release that is called
+/// meanwhile may need what this thread has, a lock for example.
 pub(crate) fn settle_for_memory() {
     settle_within(Some(FOR_MEMORY));
 }

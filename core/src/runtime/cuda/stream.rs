@@ -67,8 +67,8 @@ impl Stream {
         Ok(device)
     }
 
-    /// Whether the stream's work runs on device `ordinal`. If the stream is in that device's primary context, this is
-    /// known without asking for its device.
+    /// Whether the stream's work runs on device `ordinal`. For a stream in that device's primary context, its context
+    /// says so.
     ///
     /// # Errors
     /// Same as [`Stream::device`].
@@ -125,8 +125,8 @@ impl Stream {
         driver.check("cuStreamSynchronize", unsafe { (driver.stream_synchronize)(self.raw()) })
     }
 
-    /// Whether all work queued on the stream is done. Returns `false` while the stream is being captured, because asking the
-    /// driver would break the capture.
+    /// Whether all work queued on the stream is done. `false` while the stream is being captured: asking the driver would
+    /// break the capture.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.

@@ -11,7 +11,7 @@ use crate::stream::Stream;
 /// A release that waits, and what it waits for.
 pub(super) struct Pending {
     pub(super) events: Vec<Event>,
-    /// If there is a stream, the release also waits until it is no longer being captured.
+    /// The release also waits until this stream is no longer being captured.
     pub(super) capturing: Option<Stream>,
     pub(super) held: Held,
     pub(super) failures: u32,
@@ -20,8 +20,8 @@ pub(super) struct Pending {
 pub(super) static INBOX: Inbox<Pending> =
     Inbox { new: Mutex::new(New::NONE), arrived: Condvar::new(), settled: Condvar::new(), waiting: AtomicI64::new(0) };
 
-/// The number of releases that wait for work, including those being called. A caller that gets 0 sees everything that
-/// earlier releases have done.
+/// The number of releases that wait for work, including those being called. A caller that gets 0 sees what earlier
+/// ones have done.
 #[inline]
 pub fn releases_waiting() -> i64 {
     INBOX.waiting()
