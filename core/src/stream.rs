@@ -34,8 +34,8 @@ pub const NO_SYNC: i64 = -1;
 /// A stream by the number that the protocols use.
 ///
 /// 1 is the legacy default stream, 2 that of the calling thread, and −1 none ([`NO_SYNC`]), where that is allowed; others are
-/// handles (`CUstream`, `cudaStream_t`). It is checked where it is used. The driver cannot check a handle, so whoever makes a
-/// `RawStream` vouches for it.
+/// handles (`CUstream`, `cudaStream_t`). The number is checked where it is used. The driver cannot check a handle, so whoever
+/// makes a `RawStream` vouches for it.
 ///
 /// The number of a default stream does not name its device. It stands for a default stream of the data's device, unless
 /// [`RawStream::on`] names another one.
