@@ -187,7 +187,7 @@ impl TryFrom<&Batch> for RecordBatch {
     /// Shares the columns.
     ///
     /// # Errors
-    /// As [`Batch::to_arrow_rs`]; also `DEVX_MISMATCH` if the batch is not a struct, `DEVX_INVALID_NULL_COUNT` for rows
+    /// Same as [`Batch::to_arrow_rs`]; also `DEVX_MISMATCH` if the batch is not a struct, `DEVX_INVALID_NULL_COUNT` for rows
     /// or values that are null where arrow-rs has none.
     fn try_from(batch: &Batch) -> Result<Self> {
         record_batch(batch, Arc::new(batch.schema().try_into()?))
@@ -207,7 +207,7 @@ impl Batch {
     /// As [`Batch::from_arrow_rs`], with the name, the flags and the metadata of a field.
     ///
     /// # Errors
-    /// As [`Batch::from_arrow_rs`]; also `DEVX_MISMATCH` if the field is of another type.
+    /// Same as [`Batch::from_arrow_rs`]; also `DEVX_MISMATCH` if the field is of another type.
     pub fn from_arrow_rs_as(array: &dyn Array, field: &arrow_schema::Field) -> Result<Self> {
         if array.data_type() != field.data_type() {
             let (name, wanted) = (field.name(), field.data_type());

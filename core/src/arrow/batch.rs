@@ -30,7 +30,7 @@ use crate::view::Whole;
 /// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns.
 /// Cloning shares it; the memory is released when the last clone and the last export are gone.
 ///
-/// To a consumer in C, who is in Rust here, too (of arrow-rs, see `arrow_rs`):
+/// An export to a consumer in C, whose part this example plays in Rust (for arrow-rs, see `arrow_rs`):
 ///
 /// ```
 /// use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
@@ -63,7 +63,7 @@ struct Header {
     source: Source,
     ready: Ready,
     uses: Uses,
-    /// Given up last: the arrays are described by it.
+    /// Given up last, because it describes the arrays.
     schema: Schema,
 }
 
@@ -79,7 +79,7 @@ impl Drop for Header {
     }
 }
 
-/// Whose structs the arrays are, and so what releases their memory.
+/// Whose structs the arrays are, and thus what releases their memory.
 enum Source {
     Foreign(Foreign<ArrowArray>),
     Own {
@@ -93,7 +93,7 @@ enum Source {
 impl Source {
     const NONE: Self = Self::Own { root: ArrowArray::RELEASED, owner: Owner::none(), in_one_block: false };
 
-    /// The owner, if it is one of this library's.
+    /// The owner, if it is an owner of this library.
     fn owner(&self) -> Option<&Owner> {
         match self {
             Self::Foreign(_) => None,
@@ -108,11 +108,11 @@ unsafe impl Send for Header {}
 unsafe impl Sync for Header {}
 
 impl Batch {
-    /// A batch over memory of the caller's that `owner` keeps alive. One block of memory; the addresses are copied,
-    /// the buffers are not.
+    /// Makes a batch over the caller's memory, which `owner` keeps alive. It takes one block of memory: the addresses
+    /// are copied, the buffers are not.
     ///
     /// # Errors
-    /// As [`Batch::import`]; the owner is given back, not released.
+    /// Same as [`Batch::import`]; the owner is given back, not released.
     ///
     /// # Safety
     /// The buffers hold what the schema and the nodes say, in memory of `device`, until `owner` is released.
@@ -126,16 +126,19 @@ impl Batch {
         unsafe { Self::from_sized_parts(schema, device, nodes, &[], owner) }
     }
 
-    /// As [`Batch::from_raw_parts`], by a caller who knows how large the buffers are. `sizes` has a number for each buffer of
-    /// all nodes, in their order: how many bytes it has, or −1 if that is not known. It is empty if none is known.
+    /// Like [`Batch::from_raw_parts`], but for a caller who knows how large the buffers are.
+    ///
+    /// `sizes` has a number for each buffer of all nodes, in their order: its size in bytes, or −1 if that is not
+    /// known. It is empty if no size is known.
     ///
     /// # Errors
-    /// As [`Batch::from_raw_parts`]; `DEVX_INVALID_BUFFERS` for a buffer with fewer bytes than its array takes, as far as
-    /// type, length and offset say that, and in host memory by the last offset, or the size that an array of views has for it,
-    /// in a buffer of known size; `DEVX_MISMATCH` if there are some sizes, but not as many as buffers.
+    /// Same as [`Batch::from_raw_parts`]; also `DEVX_INVALID_BUFFERS` for a buffer that is smaller than its array
+    /// needs, and `DEVX_MISMATCH` if `sizes` is not empty and has another length than there are buffers. What an array
+    /// needs follows from its type, length and offset; in host memory also from the last offset, or from the size that
+    /// an array of views gives for the buffer, if the buffer that holds this number has a known size.
     ///
     /// # Safety
-    /// As [`Batch::from_raw_parts`].
+    /// Same as [`Batch::from_raw_parts`].
     pub unsafe fn from_sized_parts(
         schema: &Schema,
         device: Device,
@@ -210,7 +213,7 @@ impl Batch {
         Ok(Self::rooted(slab, table))
     }
 
-    /// The first address is that of the struct in the header, where it stays.
+    /// Makes the first address that of the root struct, which stays in place in the header.
     fn rooted(slab: Slab<Header>, nodes: *mut *const ArrowArray) -> Self {
         let root = match &slab.header().source {
             Source::Foreign(foreign) => foreign.as_ptr(),
@@ -222,14 +225,15 @@ impl Batch {
     }
 
     /// Hands the batch to a consumer, which releases it: pass a clone to share it, the batch itself to move it.
-    /// One block of memory. Child arrays may be moved out of it and outlive it.
+    ///
+    /// The export takes one block of memory. The consumer may move child arrays out of it, and they may outlive it.
     ///
     /// # Errors
-    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, or `DEVX_DEVICE` if the memory is not host memory, which the
-    /// plain struct cannot say. Then `*out` is not written and the batch is given back.
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, or `DEVX_DEVICE` if the data is not in host memory, because the
+    /// plain struct cannot name a device. Then `*out` is not written and the batch is given back.
     ///
     /// # Safety
-    /// `out` is NULL or can be written; what it held is not released.
+    /// `out` is NULL or can be written. What it held before is not released.
     pub unsafe fn export(self, out: *mut ArrowArray) -> std::result::Result<(), Refused<Self>> {
         let device = self.device();
         let problem = if out.is_null() {
@@ -246,13 +250,13 @@ impl Batch {
         unsafe { self.export_tree(out) }.map(drop)
     }
 
-    /// As [`Batch::export`], with device and event.
+    /// Like [`Batch::export`], but with device and event.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`.
     ///
     /// # Safety
-    /// As [`Batch::export`].
+    /// Same as [`Batch::export`].
     pub unsafe fn export_device(self, out: *mut ArrowDeviceArray) -> std::result::Result<(), Refused<Self>> {
         if out.is_null() {
             let error = Error::new(crate::abi::types::DEVX_NULL_ARGUMENT, "out is NULL");
@@ -274,7 +278,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes the exported root and returns its `sync_event`, which points to what the exported tree keeps alive.
+    /// Writes the exported root and returns its `sync_event`, which points to something that the exported tree keeps
+    /// alive.
     ///
     /// # Safety
     /// `out` can be written.
@@ -299,7 +304,7 @@ impl Batch {
             let array = unsafe { &**array };
             match array.null_count {
                 known if known >= 0 && record(i).plain != 0 => *array,
-                // Whatever buffers its producer has given it.
+                // A null array has no buffers, even if its producer has given it some.
                 _ if record(i).ty == Type::Null => {
                     ArrowArray { null_count: array.length, n_buffers: 0, buffers: std::ptr::null_mut(), ..*array }
                 }
@@ -326,22 +331,22 @@ impl Batch {
         self.0.header().device
     }
 
-    /// Gives a batch over memory of the caller's, which nobody shares yet, the owner of that memory.
+    /// Sets the owner of the memory of a batch over the caller's memory that nobody shares yet.
     pub(super) fn set_owner(&mut self, owner: Owner) {
         if let Some(Source::Own { owner: own, .. }) = self.0.unique().map(|header| &mut header.source) {
             *own = owner;
         }
     }
 
-    /// Says of a batch over memory of this library's, which nobody shares yet, that it is all in one block.
+    /// Notes that all buffers of a batch over this library's memory lie in one block. Nobody shares the batch yet.
     pub(super) fn set_in_one_block(&mut self) {
         if let Some(Source::Own { in_one_block, .. }) = self.0.unique().map(|header| &mut header.source) {
             *in_one_block = true;
         }
     }
 
-    /// Whether all buffers are known to lie in one block of memory: between them is nobody else's. A tensor is one, whatever
-    /// its strides.
+    /// Whether all buffers are known to lie in one block of memory, with nobody else's data between them. A tensor is
+    /// one block, whatever its strides.
     pub(crate) fn is_in_one_block(&self) -> bool {
         let own = |batch: &Self| matches!(batch.0.header().source, Source::Own { in_one_block: true, .. });
         match self.uses().whole() {
@@ -351,13 +356,13 @@ impl Batch {
         }
     }
 
-    /// Its owner, if that is one of this library's.
+    /// The owner, if it is an owner of this library.
     pub(crate) fn owner(&self) -> Option<&Owner> {
         self.0.header().source.owner()
     }
 
-    /// The batch at a glance, as the C record.
-    // As `Column::to_raw`.
+    /// A summary of the batch, as the C record.
+    // Inlined for the same reason as `Column::to_raw`.
     #[inline(always)]
     pub fn info(&self) -> DevxBatchInfo {
         let Device { kind, id } = self.device();
@@ -387,7 +392,7 @@ impl Batch {
         Column::whole(self, 0)
     }
 
-    /// The column at `index`, with the batch's own slice applied.
+    /// The column at `index`, with the slice of the batch itself applied.
     #[inline]
     pub fn column(&self, index: usize) -> Option<Column<'_>> {
         if index < self.n_columns() { self.root().child(index) } else { None }
@@ -404,7 +409,7 @@ impl Batch {
         self.schema().column_named(name.as_bytes()).and_then(|index| self.column(index))
     }
 
-    /// Where the arrays are, one for each node of the schema.
+    /// The addresses of the arrays, one for each node of the schema.
     #[inline]
     pub(super) fn arrays(&self) -> &[*const ArrowArray] {
         let header = self.0.header();
@@ -422,7 +427,7 @@ impl Batch {
         unsafe { &*self.arrays()[node] }
     }
 
-    /// The buffers' addresses of one array: those that its type has.
+    /// The addresses of one array's buffers, as many as its type has.
     #[inline]
     pub(crate) fn buffers(&self, node: usize) -> &[*const c_void] {
         let array = self.array(node);
@@ -445,10 +450,10 @@ impl Borrowed<'_, Batch> {
     /// See [`Batch::produced_on`].
     ///
     /// # Errors
-    /// As [`Batch::produced_on`].
+    /// Same as [`Batch::produced_on`].
     ///
     /// # Safety
-    /// As [`Batch::produced_on`].
+    /// Same as [`Batch::produced_on`].
     pub unsafe fn produced_on(&mut self, stream: Stream) -> Result<()> {
         // SAFETY: the caller's contract.
         unsafe { self.value_mut().produced_on(stream) }
@@ -468,7 +473,7 @@ impl fmt::Debug for Batch {
 /// What an exported array keeps alive.
 struct Export {
     _batch: Batch,
-    /// The event that was recorded for it.
+    /// The event that was recorded for this export.
     _recorded: Option<Event>,
     _entry: Entry,
 }

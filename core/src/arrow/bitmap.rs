@@ -1,7 +1,7 @@
 //! Bitmaps: a bit for each row, the lowest bit of a byte first (Arrow columnar format, "Validity bitmaps").
 
-/// How many of `n` bits are 0, from bit `first` of the first byte on; `bytes` are those that hold them. What else is in the
-/// first and in the last byte does not count.
+/// The number of zeros among `n` bits, from bit `first` of the first byte on. `bytes` are the bytes that hold these
+/// bits; other bits in the first and last byte do not count.
 pub(super) fn zeros(bytes: &[u8], first: usize, n: usize) -> usize {
     let (words, rest) = bytes.as_chunks();
     let ones = words.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).map(|ones| ones as usize).sum::<usize>()
@@ -14,7 +14,7 @@ pub(super) fn zeros(bytes: &[u8], first: usize, n: usize) -> usize {
     n + before.count_ones() as usize + after.count_ones() as usize - ones
 }
 
-/// Moves all bits so far to the front; what comes after the last ones is 0.
+/// Moves all bits forward by `shift`. The bits after the last one become 0.
 pub(super) fn move_to_front(bytes: &mut [u8], shift: u32) {
     let mut above = 0_u8;
     for byte in bytes.iter_mut().rev() {

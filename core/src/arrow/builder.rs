@@ -1,4 +1,4 @@
-//! Making batches: out of buffers that the producer owns, described as a tree, or out of columns that exist already.
+//! Builders of batches: out of buffers that the producer owns, described as a tree, or out of existing columns.
 
 use core::ffi::c_void;
 use std::ffi::{CStr, CString};
@@ -16,8 +16,8 @@ use crate::order::Ready;
 use crate::stream::Stream;
 use crate::text::{Name, c_string};
 
-/// An array that is being described: its field, its buffers, what is below it, and who keeps its memory alive. Nothing is
-/// checked before [`ArrayBuilder::build`].
+/// An array that is being described: its field, its buffers, the arrays below it, and the owner of its memory. Nothing
+/// is checked before [`ArrayBuilder::build`].
 ///
 /// ```
 /// # use devexchange_core::arrow::builder::ArrayBuilder;
@@ -41,22 +41,23 @@ pub struct ArrayBuilder {
     null_count: i64,
     offset: i64,
     buffers: Vec<*const c_void>,
-    /// How many bytes each buffer has, or −1.
+    /// The size of each buffer in bytes, or −1 if not known.
     sizes: Vec<i64>,
     children: Vec<Self>,
     dictionary: Option<Box<Self>>,
-    /// Levels, with this one.
+    /// The number of levels, including this one.
     depth: usize,
     owner: Owner,
 }
 
-// SAFETY: the addresses are numbers here, which only `build` hands on; what is owned may be dropped on any thread.
+// SAFETY: the addresses are mere numbers here, and only `build` hands them on; what is owned may be dropped on any
+// thread.
 unsafe impl Send for ArrayBuilder {}
 // SAFETY: as above; nothing changes behind a shared reference.
 unsafe impl Sync for ArrayBuilder {}
 
 impl ArrayBuilder {
-    /// A nullable array of so many elements, whose number of nulls is not known, without buffers.
+    /// Starts a nullable array of `length` elements, with an unknown number of nulls and no buffers yet.
     pub fn new(name: &str, format: &str, length: i64) -> Self {
         Self {
             name: name.to_owned(),
@@ -75,13 +76,14 @@ impl ArrayBuilder {
         }
     }
 
-    /// The root of a record batch with so many rows: a struct without nulls, whose children are the columns.
+    /// Starts the root of a record batch with `rows` rows: a struct without nulls, whose children are the columns.
     pub fn batch(rows: i64) -> Self {
         Self::new("", "+s", rows).flags(0).null_count(0).buffer(std::ptr::null())
     }
 
-    /// The next buffer in the order of the Arrow columnar format: validity first, NULL if there are no nulls. For views,
-    /// the last one is the sizes of the data buffers, 64-bit.
+    /// Adds the next buffer, in the order of the Arrow columnar format: validity first, NULL if there are no nulls.
+    ///
+    /// The last buffer of an array of views holds the sizes of its data buffers as 64-bit integers.
     #[must_use]
     pub fn buffer(mut self, address: *const c_void) -> Self {
         self.buffers.push(address);
@@ -89,7 +91,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// As [`ArrayBuilder::buffer`], of so many bytes: too few for the array are refused.
+    /// Like [`ArrayBuilder::buffer`], but with its size in bytes: a buffer that is too small for the array is refused.
     #[must_use]
     pub fn sized_buffer(mut self, address: *const c_void, bytes: usize) -> Self {
         self.buffers.push(address);
@@ -97,7 +99,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// The next child.
+    /// Adds the next child.
     #[must_use]
     pub fn child(mut self, child: Self) -> Self {
         self.depth = self.depth.max(child.depth + 1);
@@ -105,7 +107,7 @@ impl ArrayBuilder {
         self
     }
 
-    /// The values of a dictionary; the array's own values are indices.
+    /// Sets the values of the dictionary; the array's own values are indices into it.
     #[must_use]
     pub fn dictionary(mut self, values: Self) -> Self {
         self.depth = self.depth.max(values.depth + 1);
@@ -113,49 +115,51 @@ impl ArrayBuilder {
         self
     }
 
-    /// The number of nulls.
+    /// Sets the number of nulls.
     #[must_use]
     pub fn null_count(mut self, null_count: i64) -> Self {
         self.null_count = null_count;
         self
     }
 
-    /// Elements to skip in each buffer.
+    /// Sets the number of elements to skip in each buffer.
     #[must_use]
     pub fn offset(mut self, offset: i64) -> Self {
         self.offset = offset;
         self
     }
 
-    /// `ARROW_FLAG_…` bits, in place of "nullable".
+    /// Sets the `ARROW_FLAG_…` bits, in place of "nullable".
     #[must_use]
     pub fn flags(mut self, flags: i64) -> Self {
         self.flags = flags;
         self
     }
 
-    /// One more pair of metadata.
+    /// Adds a metadata pair.
     #[must_use]
     pub fn metadata(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         self.metadata.push((key.into(), value.into()));
         self
     }
 
-    /// Who keeps the buffers of this array alive, and what is below it unless that has owners of its own.
+    /// Sets the owner that keeps the buffers of this array alive, and those of all arrays below it that have no owner
+    /// of their own.
     #[must_use]
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = owner;
         self
     }
 
-    /// The batch, in memory of `device`. Its order is unknown (see [`Ready::unknown`]) until
-    /// [`Batch::produced_on`] says more.
+    /// Makes the batch, in memory of `device`. Its order is unknown (see [`Ready::unknown`]) until
+    /// [`Batch::produced_on`] sets it.
     ///
     /// # Errors
-    /// As [`Schema::new`] and [`Batch::from_sized_parts`]; then everything is given back, and nothing is released.
+    /// Same as [`Schema::new`] and [`Batch::from_sized_parts`]. On failure everything is given back, and nothing is
+    /// released.
     ///
     /// # Safety
-    /// As [`Batch::from_raw_parts`], of all owners together.
+    /// Same as [`Batch::from_raw_parts`], for all owners together.
     pub unsafe fn build(mut self, device: Device) -> std::result::Result<Batch, Refused<Box<Self>>> {
         let mut texts = Vec::new();
         if let Err(error) = self.require_depth().and_then(|()| self.texts(&mut texts)) {
@@ -172,10 +176,11 @@ impl ArrayBuilder {
         }
     }
 
-    /// The batch without its owner, which it gets before anybody else sees it, and room for that.
+    /// Makes the batch without its owner, which is set before anybody else sees the batch; also returns room for that
+    /// owner.
     ///
     /// # Safety
-    /// As [`ArrayBuilder::build`].
+    /// Same as [`ArrayBuilder::build`].
     unsafe fn make(&self, texts: &[Texts], device: Device) -> Result<(Batch, Vec<Owner>, Vacant<Vec<Owner>>)> {
         let (mut fields, mut nodes, mut sizes) = (vector(texts.len())?, vector(texts.len())?, Vec::new());
         self.describe(&mut texts.iter(), &mut fields, &mut nodes, &mut sizes)?;
@@ -185,7 +190,7 @@ impl ArrayBuilder {
         Ok((batch, vector(texts.len())?, Vacant::new()?))
     }
 
-    /// What is walked below goes from node to node by calls within calls, for which there is not more room.
+    /// Limits the depth, because the functions below recurse from node to node and have stack for no more.
     fn require_depth(&self) -> Result<()> {
         match self.depth {
             ..=MAX_DEPTH => Ok(()),
@@ -193,7 +198,7 @@ impl ArrayBuilder {
         }
     }
 
-    /// The texts of all nodes, depth-first.
+    /// Collects the texts of all nodes, depth-first.
     fn texts(&self, texts: &mut Vec<Texts>) -> Result<()> {
         let pairs = collected(self.metadata.iter().map(|(key, value)| Ok((key.as_slice(), value.as_slice()))))?;
         let text = Texts {
@@ -240,7 +245,7 @@ impl ArrayBuilder {
 }
 
 impl Drop for ArrayBuilder {
-    /// What is nested too deep to be built is too deep to be dropped within each other, too.
+    /// An array that is nested too deeply to be built is also nested too deeply to be dropped recursively.
     fn drop(&mut self) {
         if self.depth <= MAX_DEPTH {
             return;
@@ -280,7 +285,7 @@ pub(crate) fn terminated(what: &str, text: &str) -> Result<CString> {
     c_string(text).ok_or_else(|| Error::no_memory(text.len() + 1))
 }
 
-/// A text put together, without a NUL in it.
+/// Formats a text that contains no NUL.
 pub(crate) fn c_formatted(text: fmt::Arguments<'_>) -> Result<CString> {
     let text = said(text)?;
     c_string(&text).ok_or_else(|| Error::no_memory(text.len() + 1))
@@ -301,16 +306,18 @@ fn all_of(mut owners: Vec<Owner>, room: Vacant<Vec<Owner>>) -> Owner {
 }
 
 impl Batch {
-    /// A record batch whose columns are other batches (any arrays, not record batches only) of the same length on the same
-    /// device, under new names. They are shared: nothing is copied, and work with the batch ([`Batch::used_on`]) is work with
-    /// all of them.
+    /// Makes a record batch whose columns are other batches, under new names.
     ///
-    /// Columns that are not ready now are ordered by `stream`, which is made to wait for all of them; it is needed only
-    /// then.
+    /// The columns may be any arrays, not only record batches, of the same length on the same device. They are shared:
+    /// nothing is copied, and work with the batch ([`Batch::used_on`]) is work with all of them.
+    ///
+    /// If some columns are not ready now, `stream` is made to wait for all of them and the batch is ready after it. The
+    /// stream is needed only then.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` if there is no column, `DEVX_INVALID_LENGTH` if lengths differ, `DEVX_MISMATCH` if devices do,
-    /// `DEVX_NOT_READY` without a stream that is needed, `DEVX_INVALID_TEXT` for a name with a NUL byte, `DEVX_DRIVER`.
+    /// `DEVX_INVALID_ARGUMENT` if there is no column, `DEVX_INVALID_LENGTH` if lengths differ, `DEVX_MISMATCH` if
+    /// devices differ, `DEVX_NOT_READY` if a stream is needed but not given, `DEVX_INVALID_TEXT` for a name with a NUL
+    /// byte, `DEVX_DRIVER`.
     pub fn of_columns(columns: &[(&str, &Self)], stream: Option<Stream>) -> Result<Self> {
         let Some((_, first)) = columns.first() else {
             return refuse!(

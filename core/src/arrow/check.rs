@@ -1,4 +1,4 @@
-//! Whether the arrays of a tree are what their schema says, as far as it can be seen without reading a buffer.
+//! Checks that the arrays of a tree are what their schema says, as far as that can be seen without reading a buffer.
 
 mod array;
 mod plain;
@@ -14,11 +14,13 @@ use array::check_array;
 
 pub(super) use array::require_live;
 
-/// Checks every array against its field and writes down where it is. Returns whether each struct below the root stands
-/// behind the one before it: if not, one may stand in the tree twice, see [`require_distinct`].
+/// Checks every array against its field and writes down its address.
+///
+/// Returns whether each struct below the root lies behind the one before it. If not, a struct may be in the tree twice;
+/// see [`require_distinct`].
 ///
 /// # Errors
-/// Those of the first array, level by level, in which something is wrong.
+/// Those of the first array, level by level, that is wrong.
 ///
 /// # Safety
 /// `root` is valid, `nodes` has room for the nodes of `schema`.
@@ -36,16 +38,16 @@ pub(super) unsafe fn read_nodes(
     }
 }
 
-/// Checks every array against its field, level by level, and writes down where it is.
+/// Checks every array against its field, level by level, and writes down its address.
 ///
 /// # Safety
-/// As [`read_nodes`].
+/// Same as [`read_nodes`].
 #[cold]
 unsafe fn check_all(root: *const ArrowArray, schema: &Schema, nodes: *mut *const ArrowArray) -> Result<()> {
-    // SAFETY: room for the root at least.
+    // SAFETY: there is room for the root at least.
     unsafe { set_entry(nodes, 0, root) };
     for (i, record) in schema.records().iter().enumerate() {
-        // SAFETY: address `i` was written: by its parent, or as the root.
+        // SAFETY: address `i` is written already, by its parent or as that of the root.
         let array = unsafe { entry(nodes, i) };
         // SAFETY: not NULL, and valid by the caller's contract.
         let array = unsafe { &*array };
@@ -55,7 +57,7 @@ unsafe fn check_all(root: *const ArrowArray, schema: &Schema, nodes: *mut *const
     Ok(())
 }
 
-/// Refuses a tree in which a struct stands twice.
+/// Refuses a tree that contains a struct twice.
 ///
 /// # Safety
 /// `nodes` are the addresses that [`read_nodes`] wrote; `scratch` is as long.
@@ -73,7 +75,7 @@ pub(super) unsafe fn require_distinct(
     }
 }
 
-/// Says in which array something is wrong, if its field has a name.
+/// Names the array that an error is about, if its field has a name.
 pub(super) fn in_array(schema: &Schema, node: usize, error: Error) -> Error {
     error.within_named("array", schema.field(node).map_or("", |field| field.name()))
 }

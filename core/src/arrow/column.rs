@@ -31,7 +31,7 @@ pub struct Column<'a> {
 #[derive(Clone, Copy)]
 enum Seen {
     All,
-    /// From a row on, so many.
+    /// So many rows (second number), from a row on (first number).
     Rows(i64, i64),
 }
 
@@ -52,13 +52,13 @@ impl<'a> Column<'a> {
         Self { batch, node, offset: array.offset, length: array.length }
     }
 
-    /// Some of the rows of a node's array.
+    /// A column of some of the rows of a node's array.
     #[inline]
     pub(super) fn rows_of(batch: &'a Batch, node: usize, offset: i64, length: i64) -> Self {
         Self { batch, node, offset, length }
     }
 
-    /// The column that a record of [`Column::to_raw`] describes.
+    /// The column that a record from [`Column::to_raw`] describes.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_RANGE` if the record does not describe rows of this batch.
@@ -67,10 +67,10 @@ impl<'a> Column<'a> {
         Self::at(batch, raw.node, raw.offset, raw.length)
     }
 
-    /// The column of which a record has these three, which is all that says which one it is.
+    /// The column with these three values of a record from [`Column::to_raw`], which identify it.
     ///
     /// # Errors
-    /// As [`Column::from_raw`].
+    /// Same as [`Column::from_raw`].
     #[inline]
     pub fn at(batch: &'a Batch, node: i64, offset: i64, length: i64) -> Result<Self> {
         let Some(node) = usize::try_from(node).ok().filter(|&node| node < batch.schema().nodes()) else {
@@ -89,17 +89,17 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// As the C record, whose pointers are valid as long as the batch.
-    // Inlined, so that each member is written where the record is to be, and not copied there.
+    /// The column as a C record, whose pointers are valid as long as the batch.
+    // Inlined, so that each member is written directly into the caller's record.
     #[inline(always)]
     pub fn to_raw(self) -> DevxColumn {
         self.to_raw_of(self.array(), self.record())
     }
 
-    /// As [`Column::to_raw`], by who has at hand what its array and its field are.
+    /// Like [`Column::to_raw`], but for a caller that already has the column's array and field.
     #[inline(always)]
     fn to_raw_of(self, array: &ArrowArray, record: &Record) -> DevxColumn {
-        // First, as what is known before a call has to be kept or looked for again after it.
+        // First, because values that are known before a call have to be saved across it or loaded again after it.
         let null_count = self.known_null_count_of(array, record);
         // SAFETY: the schema keeps the struct alive.
         let source = unsafe { &*record.source };
@@ -112,7 +112,7 @@ impl<'a> Column<'a> {
             null_count,
             offset: self.offset,
             buffers: array.buffers.cast_const(),
-            // Whatever its producer has given a null array.
+            // A null array has no buffers, even if its producer has given it some.
             n_buffers: if record.ty == Type::Null { 0 } else { array.n_buffers },
             n_children: array.n_children,
             has_dictionary: i64::from(!array.dictionary.is_null()),
@@ -120,8 +120,8 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Writes the columns of a batch from `first` on as [`Column::to_raw`] does, as many as there are places; `None` if the
-    /// batch has not so many.
+    /// Writes as many columns of a batch as there are places, from column `first` on, as [`Column::to_raw`] does.
+    /// Returns `None` if the batch has fewer columns.
     pub fn write_raw(batch: &Batch, first: usize, places: &mut [MaybeUninit<DevxColumn>]) -> Option<()> {
         let left = batch.n_columns().checked_sub(first)?;
         if places.len() > left {
@@ -155,12 +155,12 @@ impl<'a> Column<'a> {
         error.within_named("column", self.field().name())
     }
 
-    /// The batch that it is a column of.
+    /// The batch that the column belongs to.
     pub fn batch(self) -> &'a Batch {
         self.batch
     }
 
-    /// What the values are.
+    /// The field that describes the values.
     #[inline]
     pub fn field(self) -> Field<'a> {
         match self.batch.schema().field(self.node) {
@@ -196,13 +196,13 @@ impl<'a> Column<'a> {
         self.buffers().get(index).copied().unwrap_or(std::ptr::null())
     }
 
-    /// Whether the values are in buffers of its own, behind one that says which are valid, as those of nearly every column.
+    /// Whether the values are in their own buffers, behind a validity buffer, as in nearly every column.
     fn is_plain(self) -> bool {
         self.record().plain != 0
     }
 
-    /// The number of nulls as far as it is known without reading the data: −1 if it is not. A union and runs have none of
-    /// their own: their children do.
+    /// The number of nulls as far as it is known without reading the data; −1 if it is not known. Unions and run-end
+    /// encoded arrays have no nulls of their own: their children do.
     #[inline]
     pub fn known_null_count(self) -> i64 {
         self.known_null_count_of(self.array(), self.record())
@@ -210,15 +210,15 @@ impl<'a> Column<'a> {
 
     #[inline(always)]
     fn known_null_count_of(self, array: &ArrowArray, record: &Record) -> i64 {
-        // What most arrays say, and true of every slice.
+        // The usual case. Without nulls in the array, no slice of it has any.
         if array.null_count == 0 && record.ty != Type::Null {
             return 0;
         }
         Self::nulls_of_rows(self.batch, self.node, self.offset, self.length)
     }
 
-    /// The longer way of [`Column::known_null_count`]. By its parts: a column whose address is given away has to be in
-    /// memory.
+    /// The general case of [`Column::known_null_count`]. It takes the parts of a column, because a column whose address
+    /// is passed to a function has to be in memory.
     #[inline(never)]
     pub(super) fn nulls_of_rows(batch: &Batch, node: usize, offset: i64, length: i64) -> i64 {
         let (array, ty) = (batch.array(node), batch.schema().ty(node));
@@ -232,10 +232,10 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The number of nulls; counted if it is not known.
+    /// The number of nulls, counted if it is not known.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` or `DEVX_NOT_READY` if it has to be counted and the host cannot read it; see
+    /// `DEVX_DEVICE` or `DEVX_NOT_READY` if the nulls have to be counted and the host cannot read the data; see
     /// [`Column::null_count_on`].
     pub fn null_count(self) -> Result<i64> {
         match self.known_null_count() {
@@ -253,8 +253,10 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// As [`Column::null_count`], also in device memory: if it is not known, the validity buffer is copied on `stream`,
-    /// after the data is ready there, and the host waits for it.
+    /// Like [`Column::null_count`], but also for device memory.
+    ///
+    /// If the number is not known, the validity buffer is copied on `stream`, after the data is ready there, and the
+    /// host waits for the copy.
     ///
     /// # Errors
     /// `DEVX_DRIVER`, `DEVX_INVALID_STREAM` while `stream` is captured, `DEVX_OUT_OF_MEMORY`.
@@ -270,8 +272,8 @@ impl<'a> Column<'a> {
         Ok(bitmap::zeros(&bits, first, self.length as usize) as i64)
     }
 
-    /// The child at `index`: of a struct, a sparse union and a fixed-size list the rows that this column sees, of other
-    /// types all values (see [`Column::list`], [`Column::union_value`], [`Column::run`]).
+    /// The child at `index`. For a struct, a sparse union or a fixed-size list, it has the rows that this column sees;
+    /// for other types, it has all values (see [`Column::list`], [`Column::union_value`], [`Column::run`]).
     #[inline]
     pub fn child(self, index: usize) -> Option<Self> {
         let node = self.batch.schema().links(self.node).child(index)?;
@@ -286,7 +288,7 @@ impl<'a> Column<'a> {
         (first..first + links.n_children()).map(move |node| seen.of(Self::whole(self.batch, node)))
     }
 
-    /// The children and, behind them, the dictionary.
+    /// The children, followed by the dictionary.
     #[inline]
     pub(super) fn below(self, links: Links) -> impl Iterator<Item = Self> {
         let (seen, first, children) = (self.seen_below(), links.first_child as usize, links.n_children());
@@ -305,7 +307,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// As [`Column::slice`], of rows that are there.
+    /// Like [`Column::slice`], but for rows that are known to exist.
     #[inline]
     fn seen(self, offset: i64, length: i64) -> Self {
         Self { offset: self.offset + offset, length, ..self }
@@ -317,10 +319,11 @@ impl<'a> Column<'a> {
         Some(Self::whole(self.batch, node))
     }
 
-    /// Which bytes of the validity buffer hold the bits of all rows, and which bit of the first one is that of row 0.
+    /// The bytes of the validity buffer that hold the bits of all rows, and which bit of the first byte belongs to row
+    /// 0.
     fn validity(self) -> (Range<usize>, usize) {
         let (first, rows) = (self.offset as usize, self.length as usize);
-        // Of no rows not even the byte around them: there may be none.
+        // Without rows, not even the byte around them may be read: there may be no such byte.
         let end = if rows == 0 { first / 8 } else { (first + rows).div_ceil(8) };
         (first / 8..end, first % 8)
     }

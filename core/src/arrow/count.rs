@@ -1,4 +1,4 @@
-//! Foreign trees of Arrow structs: how many nodes they have, and what their shape can get wrong.
+//! Foreign trees of Arrow structs: the number of their nodes, and checks of their shape.
 
 use std::mem::MaybeUninit;
 
@@ -11,15 +11,15 @@ use crate::memory::entry;
 #[derive(Clone, Copy)]
 pub(super) struct Count {
     pub(super) nodes: usize,
-    /// Whether each struct below the root stands behind the one before it: then none stands in the tree twice.
+    /// Whether each struct below the root lies behind the one before it. If so, no struct is in the tree twice.
     pub(super) ascending: bool,
     last: usize,
 }
 
-/// Counts the nodes of a foreign tree and checks what its shape can get wrong.
+/// Counts the nodes of a foreign tree and checks its shape.
 ///
 /// # Errors
-/// `DEVX_INVALID_CHILDREN` and `DEVX_TOO_DEEP` (which is where a cycle ends).
+/// `DEVX_INVALID_CHILDREN`, and `DEVX_TOO_DEEP`, which also ends a cycle.
 ///
 /// # Safety
 /// `root` is valid, and so are the children and dictionaries that its tree says it has.
@@ -30,17 +30,17 @@ pub(super) unsafe fn count<N: Node>(root: *const N) -> Result<Count> {
     unsafe { count_below(root, 1, Count { nodes: 1, ascending: true, last: 0 }) }
 }
 
-/// `count` has the node itself already, and all its siblings.
+/// Counts what is below a node. `count` includes the node itself and all its siblings already.
 ///
 /// # Safety
-/// As [`count`].
+/// Same as [`count`].
 unsafe fn count_below<N: Node>(node: &N, depth: usize, count: Count) -> Result<Count> {
     if depth == MAX_DEPTH && !node.is_leaf() {
         return refuse!(DEVX_TOO_DEEP, "{} is nested deeper than {MAX_DEPTH}", N::NAME);
     }
     let Count { nodes, mut ascending, mut last } = count;
     let n_children = node.n_children();
-    // All children count before one of them is looked at, so a count that lies ends here, not in a long walk.
+    // All children are counted before one of them is looked at, so that a false count ends here, not in a long walk.
     let mut nodes = match usize::try_from(n_children) {
         Ok(n) if nodes + n <= MAX_NODES => nodes + n,
         Ok(_) => {
@@ -69,7 +69,7 @@ unsafe fn count_below<N: Node>(node: &N, depth: usize, count: Count) -> Result<C
         let place = std::ptr::from_ref(child).addr();
         ascending &= last < place;
         last = place;
-        // A leaf, which nearly every child is, has nothing to get wrong here.
+        // A leaf, as nearly every child is, has nothing to check here.
         if !child.is_leaf() {
             // SAFETY: as above.
             Count { nodes, ascending, last } =
@@ -93,10 +93,10 @@ unsafe fn count_below<N: Node>(node: &N, depth: usize, count: Count) -> Result<C
     }
 }
 
-/// A node whose struct stands elsewhere in the tree too, so that both parents would release it.
+/// Returns a node whose struct is elsewhere in the tree, too, so that both parents would release it.
 ///
-/// `place(i)` is where the struct of node `i` is. Producers lay structs out in order, or nearly: then this is one walk.
-/// `scratch` is as long as there are nodes.
+/// `place(i)` is the address of the struct of node `i`. Producers lay structs out in order, or nearly; then this is one
+/// walk. `scratch` is as long as there are nodes.
 pub(super) fn standing_twice<N>(
     scratch: &mut [MaybeUninit<usize>],
     place: impl Fn(usize) -> *const N,
@@ -119,7 +119,7 @@ pub(super) fn standing_twice<N>(
     for (i, slot) in scratch.iter_mut().enumerate() {
         slot.write(place(i).addr());
     }
-    // SAFETY: all of it was written in the line above.
+    // SAFETY: the loop above wrote every element.
     let sorted = unsafe { &mut *(std::ptr::from_mut(scratch) as *mut [usize]) };
     sorted.sort_unstable();
     let twice = sorted.windows(2).find_map(|pair| match *pair {

@@ -18,7 +18,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// `node` is one of the schema's.
+    /// The field of `node`, which is a node of `schema`.
     pub(super) fn at(schema: &'a Schema, node: usize) -> Self {
         Self { schema, node }
     }
@@ -29,13 +29,13 @@ impl<'a> Field<'a> {
     }
 
     pub(crate) fn raw_format(self) -> &'a CStr {
-        // SAFETY: checked when the schema was made to be there and to end.
+        // SAFETY: when the schema was made, it was checked that the format is there and NUL-terminated.
         unsafe { CStr::from_ptr(self.raw().format) }
     }
 
     pub(crate) fn raw_name(self) -> &'a CStr {
         let name = self.raw().name;
-        // SAFETY: checked when the schema was made to end.
+        // SAFETY: when the schema was made, it was checked that the name is NUL-terminated.
         if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
     }
 
@@ -44,7 +44,7 @@ impl<'a> Field<'a> {
         unsafe { metadata::block(self.raw().metadata) }.ok().flatten()
     }
 
-    /// Which node of the tree this is.
+    /// The number of this field's node in the tree.
     pub fn node(self) -> usize {
         self.node
     }
@@ -71,7 +71,8 @@ impl<'a> Field<'a> {
         self.ty().timezone(self.format())
     }
 
-    /// The name of the type, for people; of a dictionary those of the indices and of the values, as "int32 -> utf8".
+    /// The name of the type, for people. Of a dictionary it has the names of both index and value types, such as "int32
+    /// -> utf8".
     pub fn type_name(self) -> impl fmt::Display {
         fmt::from_fn(move |f| {
             write!(f, "{}", TypeName::of(self.ty(), self.format()))?;
@@ -84,9 +85,9 @@ impl<'a> Field<'a> {
         type_ids(self.ty(), self.format())
     }
 
-    /// The name and the serialized parameters of an extension type, if this is one (Arrow columnar format, "Extension
-    /// types"). The values are those of the type that it is stored as, which [`Field::ty`] says. Of a key that repeats
-    /// the last value counts.
+    /// The name and the serialised parameters of an extension type, if this is one (Arrow columnar format, "Extension
+    /// types"). The values are those of its storage type, which [`Field::ty`] returns. If a key repeats, its last value
+    /// counts.
     pub fn extension(self) -> Option<(&'a [u8], &'a [u8])> {
         let value = |wanted: &[u8]| self.metadata().filter(|(key, _)| *key == wanted).last().map(|(_, value)| value);
         Some((value(EXTENSION_NAME)?, value(EXTENSION_METADATA).unwrap_or_default()))

@@ -17,7 +17,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// How many of them a second has.
+    /// How many of this unit make up a second.
     pub const fn of_second(self) -> i64 {
         10_i64.pow(self.digits() as u32)
     }
@@ -42,12 +42,12 @@ impl TimeUnit {
     }
 }
 
-/// A type of the Arrow columnar format. What a format string says besides (a time zone) stays in the string.
+/// A type of the Arrow columnar format. What else a format string says (a time zone) stays in the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     /// No values and no buffers.
     Null,
-    /// One bit each.
+    /// One bit for each value.
     Bool,
     /// Signed integer of 1, 2, 4 or 8 bytes.
     Int(u8),
@@ -72,7 +72,7 @@ pub enum Type {
     Utf8,
     /// UTF-8 text, with 64-bit offsets.
     LargeUtf8,
-    /// So many bytes each.
+    /// This many bytes for each value.
     FixedSizeBinary(i32),
     /// Days since 1970-01-01, 32-bit.
     Date32,
@@ -96,11 +96,11 @@ pub enum Type {
     List,
     /// Lists of the child's values, with 64-bit offsets.
     LargeList,
-    /// So many of the child's values each.
+    /// This many of the child's values for each list.
     FixedSizeList(i32),
-    /// Bytes, short ones in place, long ones in any of several data buffers.
+    /// Bytes; short values are in place, long ones in any of several data buffers.
     BinaryView,
-    /// UTF-8 text, short ones in place, long ones in any of several data buffers.
+    /// UTF-8 text; short values are in place, long ones in any of several data buffers.
     Utf8View,
     /// Lists of the child's values in any order, with 32-bit offsets and sizes.
     ListView,
@@ -108,11 +108,11 @@ pub enum Type {
     LargeListView,
     /// Lists of keys and values (the child is a struct of both), with 32-bit offsets.
     Map,
-    /// A value of one of the children, which all have as many rows as the union.
+    /// A value of one of the children, each of which has as many rows as the union.
     SparseUnion,
-    /// A value of one of the children, with a 32-bit offset into it.
+    /// A value of one of the children, with a 32-bit offset into that child.
     DenseUnion,
-    /// Runs of equal values: the children are where each run ends and what its value is.
+    /// Runs of equal values; the two children hold the end and the value of each run.
     RunEndEncoded,
 }
 
@@ -121,22 +121,22 @@ pub enum Type {
 pub enum Buffer {
     /// One bit for each element: 1 is valid. NULL if there are no nulls.
     Validity,
-    /// So many bits for each element; more than a `u32` counts for the widest binary.
+    /// This many bits for each element; the widest binary has more bits than a `u32` can count.
     Values(u64),
-    /// One more offset than elements, of so many bytes.
+    /// Offsets of this many bytes, one more than there are elements.
     Offsets(u32),
-    /// Bytes that the offsets point into; NULL if there are none.
+    /// Bytes that the offsets point into; NULL if there are no bytes.
     Data,
-    /// Bytes that views point into; [`Buffer::ViewSizes`] says how many there are.
+    /// Bytes that views point into; [`Buffer::ViewSizes`] gives their number.
     ViewData,
-    /// The number of bytes of each [`Buffer::ViewData`], 64-bit; may be NULL if there are none.
+    /// The number of bytes of each [`Buffer::ViewData`], 64-bit; may be NULL if there is no such buffer.
     ///
-    /// Producers do not agree on where it is: Arrow C++ has it in host memory also for arrays of a device.
+    /// Producers do not agree on where it lies: Arrow C++ keeps it in host memory even for arrays on a device.
     ViewSizes,
 }
 
 impl Buffer {
-    /// Bytes for so many elements, if that depends on nothing else.
+    /// The size in bytes for a number of elements, if it depends on nothing else.
     pub(crate) fn bytes(self, elements: u64) -> Option<u128> {
         let elements = u128::from(elements);
         match self {
@@ -147,20 +147,21 @@ impl Buffer {
         }
     }
 
-    /// As [`Buffer::bytes`], of the buffer at `index` of an array, which tells how many sizes there are.
+    /// Like [`Buffer::bytes`], but for the buffer at `index` of an array. For a buffer of sizes, the index tells how
+    /// many there are.
     pub(crate) fn bytes_at(self, index: usize, elements: u64) -> Option<u128> {
         match self {
-            // One for each of the data buffers, which stand between the views and these.
+            // One size for each data buffer; those lie between the views and the sizes.
             Self::ViewSizes => Some(index.saturating_sub(2) as u128 * 8),
             _ => self.bytes(elements),
         }
     }
 }
 
-/// How many children a type has.
+/// The number of children that a type has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
-    /// Exactly so many.
+    /// Exactly this many.
     Exactly(u32),
     /// Any number.
     Any,
@@ -170,21 +171,21 @@ const fn fixed(bits: u64) -> Buffers {
     Buffers::Two(Buffer::Values(bits))
 }
 
-/// Bits of a view: a length, and either the bytes themselves or where they are.
+/// Bits of a view: a length, and either the bytes themselves or their place.
 const VIEW_BITS: u64 = 128;
 
 /// The buffers of a type, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffers {
-    /// None at all.
+    /// No buffers.
     None,
     /// Validity.
     One,
-    /// Validity and another one.
+    /// Validity and one other buffer.
     Two(Buffer),
-    /// Validity, offsets of so many bytes, and data.
+    /// Validity, offsets of this many bytes, and data.
     Three(u32),
-    /// Validity, and offsets and sizes of so many bits, one of each for each element.
+    /// Validity, offsets and sizes: one of each for each element, of this many bits.
     Lists(u64),
     /// Validity, views, any number of data buffers, and their sizes.
     Views,
@@ -195,7 +196,7 @@ pub enum Buffers {
 }
 
 impl Buffers {
-    /// How many buffers there are; for [`Buffers::Views`] without the data that they point into.
+    /// The number of buffers; for [`Buffers::Views`] without the data buffers.
     pub fn count(self) -> usize {
         match self {
             Self::None => 0,
@@ -205,7 +206,7 @@ impl Buffers {
         }
     }
 
-    /// Whether an array of this type may have so many buffers.
+    /// Whether an array of this type can have `n_buffers` buffers.
     pub fn fits(self, n_buffers: i64) -> bool {
         match self {
             Self::Views => (3..=super::MAX_NODES as i64).contains(&n_buffers),
@@ -218,7 +219,7 @@ impl Buffers {
         !matches!(self, Self::None | Self::Sparse | Self::Dense)
     }
 
-    /// The buffer at `index` of an array that has `n_buffers`.
+    /// What the buffer at `index` holds, for an array with `n_buffers` buffers.
     pub fn get(self, index: usize, n_buffers: usize) -> Option<Buffer> {
         if index >= n_buffers {
             return None;
@@ -275,7 +276,7 @@ impl Type {
         }
     }
 
-    /// Whether it is a date, time, timestamp or duration.
+    /// Whether the type is a date, time, timestamp or duration.
     pub const fn is_temporal(self) -> bool {
         matches!(self, Self::Date32 | Self::Date64 | Self::Time(_) | Self::Timestamp(_) | Self::Duration(_))
     }
@@ -310,7 +311,7 @@ impl Type {
         }
     }
 
-    /// Bytes of a value, for types whose values all have the same whole number of them.
+    /// The bytes of a value, for types whose values all have the same whole number of bytes.
     pub const fn byte_width(self) -> Option<u32> {
         Some(match self {
             Self::Int(width) | Self::UInt(width) | Self::Float(width) | Self::Decimal { width, .. } => width as u32,
@@ -322,9 +323,9 @@ impl Type {
         })
     }
 
-    /// How many buffers an array of this type has, if they are what those of nearly every column are: validity, then one
-    /// that is there as soon as there is an element, with some bits for each, not too many to count with, then perhaps
-    /// data. Otherwise 0.
+    /// The number of buffers of an array of this type if they are those of nearly every column, otherwise 0. Those are:
+    /// validity, then a buffer that must be there as soon as there is an element, with a small fixed number of bits for
+    /// each, or with offsets and followed by data.
     pub(super) const fn plain_buffers(self) -> u8 {
         match self.buffers() {
             Buffers::Two(Buffer::Values(1..=256)) => 2,
@@ -333,7 +334,7 @@ impl Type {
         }
     }
 
-    /// How many children a field of this type has.
+    /// The number of children that a field of this type has.
     pub fn children(self) -> Children {
         match self {
             Self::Struct | Self::SparseUnion | Self::DenseUnion => Children::Any,
@@ -344,12 +345,12 @@ impl Type {
         }
     }
 
-    /// Whether each value is a range of the child's that buffers describe: any list but those of a fixed size.
+    /// Whether each value is a range of the child's values that buffers describe: all lists but those of a fixed size.
     pub fn is_list(self) -> bool {
         matches!(self, Self::List | Self::LargeList | Self::ListView | Self::LargeListView | Self::Map)
     }
 
-    /// Whether each value is one of a child's, and the type id says which.
+    /// Whether each value is a value of one of the children, which the type id selects.
     pub fn is_union(self) -> bool {
         matches!(self, Self::SparseUnion | Self::DenseUnion)
     }
@@ -359,13 +360,13 @@ impl Type {
         matches!(self, Self::Utf8 | Self::LargeUtf8 | Self::Utf8View)
     }
 
-    /// Whether the values may index a dictionary.
+    /// Whether the values can be indices into a dictionary.
     pub fn is_integer(self) -> bool {
         matches!(self, Self::Int(_) | Self::UInt(_))
     }
 
-    /// The element type of a tensor that sees the values as they are, for numbers only: what a date or a
-    /// decimal means cannot be said by DLPack.
+    /// The element type of a tensor that sees the values as they are. Only numbers have one: DLPack cannot say what a
+    /// date or a decimal means.
     #[inline]
     pub fn dtype(self) -> Option<DType> {
         Some(match self {
@@ -384,8 +385,8 @@ impl Type {
         })
     }
 
-    /// The element type under which the values can be read: a number's own, the integer that a date or time
-    /// is stored as, none for the rest.
+    /// The element type as which the values can be read: that of a number itself, or the integer that stores a date, a
+    /// time, a duration or a number of months. Other types have none.
     #[inline]
     pub fn storage(self) -> Option<DType> {
         match self {
@@ -397,7 +398,7 @@ impl Type {
         }
     }
 
-    /// The format string of a column that sees the elements of a tensor, if there is one.
+    /// The format string of a column that sees the elements of a tensor of this type, if there is one.
     pub fn format_of(dtype: DType) -> Option<&'static str> {
         ["c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g"]
             .into_iter()
@@ -434,7 +435,7 @@ fn of_word(format: &str) -> Option<Type> {
     })
 }
 
-/// [`Type::plain_buffers`] of the type that a letter stands for; 0 for any other byte.
+/// Returns [`Type::plain_buffers`] of the type that a letter stands for; 0 for any other byte.
 #[inline]
 #[expect(clippy::indexing_slicing, reason = "as many as there are bytes")]
 pub(super) fn plain_buffers_of_letter(letter: u8) -> u8 {
@@ -488,12 +489,12 @@ const fn of_letter(letter: u8) -> Option<Type> {
     })
 }
 
-/// A number without a sign: what a width or a list size may be.
+/// Parses a number without a sign, as a width or a list size has to be.
 fn count(text: &str) -> Option<i32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// `precision,scale` or `precision,scale,bits`.
+/// Parses `precision,scale` or `precision,scale,bits`.
 fn decimal(parameters: &str) -> Option<Type> {
     let mut parts = parameters.split(',');
     let (precision, scale) = (count(parts.next()?)?, parts.next()?.parse::<i32>().ok()?);
@@ -511,18 +512,18 @@ fn decimal(parameters: &str) -> Option<Type> {
     parts.next().is_none().then_some(Type::Decimal { width, precision, scale })
 }
 
-/// The type ids of a union, one for each child: which of the numbers in its first buffer stands for which child.
+/// The type ids of a union: which number in its first buffer stands for which child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeIds {
     child_of: [u8; 128],
     count: u32,
 }
 
-/// No child has this number: there are at most 128, as there are so many ids.
+/// The mark of an id without a child. No child has this number, because there are at most 128 ids.
 const NO_CHILD: u8 = u8::MAX;
 
 impl TypeIds {
-    /// Of what follows the colon of a union's format string; `None` if that is not a list of different ids.
+    /// Parses what follows the colon of a union's format string. Returns `None` if that is not a list of different ids.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut ids = Self { child_of: [NO_CHILD; 128], count: 0 };
         for id in text.split(',').filter(|_| !text.is_empty()) {
@@ -536,7 +537,7 @@ impl TypeIds {
         Some(ids)
     }
 
-    /// How many children the ids are for.
+    /// The number of ids, one for each child.
     pub fn count(&self) -> u32 {
         self.count
     }

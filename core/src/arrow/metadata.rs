@@ -1,4 +1,4 @@
-//! Key-value metadata (C data interface, `ArrowSchema.metadata`): counts and lengths are 32-bit, in native order.
+//! Key-value metadata (C data interface, `ArrowSchema.metadata`). Counts and lengths are 32-bit, in native byte order.
 
 use core::ffi::c_char;
 use std::marker::PhantomData;
@@ -6,9 +6,10 @@ use std::marker::PhantomData;
 use crate::error::{Result, refuse};
 use crate::memory::vector;
 
-/// Most pairs that are read.
+/// The most pairs that are read.
 pub const MAX_PAIRS: i32 = 1 << 20;
-/// Most bytes of keys and values together. The block does not say its size, so this bounds what a wrong length can do.
+/// The most bytes of keys and values together. The block does not say its size, so this bounds what a wrong length can
+/// do.
 pub const MAX_BYTES: usize = 1 << 28;
 
 /// The pairs of a checked metadata block.
@@ -20,10 +21,10 @@ pub struct Metadata<'a> {
 }
 
 impl<'a> Metadata<'a> {
-    /// Checks a block; NULL is no metadata. Returns it with its size in bytes.
+    /// Checks a block; NULL means no metadata. Returns the pairs and the size of the block in bytes.
     ///
     /// # Errors
-    /// `DEVX_INVALID_METADATA` with the count or length that cannot be.
+    /// `DEVX_INVALID_METADATA` with the impossible count or length.
     ///
     /// # Safety
     /// `block` is NULL or a metadata block that is as long as it says, and outlives the result.
@@ -92,7 +93,7 @@ impl<'a> Iterator for Metadata<'a> {
 /// The bytes of a checked block; `None` for NULL.
 ///
 /// # Errors
-/// `DEVX_INVALID_METADATA` with the count or length that cannot be.
+/// `DEVX_INVALID_METADATA` with the impossible count or length.
 ///
 /// # Safety
 /// `block` is NULL or a metadata block that is as long as it says, and outlives the result.
@@ -107,10 +108,10 @@ pub unsafe fn block<'a>(block: *const c_char) -> Result<Option<&'a [u8]>> {
     Ok((bytes > 0).then(|| unsafe { std::slice::from_raw_parts(block.cast::<u8>(), bytes) }))
 }
 
-/// Checks a block of which the size is known: it has to be as long as it says.
+/// Checks that a block of known size is as long as it says.
 ///
 /// # Errors
-/// `DEVX_INVALID_METADATA` with the count, length or size that cannot be.
+/// `DEVX_INVALID_METADATA` with the size of the block.
 pub fn check_bytes(block: &[u8]) -> Result<()> {
     fn number(bytes: &mut &[u8]) -> Option<usize> {
         let (number, rest) = bytes.split_first_chunk::<4>()?;
@@ -142,7 +143,7 @@ unsafe fn read_i32(from: *const u8) -> i32 {
 /// Writes a metadata block.
 ///
 /// # Errors
-/// `DEVX_INVALID_METADATA` if there is more than a block can say or a reader would take.
+/// `DEVX_INVALID_METADATA` if there is more than a block can hold or a reader would accept.
 pub fn encode(pairs: &[(&[u8], &[u8])]) -> Result<Vec<u8>> {
     let bytes: usize = 4 + pairs.iter().map(|(key, value)| 8 + key.len() + value.len()).sum::<usize>();
     if bytes > MAX_BYTES || pairs.len() > MAX_PAIRS as usize {

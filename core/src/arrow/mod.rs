@@ -1,5 +1,5 @@
-//! Arrow C data, C Device data, C stream and asynchronous interface: schemas, arrays, record batches and streams of
-//! them, both ways.
+//! The Arrow C data, C Device data, C stream and asynchronous interfaces: schemas, arrays, record batches and streams
+//! of them, in both directions.
 
 pub mod asynchronous;
 pub mod batch;
@@ -49,8 +49,9 @@ pub const MAX_DEPTH: usize = 64;
 /// Most nodes (fields or arrays) that one tree may have.
 pub const MAX_NODES: usize = 1 << 20;
 
-/// Gives up an array that the caller holds and nobody imports: calls its release, unless it is released already.
-/// NULL is fine. For an `ArrowDeviceArray`, give its member.
+/// Releases an array that the caller holds and nobody imports, unless it is released already.
+///
+/// NULL is accepted. For an `ArrowDeviceArray`, pass its member `array`.
 ///
 /// # Safety
 /// `array` is NULL, or points to a valid `ArrowArray` (released or not) that nobody else uses now.
@@ -59,35 +60,35 @@ pub unsafe fn release_array(array: *mut ArrowArray) {
     unsafe { release_if_given(array) }
 }
 
-/// As [`release_array`], for a schema.
+/// Like [`release_array`], but for a schema.
 ///
 /// # Safety
-/// As [`release_array`].
+/// Same as [`release_array`].
 pub unsafe fn release_schema(schema: *mut ArrowSchema) {
     // SAFETY: the caller's contract.
     unsafe { release_if_given(schema) }
 }
 
-/// As [`release_array`], for a stream.
+/// Like [`release_array`], but for a stream.
 ///
 /// # Safety
-/// As [`release_array`].
+/// Same as [`release_array`].
 pub unsafe fn release_stream(stream: *mut ArrowArrayStream) {
     // SAFETY: the caller's contract.
     unsafe { release_if_given(stream) }
 }
 
-/// As [`release_array`], for a stream of device arrays.
+/// Like [`release_array`], but for a stream of device arrays.
 ///
 /// # Safety
-/// As [`release_array`].
+/// Same as [`release_array`].
 pub unsafe fn release_device_stream(stream: *mut ArrowDeviceArrayStream) {
     // SAFETY: the caller's contract.
     unsafe { release_if_given(stream) }
 }
 
 /// # Safety
-/// `given` is NULL, or valid and nobody else uses it now.
+/// `given` is NULL, or points to a valid struct that nobody else uses now.
 unsafe fn release_if_given<T: Releasable>(given: *mut T) {
     // SAFETY: the caller's contract.
     if let Some(given) = unsafe { given.as_mut() } {

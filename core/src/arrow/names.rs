@@ -1,16 +1,16 @@
-//! Which column has a name, without a look at all of them each time.
+//! A look-up of columns by name that does not scan all of them each time.
 
 #![forbid(unsafe_code)]
 
 use crate::memory::{Lazy, collected};
 use crate::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Up to so many columns are looked through each time.
+/// Up to this many columns are scanned each time.
 const FEW: usize = 64;
-/// How often more than these are looked through. To sort them takes about as long as that.
+/// How often a larger number of columns is scanned, which takes about as long as sorting them once.
 const LOOKS: u32 = 32;
 
-/// The columns of a schema, by number, sorted by name for whoever asks for many.
+/// The numbers of a schema's columns, sorted by name after many look-ups.
 #[derive(Default)]
 pub(super) struct Names {
     looks: AtomicU32,
@@ -18,7 +18,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The number of the first of so many columns whose name is `name`.
+    /// The number of the first of `columns` columns that is called `name`.
     pub(super) fn find<'a>(&self, columns: usize, name_of: impl Fn(usize) -> &'a [u8], name: &[u8]) -> Option<usize> {
         match if columns > FEW { self.sorted(columns, &name_of) } else { None } {
             Some(sorted) => {
@@ -29,8 +29,8 @@ impl Names {
         }
     }
 
-    /// The columns by name, those of one name in their order; `None` as long as that is not worth it, or where there is no
-    /// memory for it.
+    /// The columns by name; columns of the same name in their order. `None` as long as sorting is not worth it, or if
+    /// there is no memory for it.
     fn sorted<'a>(&self, columns: usize, name_of: &impl Fn(usize) -> &'a [u8]) -> Option<&Vec<u32>> {
         let Self { looks, sorted } = self;
         if let Some(made) = sorted.made() {

@@ -1,4 +1,5 @@
-//! One array of a batch that is being made: what its producer gives, and what is added where consumers look for more.
+//! One array of a batch that is being made: what its producer gives, and what is added for consumers that look for
+//! more.
 
 use core::ffi::c_void;
 
@@ -16,11 +17,13 @@ pub struct NodeDesc<'a> {
     pub length: i64,
     /// Number of nulls, or −1 if not known.
     pub null_count: i64,
-    /// Elements to skip in each buffer.
+    /// Number of elements to skip in each buffer.
     pub offset: i64,
-    /// Addresses in the order of the Arrow columnar format: validity first (NULL if there are no nulls). Arrow asks for the
-    /// first offset of a list or text without elements, too: a NULL becomes one in host memory, and stays NULL in that of a
-    /// device, where some consumers read it.
+    /// Addresses in the order of the Arrow columnar format: validity first (NULL if there are no nulls).
+    ///
+    /// Arrow asks for the first offset of a list or text even if it has no elements. A NULL address of that buffer is
+    /// replaced by the address of an offset 0 in host memory, and stays NULL in device memory, although some consumers
+    /// read it there.
     pub buffers: &'a [*const c_void],
 }
 
@@ -28,7 +31,7 @@ impl NodeDesc<'_> {
     /// From the C record.
     ///
     /// # Errors
-    /// `DEVX_INVALID_BUFFERS` for a number of buffers that cannot be, `DEVX_NULL_ARGUMENT` if their table is missing.
+    /// `DEVX_INVALID_BUFFERS` for an impossible number of buffers, `DEVX_NULL_ARGUMENT` if their table is missing.
     ///
     /// # Safety
     /// The table has as many addresses as the record says, and outlives the result.
@@ -43,13 +46,13 @@ impl NodeDesc<'_> {
         if n_buffers > 0 && node.buffers.is_null() {
             return refuse!(DEVX_NULL_ARGUMENT, "buffers is NULL with {n_buffers} entries");
         }
-        // SAFETY: the caller's contract, and an empty table is not looked at.
+        // SAFETY: the caller's contract; an empty table is not looked at.
         let buffers = if n_buffers == 0 { &[] } else { unsafe { std::slice::from_raw_parts(node.buffers, n_buffers) } };
         Ok(Self { length: node.length, null_count: node.null_count, offset: node.offset, buffers })
     }
 }
 
-/// The first offset of an array without elements, of either width: its producer need not have one, but there are consumers that
+/// The first offset, of either width, of an array without elements. Its producer need not have one, but some consumers
 /// look for it.
 static NO_OFFSET: i64 = 0;
 
@@ -58,8 +61,8 @@ pub(super) fn no_offset() -> *const c_void {
     (&raw const NO_OFFSET).cast()
 }
 
-/// The buffers of an array without elements as consumers look at them all the same: at the first offset, and at a size for
-/// each buffer of data. Returns how many buffers there are then.
+/// Prepares the buffers of an array without elements for consumers that look at the first offset, or at the sizes of
+/// the data buffers, all the same. Returns how many buffers there are afterwards.
 ///
 /// # Safety
 /// `buffers` has `n_buffers` addresses.

@@ -1,4 +1,4 @@
-//! Whether the buffers of a batch are where the batch says: the driver knows.
+//! Checks with the driver that the buffers of a batch are where the batch says.
 
 use super::batch::Batch;
 use super::check::in_array;
@@ -8,9 +8,11 @@ use crate::error::Result;
 use crate::runtime::cuda::pointer;
 
 impl Batch {
-    /// Checks with the driver that the buffers are in the memory that the batch says, with all bytes that its lengths and
-    /// offsets come to: what no description can prove. No buffer is read, so the bytes that offsets and views point into are
-    /// left out: only those tell how many they are, and where there are none, any address is right.
+    /// Checks with the driver that the buffers are in the memory that the batch says, with all bytes that its lengths
+    /// and offsets require. No description can prove this.
+    ///
+    /// No buffer is read. So the bytes that offsets and views point into are not checked: only the offsets and views
+    /// say how many there are, and if there are none, any address is right.
     ///
     /// # Errors
     /// `DEVX_DEVICE` with the array and the buffer, `DEVX_DRIVER`.

@@ -216,7 +216,7 @@ unsafe fn plain_letter(format: NonNull<c_char>) -> Option<u8> {
 /// The type that a word stands for.
 ///
 /// # Safety
-/// As [`plain_letter`].
+/// Same as [`plain_letter`].
 #[inline(never)]
 unsafe fn word(format: NonNull<c_char>) -> Option<Type> {
     // SAFETY: the caller's contract.

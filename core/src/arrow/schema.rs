@@ -1,4 +1,4 @@
-//! What the arrays of a batch are: a tree of fields, parsed once and shared.
+//! Schemas: trees of fields that describe the arrays of a batch, parsed once and shared.
 
 use core::ffi::c_char;
 use std::ffi::CStr;
@@ -19,7 +19,7 @@ use crate::memory::{Foreign, Slab, TailSize, fill_in, held_by_bindings, vector};
 
 /// Key of the metadata pair that names an extension type.
 pub const EXTENSION_NAME: &[u8] = b"ARROW:extension:name";
-/// Key of the metadata pair with the parameters of an extension type, in a form that its name defines.
+/// Key of the metadata pair that holds the parameters of an extension type, in a form that its name defines.
 pub const EXTENSION_METADATA: &[u8] = b"ARROW:extension:metadata";
 
 /// A schema: the root field and all below it. Cloning shares it.
@@ -30,12 +30,12 @@ struct Header {
     root: Root,
     records: *const Record,
     nodes: usize,
-    /// From this node on, all are plain.
+    /// The first node from which on all nodes are plain.
     plain_from: usize,
     names: Names,
 }
 
-/// Whose struct the root is; the nodes below it belong to the root or lie in the slab.
+/// Whose struct the root is. The nodes below it belong to the root or lie in the slab.
 enum Root {
     Foreign(Foreign<ArrowSchema>),
     Own(ArrowSchema),
@@ -46,15 +46,17 @@ unsafe impl Send for Header {}
 // SAFETY: as above.
 unsafe impl Sync for Header {}
 
-/// A field of a schema that is being made. A schema is a list of these in depth-first order: a field, its
-/// children each with all below it, then the values of its dictionary.
+/// A field of a schema that is being made.
+///
+/// A schema is a list of these in depth-first order: a field, its children each with everything below it, then the
+/// values of its dictionary.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldDesc<'a> {
     /// Arrow format string.
     pub format: &'a CStr,
     /// Name; may be empty.
     pub name: &'a CStr,
-    /// Metadata block (see [`super::metadata::encode`]), all of it and no more.
+    /// Metadata block (see [`super::metadata::encode`]), exactly as long as its content.
     pub metadata: Option<&'a [u8]>,
     /// `ARROW_FLAG_…` bits.
     pub flags: i64,
@@ -70,7 +72,7 @@ impl<'a> FieldDesc<'a> {
         Self { format, name, metadata: None, flags: ARROW_FLAG_NULLABLE, n_children: 0, has_dictionary: false }
     }
 
-    /// The root of a record batch with so many columns.
+    /// The root of a record batch with `n_columns` columns.
     pub fn batch(n_columns: u32) -> Self {
         Self { flags: 0, n_children: n_columns, ..Self::new(c"", c"+s") }
     }
@@ -79,10 +81,10 @@ impl<'a> FieldDesc<'a> {
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT` without a format, `DEVX_INVALID_CHILDREN`, `DEVX_INVALID_ARGUMENT`,
-    /// `DEVX_INVALID_METADATA`, with the field and the value. The texts are checked by [`Schema::new`].
+    /// `DEVX_INVALID_METADATA`. The error names the field and the value. The texts are checked by [`Schema::new`].
     ///
     /// # Safety
-    /// The texts of the record are NULL or NUL-terminated, its metadata is as long as it says, and they outlive the
+    /// The texts of the record are NULL or NUL-terminated, its metadata is as long as it says, and both outlive the
     /// result.
     pub unsafe fn from_raw(field: &DevxField) -> Result<Self> {
         // SAFETY: the caller's contract.
@@ -115,13 +117,15 @@ impl<'a> FieldDesc<'a> {
 }
 
 impl Schema {
-    /// Takes a schema from its producer: on success `*source` is marked as moved from and its release is ours
-    /// to call. On failure it is untouched. One block of memory; names and formats are not copied.
+    /// Takes a schema from its producer.
+    ///
+    /// On success `*source` is marked as moved from, and this library calls its release. On failure it is untouched.
+    /// The import takes one block of memory; names and formats are not copied.
     ///
     /// # Errors
-    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVALID_CHILDREN`,
-    /// `DEVX_INVALID_METADATA`, `DEVX_INVALID_TEXT`, `DEVX_MISMATCH`, `DEVX_TOO_DEEP`, `DEVX_UNSUPPORTED`,
-    /// with the field and the value.
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVALID_CHILDREN`, `DEVX_INVALID_METADATA`,
+    /// `DEVX_INVALID_TEXT`, `DEVX_MISMATCH`, `DEVX_TOO_DEEP`, `DEVX_UNSUPPORTED`. The error names the field and the
+    /// value.
     ///
     /// # Safety
     /// `source` is NULL, or points to a valid `ArrowSchema` (released or not) that nobody else uses now.
@@ -150,14 +154,14 @@ impl Schema {
         Ok(Self::rooted(slab, records))
     }
 
-    /// Imports a schema for a next step that keeps it (importing an array of it): if that fails, the schema is the
-    /// caller's again, as it was.
+    /// Imports a schema for a next step that keeps it, such as the import of an array. If that step fails, the schema
+    /// goes back to the caller as it was.
     ///
     /// # Errors
-    /// As [`Schema::import`], and what `then` says.
+    /// Same as [`Schema::import`], and those of `then`.
     ///
     /// # Safety
-    /// As [`Schema::import`]. A schema that `then` gives back is the one that it was given.
+    /// Same as [`Schema::import`]. A schema that `then` gives back is the one that it received.
     pub(super) unsafe fn import_for<T>(
         source: *mut ArrowSchema,
         then: impl FnOnce(Self) -> std::result::Result<T, Refused<Self>>,
@@ -175,10 +179,10 @@ impl Schema {
         Err(error)
     }
 
-    /// Makes a schema. One block of memory for the schema itself; all texts are copied.
+    /// Makes a schema, in one block of memory. All texts are copied.
     ///
     /// # Errors
-    /// As [`Schema::import`].
+    /// Same as [`Schema::import`].
     pub fn new(fields: &[FieldDesc<'_>]) -> Result<Self> {
         let order = tree::level_order(fields.len(), |p| {
             fields.get(p).map_or(Ok((0, false)), |field| Ok((field.n_children, field.has_dictionary)))
@@ -217,7 +221,7 @@ impl Schema {
                 flags: field.flags,
                 ..ArrowSchema::RELEASED
             };
-            // From here on only the block itself says how long it is.
+            // From here on the length of the metadata is known from the block itself only.
             field.metadata.map_or(Ok(()), metadata::check_bytes).map_err(|error| {
                 // SAFETY: its name was stored just now.
                 unsafe { in_field(&described, error) }
@@ -238,7 +242,7 @@ impl Schema {
         Ok(Self::rooted(slab, records))
     }
 
-    /// The records of the root point to the struct in the header, where it stays.
+    /// Makes the record of the root point to the struct in the header, which stays in place.
     fn rooted(slab: Slab<Header>, records: *mut Record) -> Self {
         let root = match &slab.header().root {
             Root::Foreign(foreign) => foreign.as_ptr(),
@@ -249,13 +253,14 @@ impl Schema {
         Self(slab)
     }
 
-    /// Hands the schema to a consumer, which releases it. It shares this schema's texts. One block of memory.
+    /// Hands the schema to a consumer, which releases it. The export takes one block of memory and shares the texts of
+    /// this schema.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`; then `*out` is not written.
     ///
     /// # Safety
-    /// `out` is NULL or can be written; what it held is not released.
+    /// `out` is NULL or can be written. What it held before is not released.
     pub unsafe fn export(&self, out: *mut ArrowSchema) -> Result<()> {
         if out.is_null() {
             return refuse!(DEVX_NULL_ARGUMENT, "out is NULL");
@@ -277,24 +282,24 @@ impl Schema {
         Ok(())
     }
 
-    /// The root field: of type struct for a record batch.
+    /// The root field, of type struct for a record batch.
     #[inline]
     pub fn root(&self) -> Field<'_> {
         Field::at(self, 0)
     }
 
-    /// The field of one node of the tree.
+    /// The field of the node with this number.
     #[inline]
     pub fn field(&self, node: usize) -> Option<Field<'_>> {
         (node < self.nodes()).then(|| Field::at(self, node))
     }
 
-    /// How many fields there are in the whole tree.
+    /// The number of fields in the whole tree.
     pub fn nodes(&self) -> usize {
         self.0.header().nodes
     }
 
-    /// What is known of each field.
+    /// The records of all fields, by node.
     #[inline]
     pub(super) fn records(&self) -> &[Record] {
         let header = self.0.header();
@@ -318,7 +323,7 @@ impl Schema {
         self.0.header().names.find(self.n_columns(), name_of, name)
     }
 
-    /// From which node on all are plain.
+    /// The first node from which on all nodes are plain.
     pub(super) fn plain_from(&self) -> usize {
         self.0.header().plain_from
     }
@@ -348,7 +353,7 @@ impl Schema {
         &self.records()[node]
     }
 
-    /// For each node in depth-first order, its number in here.
+    /// The numbers of all nodes in depth-first order.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -356,10 +361,10 @@ impl Schema {
         self.depth_first_from(0)
     }
 
-    /// As [`Schema::depth_first`], of one node and all below it.
+    /// Like [`Schema::depth_first`], but for one node and everything below it.
     ///
     /// # Errors
-    /// As [`Schema::depth_first`].
+    /// Same as [`Schema::depth_first`].
     pub(super) fn depth_first_from(&self, node: usize) -> Result<Vec<usize>> {
         let (mut order, mut stack) = (vector(self.nodes())?, vector(self.nodes())?);
         stack.push(node);
@@ -373,14 +378,14 @@ impl Schema {
         Ok(order)
     }
 
-    /// Whether it is the very same.
+    /// Whether both are clones of one schema.
     #[inline]
     pub(super) fn is(&self, other: &Self) -> bool {
         self.0.as_raw() == other.0.as_raw()
     }
 }
 
-/// The same fields, all they say included.
+/// Schemas are equal if their fields are, with everything that the fields say.
 impl PartialEq for Schema {
     fn eq(&self, other: &Self) -> bool {
         self.is(other) || self.root() == other.root()

@@ -1,4 +1,4 @@
-//! Whether buffers are as large as their arrays need, for producers who know how large they are.
+//! Checks that buffers are as large as their arrays need, for producers that know how large they are.
 
 use core::ffi::c_void;
 
@@ -9,11 +9,11 @@ use super::schema::Schema;
 use crate::device::Device;
 use crate::error::{Result, refuse};
 
-/// Refuses buffers that have fewer bytes than their arrays need at least. `nodes` were checked against `schema`; `sizes`
-/// is as for [`super::Batch::from_sized_parts`].
+/// Refuses buffers that are smaller than their arrays need. `nodes` were checked against `schema`; `sizes` is as for
+/// [`super::Batch::from_sized_parts`].
 ///
 /// # Safety
-/// The buffers have the bytes that the sizes say, in memory of `device`.
+/// The buffers are as large as the sizes say, in memory of `device`.
 pub(super) unsafe fn check_sizes(schema: &Schema, device: Device, nodes: &[NodeDesc<'_>], sizes: &[i64]) -> Result<()> {
     let n_buffers: usize = nodes.iter().map(|node| node.buffers.len()).sum();
     if sizes.len() != n_buffers {
@@ -26,7 +26,7 @@ pub(super) unsafe fn check_sizes(schema: &Schema, device: Device, nodes: &[NodeD
         let checked = check_node(schema, number, node, own).and_then(|()| match device {
             // SAFETY: the caller's contract; each buffer was just found to be large enough for its array.
             Device::CPU => unsafe { check_data(schema.ty(number).buffers(), node, own) },
-            // Of other memory nobody knows when it may be read.
+            // It is not known when other memory may be read.
             _ => Ok(()),
         });
         checked.map_err(|error| in_array(schema, number, error))?;
@@ -50,10 +50,10 @@ fn check_node(schema: &Schema, number: usize, node: &NodeDesc<'_>, sizes: &[i64]
     Ok(())
 }
 
-/// The same of data, where the last offset, or a size that the array has for it, says how much of it there is.
+/// Refuses data buffers that are smaller than the last offset says, or the size that the array gives for them.
 ///
 /// # Safety
-/// Buffers of known size are as large, and of `node`'s array, in memory that the host may read.
+/// Buffers of known size are that large, belong to `node`'s array, and lie in memory that the host may read.
 unsafe fn check_data(buffers: Buffers, node: &NodeDesc<'_>, sizes: &[i64]) -> Result<()> {
     let end = (node.offset + node.length) as usize;
     // SAFETY: the caller's contract.
@@ -71,17 +71,18 @@ unsafe fn check_data(buffers: Buffers, node: &NodeDesc<'_>, sizes: &[i64]) -> Re
     }
 }
 
-/// An entry of a buffer of integers, if the buffer is there and it is known how large it is, which was compared before.
+/// An entry of a buffer of integers. `None` if the buffer is missing or its size is not known; a known size was found
+/// large enough before.
 ///
 /// # Safety
-/// As [`check_data`].
+/// Same as [`check_data`].
 unsafe fn known_entry(node: &NodeDesc<'_>, sizes: &[i64], i: usize, at: usize, width: usize) -> Option<i64> {
     let (&address, &size) = node.buffers.get(i).zip(sizes.get(i))?;
     if address.is_null() || size == -1 {
         return None;
     }
     let place: *const c_void = address.wrapping_byte_add(at * width);
-    // SAFETY: the caller's contract: the buffer is large enough, though not aligned for sure.
+    // SAFETY: the caller's contract: the buffer is large enough, though it may be unaligned.
     Some(match width {
         // SAFETY: as above.
         4 => unsafe { place.cast::<i32>().read_unaligned() }.into(),
@@ -90,12 +91,12 @@ unsafe fn known_entry(node: &NodeDesc<'_>, sizes: &[i64], i: usize, at: usize, w
     })
 }
 
-/// How many bytes the buffer at `index` has at least, for elements up to `end`.
+/// The least number of bytes that the buffer at `index` has, for elements up to `end`.
 fn least_bytes(buffer: Buffer, end: u64, index: usize) -> u128 {
     match buffer {
-        // Without elements the one offset may be left out.
+        // Without elements, the single offset may be left out.
         Buffer::Offsets(_) if end == 0 => 0,
-        // How long data has to be is in other buffers (`check_data`).
+        // Other buffers say how long data has to be (`check_data`).
         _ => buffer.bytes_at(index, end).unwrap_or(0),
     }
 }

@@ -1,7 +1,8 @@
-//! All columns of a batch as one table, for a binding that asks once and then reads by itself.
+//! All columns of a batch as one table, for a binding that asks once and then reads the table itself.
 //!
-//! The columns of most batches have nearly everything in common: so many rows, from row 0 on, no nulls. So a table has
-//! a row that holds for all columns, and then of each column only the members in which it may differ from the others.
+//! The columns of most batches have nearly everything in common: the number of rows, the offset 0, no nulls. So a table
+//! has one row with what all columns have in common, and then for each column only the members in which it may differ
+//! from the others.
 
 use super::batch::Batch;
 use super::column::Column;
@@ -9,23 +10,23 @@ use super::format::Type;
 use crate::abi::arrow_data::ArrowArray;
 use crate::memory::{entry, set_entry};
 
-/// Words of 64 bits in a row.
+/// Number of 64-bit words in a row.
 pub const WIDTH: usize = 8;
 
-/// How many addresses of buffers stand in a row.
+/// Number of buffer addresses in a row.
 const FEW: usize = 3;
 
-/// How many words a column has for itself where only the addresses of values (`buffers[1]`) differ.
+/// Number of words for each column if only the addresses of values (`buffers[1]`) differ.
 pub const VALUES: usize = 1;
 
-/// The same where `null_count` and all that follows it differ: there are nulls, or texts.
+/// Number of words for each column if `null_count` and everything after it differ: there are nulls, or texts.
 pub const NULLS_AND_BUFFERS: usize = 5;
 
 /// One column of a batch, as it lies in a table: [`WIDTH`] words.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Row {
-    /// Number of rows that the column sees of its array.
+    /// Number of rows of its array that the column sees.
     length: i64,
     /// Index of row 0 in the buffers.
     offset: i64,
@@ -33,10 +34,10 @@ struct Row {
     below: i64,
     /// Number of nulls, or −1 if it is not known.
     null_count: i64,
-    /// Number of buffers and, above 32 bits, number of children.
+    /// Number of buffers in the lower 32 bits, number of children in the upper 32.
     counts: i64,
-    /// The addresses of the buffers, in memory of the batch's device. Only views may have more than these: then the
-    /// last one is that of the table of all of them.
+    /// The addresses of the buffers, in memory of the batch's device. Only views may have more of them: then the last
+    /// of these addresses is that of the table of all buffers.
     buffers: [i64; FEW],
 }
 
@@ -61,14 +62,15 @@ impl Row {
         }
     }
 
-    /// Of an array whose field is [plain](super::record::Record::plain), in a struct that has these rows.
+    /// The row of an array whose field is [plain](super::record::Record::plain), in a struct with this offset and
+    /// length.
     ///
     /// # Safety
-    /// The array is one of a batch.
+    /// The array belongs to a batch.
     #[inline]
     unsafe fn of_plain(array: &ArrowArray, struct_offset: i64, length: i64) -> Self {
         let buffer = |index| {
-            // SAFETY: a plain array has two buffers at least, and the third is asked for if it is there.
+            // SAFETY: a plain array has at least two buffers, and the third is asked for only if it exists.
             unsafe { entry(array.buffers.cast_const(), index) }
         };
         let validity = buffer(0);
@@ -83,14 +85,14 @@ impl Row {
         Self { length, offset: array.offset + struct_offset, null_count, counts: array.n_buffers, below: 0, buffers }
     }
 
-    /// The address of the values, and what is left.
+    /// Splits off the address of the values. Returns the rest of the row, then that address.
     #[inline]
     fn split_values(self) -> (Self, [i64; VALUES]) {
         let [validity, values, third] = self.buffers;
         (Self { buffers: [validity, 0, third], ..self }, [values])
     }
 
-    /// What is about nulls and buffers, and what is left.
+    /// Splits off everything about nulls and buffers. Returns the rest of the row, then those words.
     #[inline]
     fn split_buffers(self) -> (Self, [i64; NULLS_AND_BUFFERS]) {
         let Self { null_count, counts, buffers: [validity, values, third], .. } = self;
@@ -98,7 +100,8 @@ impl Row {
         (rest, [null_count, counts, validity, values, third])
     }
 
-    /// Compares numbers: members in memory would have to be written there first.
+    /// Whether both rows are equal. Compares the members as numbers in registers: to compare memory, they would first
+    /// have to be written there.
     #[inline]
     fn is(self, other: Self) -> bool {
         let ([a, b, c], [d, e, f]) = (self.buffers, other.buffers);
@@ -113,19 +116,19 @@ fn word<T>(address: *const T) -> i64 {
     address.expose_provenance() as i64
 }
 
-/// How many words a table has at most, for a batch with so many nodes.
+/// The most words that a table can have, for a batch with `nodes` nodes.
 pub fn room(nodes: usize) -> usize {
     (nodes + 1) * WIDTH
 }
 
 impl Batch {
-    /// Writes what all columns are, by their nodes; the addresses are valid as long as the batch. Nothing is allocated,
-    /// and no buffer is read.
+    /// Writes the table of all columns, by their nodes. The addresses are valid as long as the batch. Nothing is
+    /// allocated, and no buffer is read.
     ///
-    /// The table begins with a row that holds for all columns, and the row of the root, which is none of them. Then
-    /// come, for each other node, the words that it has for itself. Returns how many these are: [`VALUES`],
-    /// [`NULLS_AND_BUFFERS`] or, if anything else differs, [`WIDTH`]: then they are a whole row, and what holds for all
-    /// columns is not written.
+    /// The table begins with a row of what all columns have in common, and the row of the root, which is not a column.
+    /// Then come, for each other node, the words of its own. Returns how many these are: [`VALUES`],
+    /// [`NULLS_AND_BUFFERS`] or, if anything else differs, [`WIDTH`]. In the last case they are a whole row, and the
+    /// row of what is common is not written.
     ///
     /// # Safety
     /// `table` has room for as many words as [`room`] says for the nodes of the schema.
@@ -134,7 +137,7 @@ impl Batch {
         // SAFETY: the caller's contract; a schema has a root.
         unsafe { rows.wrapping_add(1).write(Row::of(self.root(), 0)) };
         if self.schema().ty(0) == Type::Struct && self.schema().plain_from() == 1 {
-            // SAFETY: as above, and nothing hangs below the columns.
+            // SAFETY: as above, and the columns have nothing below them.
             if unsafe { self.write_flat(rows, Row::split_values) } {
                 return VALUES;
             }
@@ -148,11 +151,11 @@ impl Batch {
         WIDTH
     }
 
-    /// Of columns that are plain, what they have in common, if that is all that a function leaves of each; and what it
-    /// takes.
+    /// Writes what plain columns have in common, and for each column the words that `split` takes out of its row.
+    /// Returns `false` if the rows differ in anything else.
     ///
     /// # Safety
-    /// As [`Batch::write_table`]; the root is a struct, and all other fields are plain.
+    /// Same as [`Batch::write_table`]; the root is a struct, and all other fields are plain.
     #[inline]
     unsafe fn write_flat<const N: usize>(&self, rows: *mut Row, split: impl Fn(Row) -> (Row, [i64; N])) -> bool {
         let (offset, length) = (self.root().offset(), self.root().length());
@@ -180,7 +183,7 @@ impl Batch {
         true
     }
 
-    /// All members of each node's row, behind that of the root.
+    /// Writes the whole row of each node, behind that of the root.
     ///
     /// # Safety
     /// `rows` has room for as many rows as the schema has nodes, and the first one is written.
@@ -190,7 +193,7 @@ impl Batch {
             if links.below() == 0 {
                 continue;
             }
-            // SAFETY: what hangs somewhere has a higher number, so this row is written.
+            // SAFETY: a node below another one has a higher number, so this row is written already.
             let Row { offset, length, .. } = unsafe { *rows.wrapping_add(node) };
             let column = Column::rows_of(self, node, offset, length);
             let first = links.first_child as usize;
@@ -210,7 +213,7 @@ mod tests {
         Row { length, offset, below, null_count, counts, buffers: [a, b, c] }
     }
 
-    /// Also if two members differ in the same bits.
+    /// Two members that differ in the same bits must not cancel out.
     #[test]
     fn a_row_is_another_one_if_no_member_differs() {
         let members = [5; WIDTH];

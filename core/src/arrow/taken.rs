@@ -1,5 +1,7 @@
-//! What a copy takes of each array: the rows that can be seen. Those in front of them are left out, so that a slice does
-//! not cost what the whole does, as far as that needs no buffer read and, if not the host copies, no bits moved.
+//! What a copy takes of each array: the rows that can be seen.
+//!
+//! Rows in front of them are left out, so that copying a slice does not cost as much as copying the whole. They are
+//! left out only if no buffer has to be read for that and, unless the host copies, no bits have to be moved.
 
 use super::batch::Batch;
 use super::column::Column;
@@ -7,12 +9,12 @@ use super::format::{Buffer, Type};
 use crate::error::Result;
 use crate::memory::{collected, vector};
 
-/// The elements that are taken of one array, and where its rows are among them.
+/// The elements that are taken of one array, and the place of its rows among them.
 #[derive(Clone, Copy)]
 pub(super) struct Taken {
-    /// Index of the first one in the buffers.
+    /// Index of the first element in the buffers.
     pub(super) first: i64,
-    /// Index behind the last one.
+    /// Index behind the last element.
     pub(super) end: i64,
     /// Index of row 0, counted from `first`.
     pub(super) offset: i64,
@@ -22,23 +24,23 @@ pub(super) struct Taken {
 /// A part of a buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
-    /// Bytes in front of it.
+    /// Number of bytes in front of the part.
     pub(super) before: usize,
     pub(super) bytes: usize,
-    /// Bits of its first byte that are in front of it.
+    /// Number of bits of its first byte that are in front of the part.
     pub(super) shift: u32,
 }
 
 impl Span {
-    /// The first so many bytes.
+    /// The first `bytes` bytes.
     pub(super) fn first(bytes: usize) -> Self {
         Self { before: 0, bytes, shift: 0 }
     }
 }
 
 impl Taken {
-    /// Of all arrays, by their nodes; of elements that share a byte with others in front of them those, too, unless who copies
-    /// can move bits.
+    /// What is taken of all arrays, by their nodes. Elements that share a byte with elements in front of them can be
+    /// separated only by moving bits: unless `moves_bits` says that the copier can, those in front are taken, too.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -50,8 +52,8 @@ impl Taken {
             let (node, taken) = (all.len(), Self::rows(column, moves_bits));
             all.push(taken);
             let links = batch.schema().links(node);
-            // Where the rows of children are is told by the offset of a struct, which is another one in the copy. What hangs
-            // somewhere has a higher number.
+            // The offset of a struct says where the rows of its children are, and in the copy this offset is another
+            // one. A node below another one has a higher number, so its column is replaced before it is used.
             let seen = Column::rows_of(batch, node, taken.first, taken.end - taken.first);
             for (place, child) in columns.iter_mut().skip(links.first_child as usize).zip(seen.below(links)) {
                 *place = child;
@@ -63,7 +65,7 @@ impl Taken {
     fn rows(column: Column<'_>, moves_bits: bool) -> Self {
         let (start, end) = (column.offset(), column.offset() + column.length());
         let first = match column.ty() {
-            // Its offset is that of the runs, which are its children's affair.
+            // Its offset counts in runs, which its children describe.
             Type::RunEndEncoded => 0,
             _ if !moves_bits && has_bits(column) => start & !7,
             _ => start,
@@ -75,7 +77,7 @@ impl Taken {
         self.end - self.first - self.offset
     }
 
-    /// What is taken of a buffer, if that depends on nothing but the number of elements.
+    /// The part of a buffer that is taken, if it depends on nothing but the number of elements.
     pub(super) fn span(self, buffer: Buffer) -> Option<Span> {
         let bits = if is_of_bits(buffer) { self.first & 7 } else { 0 };
         let first = self.first - bits;
@@ -88,12 +90,12 @@ impl Taken {
     }
 }
 
-/// Whether elements share a byte. Those of fewer bits than a byte have one.
+/// Whether elements share a byte. Other elements of less than a byte do not exist.
 fn is_of_bits(buffer: Buffer) -> bool {
     matches!(buffer, Buffer::Validity | Buffer::Values(1))
 }
 
-/// Whether some elements share a byte, so that only whole bytes of them can be left out.
+/// Whether some elements of the column share a byte, so that only whole bytes of them can be left out.
 fn has_bits(column: Column<'_>) -> bool {
     let buffers = column.buffers();
     let kind = |index| column.ty().buffers().get(index, buffers.len());

@@ -1,4 +1,4 @@
-//! Dates, times, timestamps and durations, as a person reads them.
+//! Dates, times, timestamps and durations in the form that people read.
 
 use std::fmt;
 
@@ -9,17 +9,18 @@ const SECONDS_OF_DAY: i64 = 86_400;
 /// A date, time, timestamp or duration as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Temporal {
-    /// How many days or units of time.
+    /// The number of days or units of time.
     pub number: i64,
-    /// What it counts: a date, time, timestamp or duration.
+    /// What the number counts: a date, time, timestamp or duration.
     pub ty: Type,
-    /// The field names a time zone, so that a timestamp is a moment (which Arrow counts in UTC) and not what a clock on some
-    /// wall shows.
+    /// Whether the field names a time zone. Then a timestamp is a moment, which Arrow counts in UTC; otherwise it is
+    /// what a wall clock shows.
     pub has_zone: bool,
 }
 
-/// Dates and times as in ISO 8601, with as many digits after the second as the unit has: a timestamp with a zone in UTC, with a
-/// `Z`. A year outside of 0000 to 9999 has a sign. Durations, and times that no day has, are the number with its unit.
+/// Dates and times are shown as in ISO 8601, with as many digits after the second as the unit has. A timestamp with a
+/// zone is shown in UTC, with a `Z`. A year outside 0000 to 9999 has a sign. Durations, and times that no day has, are
+/// shown as the number with its unit.
 impl fmt::Display for Temporal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.number;
@@ -55,21 +56,21 @@ fn clock(number: i64, unit: TimeUnit, f: &mut fmt::Formatter<'_>) -> fmt::Result
     }
 }
 
-/// A day of the Gregorian calendar, by its number from 1970-01-01 on.
+/// Writes a day of the Gregorian calendar, given as its number from 1970-01-01 on.
 ///
-/// It counts from a first of March on, so that the day of a leap year comes last, in eras of 400 years, which all have as many
-/// days.
+/// Years are counted from 1 March, so that the leap day comes last, and in eras of 400 years, which all have the same
+/// number of days.
 fn date(days: i64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     const OF_ERA: i64 = 146_097;
     const OF_CENTURY: i64 = 36_524;
     const OF_FOUR_YEARS: i64 = 1461;
-    /// From 0000-03-01 to 1970-01-01.
+    /// Days from 0000-03-01 to 1970-01-01.
     const BEFORE_EPOCH: i64 = 719_468;
     let (days, more_eras) = (days.rem_euclid(OF_ERA) + BEFORE_EPOCH, days.div_euclid(OF_ERA));
     let (era, of_era) = (days / OF_ERA + more_eras, days % OF_ERA);
     let year = (of_era - of_era / (OF_FOUR_YEARS - 1) + of_era / OF_CENTURY - of_era / (OF_ERA - 1)) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
-    // Months of 31 and 30 days take turns, in fives of 153 days.
+    // Months of 31 and 30 days alternate; five of them have 153 days.
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
     let (year, month) = (400 * era + year + month / 10, (month + 2) % 12 + 1);

@@ -94,7 +94,7 @@ impl Batch {
     /// can open it.
     ///
     /// # Errors
-    /// As [`Batch::copy_to`].
+    /// Same as [`Batch::copy_to`].
     pub(crate) fn copy_to_one_block(&self, device: Device, stream: Stream) -> Result<Self> {
         self.copy_parts(device, stream, None, false)
     }

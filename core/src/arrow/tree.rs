@@ -221,7 +221,7 @@ unsafe extern "C" fn release<N: Node, H>(node: *mut N) {
 /// As [`release`], of a node with nothing below it.
 ///
 /// # Safety
-/// As [`release`].
+/// Same as [`release`].
 unsafe extern "C" fn release_leaf<N: Node, H>(node: *mut N) {
     // SAFETY: a release callback is called with a valid struct.
     let Some(node) = (unsafe { node.as_mut() }) else { return };

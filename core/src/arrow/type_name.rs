@@ -1,4 +1,4 @@
-//! Names of types, for people: in errors, and where schemas are shown.
+//! Names of types for people, in errors and where schemas are shown.
 
 use std::fmt::{self, Write};
 
@@ -19,7 +19,8 @@ impl fmt::Display for Type {
     }
 }
 
-/// The name of the type that a format string stands for, for people: that of [`Type`], with the time zone of a timestamp.
+/// The name of the type that a format string stands for, for people: the name of the [`Type`], with the time zone of a
+/// timestamp.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeName<'a> {
     ty: Type,
@@ -28,12 +29,12 @@ pub struct TypeName<'a> {
 
 impl<'a> TypeName<'a> {
     /// # Errors
-    /// As [`Type::parse`].
+    /// Same as [`Type::parse`].
     pub fn parse(format: &'a str) -> Result<Self> {
         Ok(Self::of(Type::parse(format)?, format))
     }
 
-    /// `format` is a format string of this type.
+    /// The name of `ty`, of which `format` is a format string.
     pub(super) fn of(ty: Type, format: &'a str) -> Self {
         Self { ty, timezone: ty.timezone(format) }
     }
@@ -51,7 +52,7 @@ impl fmt::Display for TypeName<'_> {
     }
 }
 
-/// Writes the name of a variant as that of its type: `LargeUtf8` as `large_utf8`.
+/// Writes the name of a variant as the name of its type: `LargeUtf8` as `large_utf8`.
 struct SnakeCase<'a, 'b> {
     f: &'a mut fmt::Formatter<'b>,
     within_name: bool,

@@ -1,5 +1,5 @@
-//! The value of one row, whatever its type: for readers that look at a few rows, and for showing them to a person.
-//! Whole columns are read through [`Column::values`] and its neighbours.
+//! The value of one row, whatever its type: for readers that look at a few rows, and for showing rows to people. Whole
+//! columns are read through [`Column::values`] and its neighbours.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::error::Result;
 /// One value in host memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// There is none.
+    /// No value.
     Null,
     /// A truth value.
     Bool(bool),
@@ -19,13 +19,13 @@ pub enum Value<'a> {
     Int(i64),
     /// An unsigned integer.
     UInt(u64),
-    /// A floating point number; those of half and single precision are widened, which is exact.
+    /// A floating point number. Half and single precision are widened, which is exact.
     Float(f64),
     /// A decimal.
     Decimal(Decimal<'a>),
     /// A date, time, timestamp or duration.
     Temporal(Temporal),
-    /// A span of the calendar, whose parts are not converted into each other.
+    /// A span of the calendar. Its parts are not converted into each other.
     Interval {
         /// Calendar months.
         months: i32,
@@ -49,13 +49,13 @@ pub enum Value<'a> {
 /// A decimal as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decimal<'a> {
-    /// The number without its point: two's complement in native byte order, of 4, 8, 16 or 32 bytes.
+    /// The number without its decimal point: two's complement in native byte order, of 4, 8, 16 or 32 bytes.
     pub unscaled: &'a [u8],
     /// Digits after the point.
     pub scale: i32,
 }
 
-/// Most zeros with which a decimal is shown; the scale of a format string may ask for any number of them.
+/// The most zeros with which a decimal is shown. The scale in a format string can ask for any number of them.
 const MOST_ZEROS: u32 = 128;
 
 impl<'a> Column<'a> {
@@ -71,10 +71,10 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// What a row holds that is no null: of a column and a row that [`Column::resolve`] found.
+    /// The value of a row that is not null, for a column and row that [`Column::resolve`] returned.
     ///
     /// # Errors
-    /// As [`Column::value`]; `DEVX_MISMATCH` for a type whose values are elsewhere.
+    /// Same as [`Column::value`]; `DEVX_MISMATCH` for a type that stores its values elsewhere.
     pub fn stored(self, row: i64) -> Result<Value<'a>> {
         Ok(match self.ty() {
             Type::Bool => Value::Bool(self.bool(row)?),
@@ -101,7 +101,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// An integer of up to 8 bytes.
+/// Reads an integer of up to 8 bytes.
 fn unsigned(bytes: &[u8]) -> u64 {
     let byte = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
     if cfg!(target_endian = "little") { bytes.iter().rev().fold(0, byte) } else { bytes.iter().fold(0, byte) }
@@ -121,9 +121,9 @@ fn float(width: u8, bytes: &[u8]) -> f64 {
     }
 }
 
-/// A number of half precision (IEEE 754 binary16).
+/// Widens a number of half precision (IEEE 754 binary16).
 fn half(bits: u16) -> f64 {
-    /// `powi` may round.
+    /// A constant, because `powi` may round.
     const UNIT: f64 = 1.0 / (1_u64 << 24) as f64;
     let (exponent, fraction) = (u64::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
     let size = match exponent {
@@ -145,9 +145,13 @@ fn interval<'a>(ty: Type, bytes: &[u8]) -> Value<'a> {
     Value::Interval { months: months as i32, days: days as i32, nanoseconds }
 }
 
-/// How a value is shown: numbers plainly, dates and times as in ISO 8601 ([`Temporal`]), text in quotes as in JSON, bytes as
-/// `0x…`, lists as `[…]`, structs as `{"name": …}`, maps as `{key: …}`, decimals of a very large scale with an exponent. A
-/// value that cannot be read is shown as the reason in angle brackets.
+/// How a value is shown:
+/// * numbers plainly, decimals of a very large scale with an exponent;
+/// * dates and times as in ISO 8601 ([`Temporal`]);
+/// * text in quotes as in JSON, bytes as `0x…`;
+/// * lists as `[…]`, structs as `{"name": …}`, maps as `{key: …}`.
+///
+/// A value that cannot be read is shown as the reason in angle brackets.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -250,7 +254,7 @@ impl fmt::Display for Decimal<'_> {
             }
             digits.push(b'0' + rest as u8);
         }
-        // Zeros without end would tell nobody more than an exponent does.
+        // Very many zeros would say no more than an exponent does.
         let shown = if self.scale.unsigned_abs() > MOST_ZEROS { 0 } else { self.scale };
         let after = usize::try_from(shown).unwrap_or(0);
         let before = usize::try_from(-shown).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A tensor as a column.
+//! Conversions of tensors to columns.
 
 use core::ffi::c_void;
 
@@ -14,7 +14,7 @@ use crate::memory::{Owner, collected, entry, repeated, vector};
 use crate::tensor::Tensor;
 use crate::view::View;
 
-/// How a tensor can be had as a column.
+/// How a tensor can become a column.
 pub fn plan_column(tensor: &Tensor) -> Plan {
     let shape = tensor.shape();
     if let Some(extent) = shape.iter().skip(1).find(|&&extent| i32::try_from(extent).is_err()) {
@@ -23,14 +23,14 @@ pub fn plan_column(tensor: &Tensor) -> Plan {
             i32::MAX
         ));
     }
-    // Only of a tensor without elements: its extents may be anything.
+    // Only a tensor without elements gets here: its extents can be anything.
     if shape.iter().try_fold(1_i64, |lists, extent| lists.checked_mul(*extent)).is_none() {
         return impossible(format_args!("shape {shape:?}: there are more lists than an int64 can count"));
     }
     plan_values(tensor, tensor.layout().row_major)
 }
 
-/// How the elements of a tensor can be had as values of Arrow, if they lie as they have to or not.
+/// How the elements of a tensor can become values of Arrow. `in_order` says whether they lie in memory as they have to.
 pub(super) fn plan_values(tensor: &Tensor, in_order: bool) -> Plan {
     let (shape, dtype) = (tensor.shape(), tensor.dtype());
     if shape.is_empty() {
@@ -54,11 +54,12 @@ pub(super) fn plan_values(tensor: &Tensor, in_order: bool) -> Plan {
     plan.by_the_host(tensor.device())
 }
 
-/// The tensor as a column: its first dimension are the rows, the others fixed-size lists. The result is not a record
-/// batch but the column itself. A view shares the tensor.
+/// The tensor as a column: the first dimension becomes the rows, the others become fixed-size lists.
+///
+/// The result is not a record batch but the column itself. A view shares the tensor.
 ///
 /// # Errors
-/// As [`Plan::allow`]; `DEVX_INVALID_TEXT` for a name with a NUL in it.
+/// Same as [`Plan::allow`]; `DEVX_INVALID_TEXT` for a name with a NUL in it.
 pub fn column(tensor: &Tensor, name: &str, copy: Copying) -> Result<Batch> {
     let must_copy = plan_column(tensor).allow(copy)?;
     let tensor = if must_copy { tensor.copy()? } else { tensor.clone() };
@@ -67,14 +68,14 @@ pub fn column(tensor: &Tensor, name: &str, copy: Copying) -> Result<Batch> {
     over_values(&tensor, name, rows, &lists)
 }
 
-/// A list type: how many values, and the metadata of an extension type.
+/// A list type: the number of values, and the metadata of an extension type.
 pub(super) struct ListOf {
     pub(super) extent: i64,
     pub(super) metadata: Option<Vec<u8>>,
 }
 
-/// A column of lists over the elements of a tensor in the order in which they lie. Bools are copied into bits, others
-/// seen in place.
+/// A column of lists over the elements of a tensor in the order in which they lie in memory. Bools are copied into
+/// bits; other elements are seen in place.
 pub(super) fn over_values(tensor: &Tensor, name: &str, rows: i64, lists: &[ListOf]) -> Result<Batch> {
     let is_bool = tensor.dtype() == DType::BOOL;
     let format = if is_bool { Some("b") } else { Type::format_of(tensor.dtype()) };
@@ -117,7 +118,7 @@ pub(super) fn over_values(tensor: &Tensor, name: &str, rows: i64, lists: &[ListO
     Ok(column)
 }
 
-/// The elements of a compact tensor of bools, packed.
+/// The elements of a compact tensor of bools, packed into bits.
 fn bits_of(tensor: &Tensor) -> Result<Vec<u8>> {
     let mut bits = repeated(0_u8, tensor.layout().elements.div_ceil(8))?;
     for i in 0..tensor.layout().elements {

@@ -20,11 +20,11 @@ use crate::text::Lossy;
 
 const NAME: &[u8] = b"arrow.fixed_shape_tensor";
 
-/// The dimensions of the values of a fixed-size list, in the order in which they are meant: extents, and strides in
-/// elements of the list. One dimension if the field is not of this extension type.
+/// The dimensions of the values of a fixed-size list, in their logical order: extents, and strides in elements of the
+/// list. There is one dimension if the field is not of this extension type.
 ///
 /// # Errors
-/// `DEVX_INVALID_METADATA` with what is wrong about the shape or the permutation.
+/// `DEVX_INVALID_METADATA`, with what is wrong with the shape or the permutation.
 pub(super) fn of_list(field: Field<'_>, size: i64) -> Result<Vec<(i64, i64)>> {
     let Some((NAME, parameters)) = field.extension() else { return repeated((size, 1), 1) };
     let said = Lossy(parameters);
@@ -60,16 +60,17 @@ pub(super) fn of_list(field: Field<'_>, size: i64) -> Result<Vec<(i64, i64)>> {
     collected(permutation.iter().filter_map(|&from| physical.get(from as usize).copied()).map(Ok))
 }
 
-/// The inner dimensions of a tensor as they lie in memory: their numbers, the one with the longest stride first, as many
-/// as there are. `None` if the elements do not lie compactly in any order, row after row.
+/// The numbers of a tensor's inner dimensions in the order in which they lie in memory, the one with the longest stride
+/// first; only as many entries count as there are inner dimensions. `None` if the elements do not lie compactly in any
+/// order, row after row.
 fn order_in_memory(tensor: &Tensor) -> Option<[usize; MAX_NDIM]> {
     let (shape, strides) = (tensor.shape(), tensor.strides());
     let mut all = [0; MAX_NDIM];
     let order = all.get_mut(..shape.len().saturating_sub(1))?;
     order.iter_mut().zip(1..).for_each(|(place, dimension)| *place = dimension);
     let of = |list: &[i64], dimension: usize| list.get(dimension).copied().unwrap_or(0);
-    // The stride of a dimension of extent 1 means nothing, and none does of a tensor without elements, whose extents may come
-    // to more than there can be.
+    // The stride of a dimension of extent 1 means nothing. In a tensor without elements, no stride does, and the
+    // product of its extents may overflow.
     if tensor.layout().row_major {
         return Some(all);
     }
@@ -85,7 +86,7 @@ fn order_in_memory(tensor: &Tensor) -> Option<[usize; MAX_NDIM]> {
     Some(all)
 }
 
-/// How a tensor can be had as a column of type `arrow.fixed_shape_tensor`.
+/// How a tensor can become a column of type `arrow.fixed_shape_tensor`.
 pub fn plan_fixed_shape_column(tensor: &Tensor) -> Plan {
     let shape = tensor.shape();
     let values = shape.iter().skip(1).try_fold(1_i64, |product, extent| product.checked_mul(*extent));
@@ -95,12 +96,14 @@ pub fn plan_fixed_shape_column(tensor: &Tensor) -> Plan {
     plan_values(tensor, order_in_memory(tensor).is_some())
 }
 
-/// The tensor as a column whose values are tensors: its first dimension are the rows, the others the shape of each value.
-/// The result is not a record batch but the column itself. A view shares the tensor; inner dimensions may lie in any order,
-/// which the type's permutation then says.
+/// The tensor as a column whose values are tensors: the first dimension becomes the rows, the others become the shape
+/// of each value.
+///
+/// The result is not a record batch but the column itself. A view shares the tensor. Its inner dimensions may lie in
+/// memory in any order, which the permutation of the type then says.
 ///
 /// # Errors
-/// As [`Plan::allow`]; `DEVX_INVALID_TEXT` for a name with a NUL in it.
+/// Same as [`Plan::allow`]; `DEVX_INVALID_TEXT` for a name with a NUL in it.
 pub fn fixed_shape_column(tensor: &Tensor, name: &str, copy: Copying) -> Result<Batch> {
     let must_copy = plan_fixed_shape_column(tensor).allow(copy)?;
     let tensor = if must_copy { tensor.copy()? } else { tensor.clone() };
@@ -109,7 +112,7 @@ pub fn fixed_shape_column(tensor: &Tensor, name: &str, copy: Copying) -> Result<
     let order = order.get(..inner.len()).unwrap_or_default();
     let extents = order.iter().filter_map(|&dimension| tensor.shape().get(dimension).copied());
     let physical = fmt::from_fn(|f| f.debug_list().entries(extents.clone()).finish());
-    // For each dimension as it is meant, which one it is in memory.
+    // For each logical dimension, its number in memory.
     let of = |dimension| order.iter().position(|&in_memory| in_memory == dimension).unwrap_or(0);
     let permutation = fmt::from_fn(|f| match order.is_sorted() {
         true => Ok(()),
@@ -121,7 +124,7 @@ pub fn fixed_shape_column(tensor: &Tensor, name: &str, copy: Copying) -> Result<
     });
     let parameters = c_formatted(format_args!("{{\"shape\":{physical:?}{permutation}}}"))?;
     let pairs = [(EXTENSION_NAME, NAME), (EXTENSION_METADATA, parameters.to_bytes())];
-    // In this order it is known not to overflow.
+    // Known not to overflow in this order.
     let extent = inner.iter().product();
     let list = ListOf { extent, metadata: Some(metadata::encode(&pairs)?) };
     over_values(&tensor, name, rows, &[list])

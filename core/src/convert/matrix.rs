@@ -1,4 +1,4 @@
-//! A record batch of equal columns as a matrix, a matrix as a record batch. The columns of one are those of the other.
+//! Conversions of record batches to matrices and back. The columns of one are the columns of the other.
 
 use std::borrow::Cow;
 
@@ -22,24 +22,24 @@ use crate::view::View;
 
 // ---- batch → matrix ----
 
-/// The columns of a batch as a matrix would have them: all of one number type.
+/// The columns of a batch that can become a matrix: all have one number type.
 struct Columns {
     dtype: DType,
     /// Bytes of a value.
     width: i64,
     /// Bytes of all values.
     bytes: usize,
-    /// Of each column, its first value.
+    /// The address of the first value of each column.
     starts: Vec<*const u8>,
-    /// Whether they are known to be in one block of memory.
+    /// Whether the columns are known to lie in one block of memory.
     in_one_block: bool,
 }
 
-/// How a record batch can be had as a matrix. Reads validity buffers if the number of nulls is not known.
+/// How a record batch can become a matrix. Reads validity buffers if the number of nulls is not known.
 ///
-/// A view needs columns that follow each other in memory at equal distances, with nothing between them: unless all are known
-/// to be in one block of memory, as those of a batch that was copied as a whole or made of a matrix, what lies there is
-/// somebody else's.
+/// A view needs columns that follow each other in memory at equal distances, with nothing between them, because memory
+/// between columns may belong to somebody else. Gaps are allowed only if all columns are known to lie in one block of
+/// memory, as in a batch that was copied as a whole or made of a matrix.
 ///
 /// # Errors
 /// `DEVX_DEVICE` if nulls would have to be counted in device memory.
@@ -68,12 +68,12 @@ pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
     })
 }
 
-/// Why the columns cannot be seen as one matrix where they are.
+/// The reason why the columns cannot be seen as one matrix in place.
 fn apart(columns: &Columns, rows: i64) -> Option<Cow<'static, str>> {
     if distance(columns, rows).is_none() {
         return Some("the columns do not follow each other in memory at equal distances".into());
     }
-    // At these distances all are aligned if one is.
+    // At these distances all columns are aligned if one is.
     misaligned(columns.starts.first()?.cast(), rows, columns.dtype)
 }
 
@@ -103,7 +103,8 @@ fn columns(batch: &Batch) -> Result<Columns> {
     Ok(Columns { dtype, width: width as i64, bytes, starts, in_one_block: batch.is_in_one_block() })
 }
 
-/// The distance from one column to the next, in elements, if it is the same for all and they may be seen as one piece.
+/// The distance from one column to the next, in elements, if it is the same for all columns and they can be seen as one
+/// piece.
 fn distance(columns: &Columns, rows: i64) -> Option<i64> {
     let bytes = rows * columns.width;
     let (Some(&first), Some(&second)) = (columns.starts.first(), columns.starts.get(1)) else { return Some(rows) };
@@ -120,11 +121,13 @@ fn distance(columns: &Columns, rows: i64) -> Option<i64> {
     (even && step % columns.width == 0 && is_one_piece).then(|| step / columns.width)
 }
 
-/// The batch as a matrix with a row for each row and a column for each column, column-major. A view keeps the batch alive
-/// and is read-only. A copy in memory of a GPU is queued on `stream`, which is needed only then.
+/// The batch as a column-major matrix, with its rows and columns.
+///
+/// A view keeps the batch alive and is read-only. A copy in memory of a GPU is queued on `stream`, which is needed only
+/// then.
 ///
 /// # Errors
-/// As [`Plan::allow`]; `DEVX_NOT_READY` without a stream that is needed, `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`,
+/// Same as [`Plan::allow`]; `DEVX_NOT_READY` if a stream is needed but not given, `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`,
 /// `DEVX_DRIVER`.
 pub fn matrix(batch: &Batch, copy: Copying, stream: Option<Stream>) -> Result<Tensor> {
     let must_copy = plan_matrix(batch)?.allow(copy)?;
@@ -152,7 +155,7 @@ fn seen_in_place(batch: &Batch, columns: &Columns, distance: i64) -> Result<Tens
     Ok(matrix)
 }
 
-/// All columns copied one after the other: by the host where it can, otherwise on `stream`.
+/// Copies all columns one after the other: by the host if it can read them, otherwise on `stream`.
 fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<Tensor> {
     let rows = batch.length();
     let shape = [columns.starts.len() as i64, rows];
@@ -169,7 +172,8 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     if batch.root().require_host().is_ok() {
         let whole = Tensor::unwritten(Device::CPU, columns.dtype, &shape, None)?;
         for (to, from) in places(&whole) {
-            // SAFETY: a column of the new matrix, which nobody else knows of, and as many values of the batch.
+            // SAFETY: the target is a column of the new matrix, which nobody else knows of; the batch has as many
+            // values.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(from, bytes) };
         }
         return transposed(&whole, Flags::IS_COPIED);
@@ -184,8 +188,8 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     let mut whole = Tensor::unwritten(device, columns.dtype, &shape, on)?;
     let is_in_order = whole.ready().stream().is_some();
     let copies = collected(places(&whole).map(|(to, from)| Ok((to, from.cast(), bytes))))?;
-    // SAFETY: columns of the new matrix, which nobody else knows of, and as many values of the batch; `kept` keeps both
-    // alive.
+    // SAFETY: the targets are columns of the new matrix, which nobody else knows of; the batch has as many values;
+    // `kept` keeps both alive.
     let filled = unsafe { transfer::fill(device, device, &copies, stream) };
     let (source, own) = (|filled: &_| batch.hold(stream, filled), |filled: &_| whole.hold(stream, filled));
     let ready = transfer::kept(filled, device, is_in_order, source, own)?;
@@ -193,7 +197,7 @@ fn gathered(batch: &Batch, columns: &Columns, stream: Option<Stream>) -> Result<
     transposed(&whole, Flags::IS_COPIED)
 }
 
-/// A matrix seen with its dimensions swapped.
+/// The matrix with its dimensions swapped, over the same memory.
 fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
     let (&[rows, columns], &[row, column]) = (matrix.shape(), matrix.strides()) else {
         return refuse!(DEVX_IMPOSSIBLE, "shape is {:?}: a matrix has two dimensions", matrix.shape());
@@ -207,19 +211,19 @@ fn transposed(matrix: &Tensor, flags: Flags) -> Result<Tensor> {
         byte_offset: 0,
         flags,
     };
-    // SAFETY: the same elements.
+    // SAFETY: these are the same elements.
     unsafe { matrix.described_anew(&desc) }
 }
 
 // ---- matrix → batch ----
 
-/// How a tensor can be had as a record batch: it has two dimensions, and a view needs each column in one piece.
+/// How a tensor can become a record batch. It must have two dimensions, and a view needs each column in one piece.
 pub fn plan_batch(tensor: &Tensor) -> Plan {
     let (shape, dtype) = (tensor.shape(), tensor.dtype());
     let &[rows, columns] = shape else {
         return impossible(format_args!("shape is {shape:?}: a record batch has rows and columns, so two dimensions"));
     };
-    // The batch itself is a node, too.
+    // The batch itself is also a node.
     if columns >= MAX_NODES as i64 {
         return impossible(format_args!("shape is {shape:?}: a record batch has fewer than {MAX_NODES} columns"));
     }
@@ -236,12 +240,12 @@ pub fn plan_batch(tensor: &Tensor) -> Plan {
     Plan::View
 }
 
-/// The matrix as a record batch with a column for each column, named by `names`, or by their numbers if there are none.
-/// A view shares the tensor.
+/// The matrix as a record batch with the same columns. They are named by `names`, or by their numbers if `names` is
+/// empty. A view shares the tensor.
 ///
 /// # Errors
-/// As [`Plan::allow`]; `DEVX_MISMATCH` for another number of names, `DEVX_INVALID_TEXT`; `DEVX_DEVICE` for a copy of device
-/// memory.
+/// Same as [`Plan::allow`]; `DEVX_MISMATCH` for another number of names than columns, `DEVX_INVALID_TEXT`;
+/// `DEVX_DEVICE` for a copy of device memory.
 pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
     let must_copy = plan_batch(tensor).allow(copy)?;
     let &[rows, columns] = tensor.shape() else {
@@ -258,7 +262,7 @@ pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
     };
     let format = Type::format_of(tensor.dtype()).unwrap_or("");
     let width = tensor.dtype().element_bytes().unwrap_or(0) as i64;
-    // The strides of an empty tensor mean nothing; those of any other one reach elements that can be addressed.
+    // The strides of an empty tensor mean nothing; those of any other tensor reach only elements that can be addressed.
     let stride = tensor.strides().get(1).copied().filter(|_| rows > 0 && columns > 1);
     let step = stride.unwrap_or(0) * width;
     let name_of = |k: i64| match names.get(k as usize) {

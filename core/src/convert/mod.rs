@@ -1,9 +1,10 @@
-//! Tensors as Arrow and Arrow as tensors: what can be seen without a copy, what needs one, what cannot be.
-//! The plan can be asked for before anything is taken.
+//! Conversions of tensors to Arrow and of Arrow to tensors: which need no copy, which need one, and which are
+//! impossible. The plan can be asked for before anything is taken.
 //!
-//! * a column of numbers is a vector, one of fixed-size lists has a dimension more for each level: [`tensor()`], [`column()`];
-//! * a column of type `arrow.fixed_shape_tensor` says the shape of its values: [`tensor()`], [`fixed_shape_column()`];
-//! * a record batch of equal columns is a matrix: [`matrix()`], [`batch()`].
+//! * A column of numbers is a vector; one of fixed-size lists has one dimension more for each level: [`tensor()`],
+//!   [`column()`].
+//! * A column of type `arrow.fixed_shape_tensor` says the shape of its values: [`tensor()`], [`fixed_shape_column()`].
+//! * A record batch of equal columns is a matrix: [`matrix()`], [`batch()`].
 //!
 //! ```
 //! use devexchange_core::convert::{self, Plan};
@@ -52,7 +53,7 @@ use crate::text;
 /// How a conversion can be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// The same memory, seen differently.
+    /// As a view of the same memory.
     View,
     /// Only with a copy.
     Copy {
@@ -69,7 +70,7 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Whether the conversion may go on under this policy, and whether it has to copy.
+    /// Returns whether the conversion has to copy, if this policy allows it at all.
     ///
     /// # Errors
     /// `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE`, with the reason.
@@ -86,7 +87,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// The plan for data on `device` if it is the host that makes a copy: it has to be able to read what it copies.
+    /// The plan for data on `device` if the host makes the copy: then the host must be able to read the data.
     fn by_the_host(self, device: Device) -> Self {
         match self {
             Self::Copy { reason, .. } if !device.is_host() => impossible(format_args!(
@@ -96,7 +97,7 @@ impl Plan {
         }
     }
 
-    /// As the C record.
+    /// The plan as the C record.
     pub fn to_raw(&self) -> DevxPlan {
         let (kind, copy_bytes, why) = match self {
             Self::View => (DEVX_PLAN_VIEW, 0, ""),
@@ -123,7 +124,7 @@ fn impossible(reason: fmt::Arguments<'_>) -> Plan {
     Plan::Impossible { reason: in_words(reason) }
 }
 
-/// What cannot be done for this reason; to have no memory is none.
+/// The plan of a conversion that this error makes impossible. A lack of memory does not: it stays an error.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`.
@@ -131,7 +132,7 @@ pub(crate) fn impossible_as(error: Error) -> Result<Plan> {
     if error.status() == DEVX_OUT_OF_MEMORY { Err(error) } else { Ok(impossible(format_args!("{error}"))) }
 }
 
-/// A reason, if there is memory for it.
+/// Formats a reason, if there is memory for it.
 pub(crate) fn in_words(reason: fmt::Arguments<'_>) -> Cow<'static, str> {
     text::formatted(reason).unwrap_or("there is no memory to say why".into())
 }

@@ -1,4 +1,4 @@
-//! A column as a tensor.
+//! Conversions of columns to tensors.
 
 use core::ffi::c_void;
 use std::borrow::Cow;
@@ -17,14 +17,14 @@ use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::transfer::{self, Memory};
 use crate::view::View;
 
-/// How a column can be had as a tensor. Reads the validity buffer if the number of nulls is not known.
+/// How a column can become a tensor. Reads the validity buffer if the number of nulls is not known.
 ///
 /// # Errors
 /// `DEVX_DEVICE` if nulls would have to be counted in device memory.
 pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
     let values = innermost(column);
     let (ty, dtype) = (values.ty(), values.ty().dtype());
-    // The type first: nulls of a type that no tensor has would be filled in for nothing.
+    // The type is checked first: nulls of a type that no tensor has would be counted for nothing.
     if values.dictionary().is_some() {
         return Ok(impossible(format_args!("the {ty} values are indices into a dictionary")));
     }
@@ -54,24 +54,26 @@ pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
     Ok(plan.by_the_host(column.batch().device()))
 }
 
-/// The buffer of a column of numbers; row 0 is at its offset.
+/// The buffer of values of a column of numbers. Row 0 is at the column's offset in it.
 fn values_of(column: Column<'_>) -> *const c_void {
     column.buffers().get(1).copied().unwrap_or(std::ptr::null())
 }
 
-/// Why so many values cannot be seen where they are: Arrow recommends an alignment, a tensor needs one.
+/// The reason why values cannot be seen in place: Arrow only recommends an alignment, but a tensor needs one.
 pub(super) fn misaligned(values: *const c_void, length: i64, dtype: DType) -> Option<Cow<'static, str>> {
     let alignment = dtype.alignment();
     let reason = || in_words(format_args!("the {dtype} values at {values:p} are not aligned to {alignment} bytes"));
     (length > 0 && !values.addr().is_multiple_of(alignment)).then(reason)
 }
 
-/// The column as a tensor: one dimension, and one more for each level of fixed-size lists, or as many as the extension
-/// type `arrow.fixed_shape_tensor` says. A view keeps the batch alive and is read-only, as Arrow data is not to be
-/// changed. Bools are copied, and values at an address that is no multiple of their size.
+/// The column as a tensor: one dimension for the rows, and one more for each level of fixed-size lists, or as many as
+/// the extension type `arrow.fixed_shape_tensor` says.
+///
+/// A view keeps the batch alive and is read-only, because Arrow data must not be changed. Bools are copied, and so are
+/// values whose address is not a multiple of their size.
 ///
 /// # Errors
-/// As [`Plan::allow`]; `DEVX_DEVICE` if data would have to be read in device memory.
+/// Same as [`Plan::allow`]; `DEVX_DEVICE` if data would have to be read in device memory.
 pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
     let must_copy = plan_tensor(column)?.allow(copy).map_err(|error| column.named(error))?;
     let values = innermost(column);
@@ -104,21 +106,21 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
     if must_copy { seen.copy() } else { Ok(seen) }
 }
 
-/// Elements of the same size that may lie at any address.
+/// An element type of the same size that can lie at any address.
 fn bytes_of(dtype: DType) -> Result<DType> {
     let lanes = dtype.element_bytes().unwrap_or(1) as u16;
     DType::from_dlpack(DLDataType { lanes, ..DType::UINT8.to_dlpack() })
 }
 
-/// A compact row-major tensor as one of another type of the same size.
+/// A compact row-major tensor, seen as one of another element type of the same size.
 fn seen_as(compact: &Tensor, dtype: DType) -> Result<Tensor> {
     let (data, device, shape, flags) = (compact.data(), compact.device(), compact.shape(), compact.flags());
     let desc = TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags };
-    // SAFETY: the same elements, which the tensor keeps alive.
+    // SAFETY: these are the same elements, which the tensor keeps alive.
     Ok(unsafe { Tensor::from_raw_parts(&desc, compact.clone().into_owner()) }?)
 }
 
-/// A byte for each bit.
+/// Makes a tensor with a byte for each bit.
 fn of_bools(values: Column<'_>, shape: &[i64], strides: &[i64]) -> Result<Tensor> {
     let Memory { address: data, owner, .. } = transfer::allocate(Device::CPU, values.length() as usize, None)?;
     for row in 0..values.length() {
@@ -128,7 +130,7 @@ fn of_bools(values: Column<'_>, shape: &[i64], strides: &[i64]) -> Result<Tensor
     }
     let (device, dtype, strides) = (Device::CPU, DType::BOOL, Some(strides));
     let desc = TensorDesc { data, device, dtype, shape, strides, byte_offset: 0, flags: Flags::IS_COPIED };
-    // SAFETY: the memory has a byte for each element, and lives in the owner.
+    // SAFETY: the memory has a byte for each element, and the owner keeps it alive.
     Ok(unsafe { Tensor::from_raw_parts(&desc, owner) }?)
 }
 
@@ -147,13 +149,14 @@ fn innermost(column: Column<'_>) -> Column<'_> {
 
 struct Dimensions {
     shape: Vec<i64>,
-    /// In elements.
+    /// Strides, in elements.
     strides: Vec<i64>,
 }
 
-/// The rows, and for each level of fixed-size lists a dimension, or as many as its extension type says.
+/// The dimensions of the tensor: the rows, then one for each level of fixed-size lists, or as many as its extension
+/// type says.
 fn dimensions(column: Column<'_>) -> Result<Dimensions> {
-    // From the innermost level outwards, the last dimension first.
+    // Collected from the innermost level outwards, the last dimension first.
     let (mut shape, mut strides) = (Vec::new(), Vec::new());
     let mut inner = 1_i64;
     let lists = collected(levels(column).map(Ok))?;

@@ -48,10 +48,10 @@ impl MetadataBlock {
     /// A copy of a foreign block; none of NULL.
     ///
     /// # Errors
-    /// As [`MetadataBlock::new`].
+    /// Same as [`MetadataBlock::new`].
     ///
     /// # Safety
-    /// As [`metadata::block`].
+    /// Same as [`metadata::block`].
     #[inline]
     pub(super) unsafe fn copy(block: *const c_char) -> Result<Option<Self>> {
         // SAFETY: the caller's contract.

@@ -155,7 +155,7 @@ impl Shared {
     /// Runs a callback of the producer's.
     ///
     /// # Safety
-    /// As [`Shared::held`].
+    /// Same as [`Shared::held`].
     unsafe fn callback<R>(
         handler: *mut ArrowAsyncDeviceStreamHandler,
         callback: Callback,

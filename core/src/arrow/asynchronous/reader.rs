@@ -107,7 +107,7 @@ impl AsyncReader {
     /// waker here, but for those that await.
     ///
     /// # Errors
-    /// As [`AsyncReader::try_schema`].
+    /// Same as [`AsyncReader::try_schema`].
     pub fn poll_schema(&self, cx: &mut Context<'_>) -> Poll<Result<Schema>> {
         self.0.header().state.poll(cx, |reading| reading.schema())
     }
@@ -115,7 +115,7 @@ impl AsyncReader {
     /// The schema, when it has come.
     ///
     /// # Errors
-    /// As [`AsyncReader::try_schema`].
+    /// Same as [`AsyncReader::try_schema`].
     pub async fn schema(&self) -> Result<Schema> {
         let mut awaiting = self.0.header().state.awaiting();
         poll_fn(|cx| awaiting.poll(cx, Reading::schema)).await
@@ -124,7 +124,7 @@ impl AsyncReader {
     /// Waits for the schema, `None` for as long as it takes.
     ///
     /// # Errors
-    /// As [`AsyncReader::try_schema`]; `DEVX_NOT_READY` after the time.
+    /// Same as [`AsyncReader::try_schema`]; `DEVX_NOT_READY` after the time.
     pub fn wait_schema(&self, timeout: Option<Duration>) -> Result<Schema> {
         let shared = self.0.clone();
         let schema = shared.header().state.wait(&Deadline::after(timeout), |reading| reading.schema());
@@ -145,7 +145,7 @@ impl AsyncReader {
     /// here, but for those that await.
     ///
     /// # Errors
-    /// As [`AsyncReader::try_batch`].
+    /// Same as [`AsyncReader::try_batch`].
     pub fn poll_batch(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Received>>> {
         let next = self.0.header().state.poll(cx, |reading| reading.next());
         next.map(|next| taken(self.0.clone().header(), next))
@@ -154,7 +154,7 @@ impl AsyncReader {
     /// The next batch with its metadata, when it has come; `None` at the end. As a stream the reader gives the batch alone.
     ///
     /// # Errors
-    /// As [`AsyncReader::try_batch`].
+    /// Same as [`AsyncReader::try_batch`].
     pub async fn batch(&self) -> Result<Option<Received>> {
         let mut awaiting = self.0.header().state.awaiting();
         let next = poll_fn(|cx| awaiting.poll(cx, Reading::next)).await;
@@ -164,7 +164,7 @@ impl AsyncReader {
     /// Waits for the next batch, `None` for as long as it takes.
     ///
     /// # Errors
-    /// As [`AsyncReader::try_batch`]; `DEVX_NOT_READY` after the time.
+    /// Same as [`AsyncReader::try_batch`]; `DEVX_NOT_READY` after the time.
     pub fn wait_batch(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
         let shared = self.0.clone();
         let next = shared.header().state.wait(&Deadline::after(timeout), |reading| reading.next());

@@ -78,7 +78,7 @@ impl Offer {
     /// Of a stream that uses this part of the table.
     ///
     /// # Errors
-    /// As [`Batch::export_device`].
+    /// Same as [`Batch::export_device`].
     pub(super) fn new(batch: Batch, shelf: usize) -> Result<Self> {
         let mut array = Held(ArrowDeviceArray::RELEASED);
         // SAFETY: there is room.

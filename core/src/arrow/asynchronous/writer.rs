@@ -158,7 +158,7 @@ impl AsyncWriter {
     /// here, but for those that await.
     ///
     /// # Errors
-    /// As [`AsyncWriter::try_ready`].
+    /// Same as [`AsyncWriter::try_ready`].
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         self.polled(|| self.0.header().state().poll(cx, look))
     }
@@ -166,7 +166,7 @@ impl AsyncWriter {
     /// Waits until a batch can be sent; [`AsyncWriter::try_send`] sends one with its metadata.
     ///
     /// # Errors
-    /// As [`AsyncWriter::try_ready`].
+    /// Same as [`AsyncWriter::try_ready`].
     pub async fn ready(&self) -> Result<()> {
         let mut awaiting = self.0.header().state().awaiting();
         poll_fn(|cx| self.polled(|| awaiting.poll(cx, look))).await
@@ -187,7 +187,7 @@ impl AsyncWriter {
     /// Blocks the thread until a batch can be sent, `None` for as long as it takes.
     ///
     /// # Errors
-    /// As [`AsyncWriter::try_ready`]; `DEVX_NOT_READY` after the time.
+    /// Same as [`AsyncWriter::try_ready`]; `DEVX_NOT_READY` after the time.
     pub fn wait_ready(&self, timeout: Option<Duration>) -> Result<()> {
         let deadline = Deadline::after(timeout);
         let held = self.0.clone();

@@ -1,4 +1,4 @@
-//! Taking arrays from their producers.
+//! Imports of arrays from their producers.
 
 use super::{Batch, Header, Source};
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
@@ -12,29 +12,32 @@ use crate::memory::{Foreign, Room, Slab, TailSize, fill_in};
 use crate::order::{self, Ready, Uses};
 
 impl Batch {
-    /// Takes an array from its producer: on success `*array` is marked as moved from and its release is ours
-    /// to call, once, when the last user is gone. On failure it is untouched. One block of memory. No buffer is read.
+    /// Takes an array from its producer.
+    ///
+    /// On success `*array` is marked as moved from, and this library calls its release once, when the last user is
+    /// gone. On failure it is untouched. The import takes one block of memory and reads no buffer.
     ///
     /// # Errors
-    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`,
-    /// `DEVX_INVALID_BUFFERS`, `DEVX_INVALID_CHILDREN`, `DEVX_MISMATCH`, with the field and the value.
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`, `DEVX_INVALID_BUFFERS`,
+    /// `DEVX_INVALID_CHILDREN`, `DEVX_MISMATCH`. The error names the field and the value.
     ///
     /// # Safety
-    /// `array` is NULL, or points to a valid `ArrowArray` (released or not) in host memory, of the type of
-    /// `schema`, that nobody else uses now.
+    /// `array` is NULL, or points to a valid `ArrowArray` (released or not) in host memory that nobody else uses now.
+    /// Its type is that of `schema`.
     pub unsafe fn import(array: *mut ArrowArray, schema: &Schema) -> Result<Self> {
         // SAFETY: the caller's contract.
         unsafe { Self::import_host(array, schema) }.map_err(Error::from)
     }
 
-    /// As [`Batch::import`], for an array that says where it is and when it may be touched.
+    /// Like [`Batch::import`], but for an array that says where it is and when it may be touched.
     ///
     /// # Errors
-    /// As [`Batch::import`]; also `DEVX_DEVICE` for a device that this library has no runtime for, an id that
-    /// cannot be, or an event on the CPU. Non-zero `reserved` bytes are ignored, as some producers leave them unset.
+    /// Same as [`Batch::import`]; also `DEVX_DEVICE` for a device that this library has no runtime for, an impossible
+    /// device id, or an event on the CPU. Non-zero `reserved` bytes are ignored, because some producers leave them
+    /// unset.
     ///
     /// # Safety
-    /// As [`Batch::import`].
+    /// Same as [`Batch::import`].
     pub unsafe fn import_device(array: *mut ArrowDeviceArray, schema: &Schema) -> Result<Self> {
         // SAFETY: the caller's contract.
         unsafe { Self::import_placed(array, schema) }.map_err(Error::from)
@@ -43,10 +46,10 @@ impl Batch {
     /// Takes an array and its schema from their producer, both or neither.
     ///
     /// # Errors
-    /// As [`Schema::import`] and [`Batch::import`].
+    /// Same as [`Schema::import`] and [`Batch::import`].
     ///
     /// # Safety
-    /// As [`Schema::import`] and [`Batch::import`].
+    /// Same as [`Schema::import`] and [`Batch::import`].
     pub unsafe fn import_pair(array: *mut ArrowArray, schema: *mut ArrowSchema) -> Result<Self> {
         // SAFETY: the caller's contract.
         let import = |schema| unsafe { Self::import_host(array, schema) };
@@ -54,13 +57,13 @@ impl Batch {
         unsafe { Schema::import_for(schema, import) }
     }
 
-    /// As [`Batch::import_pair`], for an array that says where it is and when it may be touched.
+    /// Like [`Batch::import_pair`], but for an array that says where it is and when it may be touched.
     ///
     /// # Errors
-    /// As [`Schema::import`] and [`Batch::import_device`].
+    /// Same as [`Schema::import`] and [`Batch::import_device`].
     ///
     /// # Safety
-    /// As [`Batch::import_pair`].
+    /// Same as [`Batch::import_pair`].
     pub unsafe fn import_pair_device(array: *mut ArrowDeviceArray, schema: *mut ArrowSchema) -> Result<Self> {
         // SAFETY: the caller's contract.
         let import = |schema| unsafe { Self::import_placed(array, schema) };
@@ -69,7 +72,7 @@ impl Batch {
     }
 
     /// # Safety
-    /// As [`Batch::import`].
+    /// Same as [`Batch::import`].
     #[inline(always)]
     unsafe fn import_host<S: Kept>(array: *mut ArrowArray, schema: S) -> std::result::Result<Self, Refused<S>> {
         // SAFETY: the caller's contract.
@@ -77,7 +80,7 @@ impl Batch {
     }
 
     /// # Safety
-    /// As [`Batch::import`].
+    /// Same as [`Batch::import`].
     #[inline(always)]
     unsafe fn import_placed<S: Kept>(array: *mut ArrowDeviceArray, schema: S) -> std::result::Result<Self, Refused<S>> {
         // SAFETY: the caller's contract.
@@ -92,7 +95,7 @@ impl Batch {
     }
 
     /// # Safety
-    /// As [`Batch::import`].
+    /// Same as [`Batch::import`].
     #[inline(always)]
     unsafe fn import_from<S: Kept>(
         array: *mut ArrowArray,
@@ -122,7 +125,7 @@ impl Batch {
     }
 }
 
-/// A schema that is lent or given: what keeps it takes a reference of its own, or this one.
+/// A schema that is lent or given. Keeping a lent one takes a new reference; keeping a given one uses its own.
 trait Kept {
     fn look(&self) -> &Schema;
     fn keep(self) -> Schema;
@@ -154,7 +157,7 @@ impl Kept for Schema {
 /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_DEVICE`.
 ///
 /// # Safety
-/// `array` is NULL or points to a valid struct. Its event lives as long as what comes of it.
+/// `array` is NULL or points to a valid struct, whose event lives as long as what is made from it.
 #[inline(always)]
 unsafe fn place_of(array: *const ArrowDeviceArray) -> Result<(Device, Ready)> {
     // SAFETY: the caller's contract.
@@ -168,13 +171,13 @@ unsafe fn place_of(array: *const ArrowDeviceArray) -> Result<(Device, Ready)> {
     Ok((device, ready))
 }
 
-/// Checks an array; returns room for a batch of it, with the addresses of the nodes.
+/// Checks an array. Returns room for a batch of it, and the addresses of the nodes in that room.
 ///
 /// # Errors
-/// As [`Batch::import`].
+/// Same as [`Batch::import`].
 ///
 /// # Safety
-/// As [`Batch::import`].
+/// Same as [`Batch::import`].
 #[inline(always)]
 unsafe fn checked(array: *const ArrowArray, schema: &Schema) -> Result<(Room<Header>, *mut *const ArrowArray)> {
     // SAFETY: the caller's contract.
@@ -183,7 +186,7 @@ unsafe fn checked(array: *const ArrowArray, schema: &Schema) -> Result<(Room<Hea
         Some(array) => require_live(array)?,
     }
     let count = schema.nodes();
-    // And room to sort the addresses in, if that is needed.
+    // With room to sort the addresses in, in case that is needed.
     let room = Slab::room(TailSize::of::<*const ArrowArray>(count).with(TailSize::of::<usize>(count)))?;
     let mut tail = room.tail();
     let nodes = tail.carve::<*const ArrowArray>(count);

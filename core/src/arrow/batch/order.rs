@@ -18,7 +18,8 @@ impl Batch {
         }
     }
 
-    /// Makes this a view, whose memory has the owner that the view says. As [`Batch::set_ready`].
+    /// Makes this batch a view, whose memory has the owner that `view` names. The conditions of [`Batch::set_ready`]
+    /// hold.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -30,8 +31,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Says of a batch of columns, which its owner keeps, when it may be touched: what uses it uses them. As
-    /// [`Batch::set_ready`].
+    /// Says when a batch of columns may be touched. Its owner keeps the columns, and what uses the batch uses the
+    /// columns. The conditions of [`Batch::set_ready`] hold.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -40,7 +41,7 @@ impl Batch {
         ready: Ready,
         columns: impl Iterator<Item = &'a Self>,
     ) -> Result<()> {
-        // In host memory nobody notes uses.
+        // Uses of host memory are not noted.
         let uses = match self.device() {
             Device::CPU => Uses::default(),
             _ => Uses::of_parts(columns.map(|column| Whole::Batch(column.clone())))?,
@@ -59,16 +60,16 @@ impl Batch {
     /// The stream that a number stands for, for work with this batch; see [`crate::Tensor::stream`].
     ///
     /// # Errors
-    /// As [`crate::Tensor::stream`].
+    /// Same as [`crate::Tensor::stream`].
     pub fn stream(&self, value: RawStream) -> Result<Stream> {
         let device = self.device_of(value);
         device.stream_with(device, value)
     }
 
-    /// As [`Batch::stream`], for a copy to `target`; see [`crate::Tensor::stream_to`].
+    /// Like [`Batch::stream`], but for a copy to `target`; see [`crate::Tensor::stream_to`].
     ///
     /// # Errors
-    /// As [`crate::Tensor::stream_to`].
+    /// Same as [`crate::Tensor::stream_to`].
     pub fn stream_to(&self, target: Device, value: RawStream) -> Result<Stream> {
         target.stream_to_copy(self.device_of(value), value)
     }
@@ -80,13 +81,14 @@ impl Batch {
         self.device().of_stream(value, || any().unwrap_or(std::ptr::null()))
     }
 
-    /// Says that the data is there when what is queued on `stream` is done; see [`crate::Tensor::produced_on`].
+    /// Says that the data is there when the work that is queued on `stream` is done; see
+    /// [`crate::Tensor::produced_on`].
     ///
     /// # Errors
-    /// As [`crate::Tensor::produced_on`].
+    /// Same as [`crate::Tensor::produced_on`].
     ///
     /// # Safety
-    /// As [`crate::Tensor::produced_on`].
+    /// Same as [`crate::Tensor::produced_on`].
     pub unsafe fn produced_on(&mut self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         let ready = Ready::queued(stream)?;
@@ -103,7 +105,7 @@ impl Batch {
     /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
     ///
     /// # Errors
-    /// As [`Ready::wait`].
+    /// Same as [`Ready::wait`].
     pub fn wait(&self, stream: Stream) -> Result<()> {
         self.ready().wait(stream)
     }
@@ -111,7 +113,7 @@ impl Batch {
     /// Says that work which is queued on `stream` uses the data; see [`crate::Tensor::used_on`].
     ///
     /// # Errors
-    /// As [`crate::Tensor::used_on`].
+    /// Same as [`crate::Tensor::used_on`].
     pub fn used_on(&self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         self.0.header().uses.add(stream)

@@ -1,4 +1,4 @@
-//! A value for one at a time, for which nobody waits.
+//! A value for one user at a time, on which nobody waits.
 
 use std::cell::UnsafeCell;
 
@@ -9,7 +9,7 @@ pub(crate) struct Alone<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: whoever has the value has it alone.
+// SAFETY: only one call at a time has access to the value.
 unsafe impl<T: Send> Sync for Alone<T> {}
 
 impl<T> Alone<T> {
@@ -17,19 +17,19 @@ impl<T> Alone<T> {
         Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Does something with the value; `None` while another call does, also one further up on this stack.
+    /// Runs `act` on the value. Returns `None` while another call does so, even one further up on this stack.
     #[inline]
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> Option<R> {
         if self.taken.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             return None;
         }
-        // Also if `act` panics.
+        // Given back even if `act` panics.
         let _given_back = GiveBack(&self.taken);
-        // SAFETY: nobody else has it until it is given back, which comes after what `act` does.
+        // SAFETY: nobody else has the value until it is given back, which happens after `act`.
         Some(act(unsafe { &mut *self.value.get() }))
     }
 
-    /// Whether a call has it at the moment.
+    /// Whether a call has the value at the moment.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Relaxed)
     }

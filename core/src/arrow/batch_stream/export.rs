@@ -1,4 +1,4 @@
-//! Streams for foreign consumers: callbacks that return `errno` codes, and texts that outlive the next call.
+//! Exports of streams to foreign consumers: callbacks that return `errno` codes, and texts that outlive the next call.
 
 use core::ffi::{CStr, c_char, c_int};
 use std::borrow::Cow;
@@ -23,17 +23,17 @@ use crate::{text, trace};
 impl BatchStream {
     /// Hands the stream to a consumer, which releases it: pass a clone to keep pulling here, too.
     ///
-    /// The consumer may move the struct and release it on any thread, also in the middle. Its calls return an `errno`
-    /// code, and a text that stays valid until the release; an error stays that error, the end stays the end. Calls
-    /// from several threads at once are refused (EBUSY).
+    /// The consumer may move the struct, and may release it on any thread, also before the end. Its calls return an
+    /// `errno` code, and a text that stays valid until the release. The end and an error are final. Calls from several
+    /// threads at once are refused (EBUSY).
     ///
     /// # Errors
-    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, `DEVX_BUSY` while a call pulls from the stream, or `DEVX_DEVICE` if the
-    /// batches are not in host memory, which the plain struct cannot say. Then `*out` is not written and the stream is given
-    /// back.
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, `DEVX_BUSY` while a call pulls from the stream, or `DEVX_DEVICE` if
+    /// the batches are not in host memory, because the plain struct cannot name a device. Then `*out` is not written
+    /// and the stream is given back.
     ///
     /// # Safety
-    /// `out` is NULL or can be written; what it held is not released.
+    /// `out` is NULL or can be written. What it held before is not released.
     pub unsafe fn export(self, out: *mut ArrowArrayStream) -> std::result::Result<(), Refused<Self>> {
         if self.device_type() != DeviceType::CPU {
             let problem =
@@ -44,13 +44,13 @@ impl BatchStream {
         unsafe { export(self, out) }
     }
 
-    /// As [`BatchStream::export`], with the device type.
+    /// Like [`BatchStream::export`], but with the device type.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_OUT_OF_MEMORY`, `DEVX_BUSY`.
     ///
     /// # Safety
-    /// As [`BatchStream::export`].
+    /// Same as [`BatchStream::export`].
     pub unsafe fn export_device(self, out: *mut ArrowDeviceArrayStream) -> std::result::Result<(), Refused<Self>> {
         // SAFETY: the caller's contract.
         unsafe { export(self, out) }
@@ -58,12 +58,12 @@ impl BatchStream {
 }
 
 /// # Safety
-/// As [`BatchStream::export`].
+/// Same as [`BatchStream::export`].
 unsafe fn export<S: Interface>(stream: BatchStream, out: *mut S) -> std::result::Result<(), Refused<BatchStream>> {
     if out.is_null() {
         return Err(Refused { error: Error::new(DEVX_NULL_ARGUMENT, "out is NULL"), returned: stream });
     }
-    // A consumer, which calls one at a time, cannot know that somebody else does, and would take EBUSY for the end.
+    // A consumer that makes one call at a time cannot know about the other call, and would take EBUSY for the end.
     if stream.0.header().state.is_taken() {
         return Err(Refused { error: busy(), returned: stream });
     }
@@ -87,26 +87,26 @@ unsafe fn export<S: Interface>(stream: BatchStream, out: *mut S) -> std::result:
     Ok(())
 }
 
-/// How many streams of ours were exported and imported up to a struct; 0 for a foreign one.
+/// How many streams of this library were exported and imported up to this struct; 0 for a foreign one.
 ///
 /// # Safety
-/// `stream` is not released, and nobody else uses it meanwhile.
+/// `stream` is not released, and nobody else uses it during the call.
 pub(super) unsafe fn exported_times<S: Interface>(stream: &S) -> usize {
     let ours: Release<S> = release::<S>;
     if !stream.release().is_some_and(|theirs| std::ptr::fn_addr_eq(theirs, ours)) {
         return 0;
     }
-    // SAFETY: filled in by `export`, so the struct holds a reference, which stays there.
+    // SAFETY: `export` filled the struct in, so it holds a reference, which stays there.
     let exported = Borrowed::new(unsafe { Slab::<Exported>::from_raw(stream.private_data()) });
     exported.header().stream.0.header().depth + 1
 }
 
-/// What the struct of a consumer stands for.
+/// The state behind the struct of a consumer.
 struct Exported {
     stream: BatchStream,
-    /// The error that ended the stream. It is told again and again, so its text needs no replacing.
+    /// The error that ended the stream. Every later call returns it again, so its text is never replaced.
     failure: OnceLock<Failure>,
-    /// The text of the last call; NULL if it succeeded. It is static, or that of the failure.
+    /// The text of the last call; NULL if it succeeded. It is a static text, or that of `failure`.
     said: AtomicPtr<c_char>,
     _entry: Entry,
 }
@@ -123,7 +123,7 @@ impl Failure {
     }
 }
 
-/// The code for a consumer: the one of the producer that failed, if one did.
+/// The code for a consumer: that of the producer that failed, if one did.
 fn errno(error: &Error) -> c_int {
     match error.status() {
         _ if error.errno() != 0 => error.errno(),
@@ -150,7 +150,7 @@ impl Exported {
         self.fail(failure.code, &failure.text)
     }
 
-    /// Whether there was a turn: not while another call runs.
+    /// Hands over the next batch, or the end. Returns `false` if another call runs, and then does nothing.
     ///
     /// # Safety
     /// `out` can be written.
@@ -166,8 +166,8 @@ impl Exported {
     }
 }
 
-/// Runs a callback on what a consumer's struct stands for, which stays alive meanwhile, even if the struct is released;
-/// `None` if it is released already.
+/// Runs `act` on the state behind a consumer's struct, which stays alive during the call even if the struct is
+/// released. Returns `None` if the struct is released already.
 ///
 /// # Safety
 /// `stream` is NULL, released, or one that [`export`] filled in.
@@ -175,7 +175,7 @@ unsafe fn with<S: Interface, T>(stream: *mut S, act: impl FnOnce(&Exported) -> T
     // SAFETY: the caller's contract.
     let stream = unsafe { stream.as_ref() }?;
     stream.release()?;
-    // SAFETY: not released, so the struct holds a reference, which stays there.
+    // SAFETY: the struct is not released, so it holds a reference, which stays there.
     let borrowed = Borrowed::new(unsafe { Slab::<Exported>::from_raw(stream.private_data()) });
     let held = Slab::clone(&borrowed);
     let answer = act(held.header());
@@ -183,7 +183,7 @@ unsafe fn with<S: Interface, T>(stream: *mut S, act: impl FnOnce(&Exported) -> T
     Some(answer)
 }
 
-/// Gives up a reference, which may be the last one: then the source is dropped, whose panic ends here.
+/// Gives up a reference. If it is the last one, the source is dropped; a panic of its drop ends here.
 fn give_up(exported: Slab<Exported>) {
     let given_up = caught(|| {
         drop(exported);
@@ -197,7 +197,7 @@ fn give_up(exported: Slab<Exported>) {
 const OUT_IS_NULL: &CStr = c"out is NULL";
 
 /// # Safety
-/// As a callback of a stream that [`export`] filled in.
+/// Called as a callback of a stream that [`export`] filled in.
 unsafe extern "C" fn get_schema<S: Interface>(stream: *mut S, out: *mut ArrowSchema) -> c_int {
     let act = |exported: &Exported| {
         if out.is_null() {
@@ -214,7 +214,7 @@ unsafe extern "C" fn get_schema<S: Interface>(stream: *mut S, out: *mut ArrowSch
 }
 
 /// # Safety
-/// As a callback of a stream that [`export`] filled in.
+/// Called as a callback of a stream that [`export`] filled in.
 unsafe extern "C" fn get_next<S: Interface>(stream: *mut S, out: *mut S::Chunk) -> c_int {
     let act = |exported: &Exported| {
         if out.is_null() {
@@ -227,7 +227,7 @@ unsafe extern "C" fn get_next<S: Interface>(stream: *mut S, out: *mut S::Chunk) 
         match caught(|| unsafe { exported.hand_over(out) }) {
             Ok(true) => exported.succeed(),
             Ok(false) => exported.fail(libc::EBUSY, c"another call is running"),
-            // Also if it was the export that failed: a batch that is lost must not be passed over.
+            // Final even if only the export failed: a lost batch must not be passed over.
             Err(error) => exported.fail_for_good(exported.failure.get_or_init(|| Failure::of(&error))),
         }
     };
@@ -236,7 +236,7 @@ unsafe extern "C" fn get_next<S: Interface>(stream: *mut S, out: *mut S::Chunk) 
 }
 
 /// # Safety
-/// As a callback of a stream that [`export`] filled in.
+/// Called as a callback of a stream that [`export`] filled in.
 unsafe extern "C" fn get_last_error<S: Interface>(stream: *mut S) -> *const c_char {
     // SAFETY: the caller's contract.
     let said = unsafe { with(stream, |exported| exported.said.load(Ordering::Acquire)) };
@@ -244,7 +244,7 @@ unsafe extern "C" fn get_last_error<S: Interface>(stream: *mut S) -> *const c_ch
 }
 
 /// # Safety
-/// As a callback of a stream that [`export`] filled in.
+/// Called as a callback of a stream that [`export`] filled in.
 unsafe extern "C" fn release<S: Interface>(stream: *mut S) {
     // SAFETY: a release callback is called with a valid struct.
     let Some(stream) = (unsafe { stream.as_mut() }) else { return };

@@ -1,4 +1,4 @@
-//! Streams of foreign producers: taken only if that works, asked one batch at a time.
+//! Imports of streams from foreign producers: taken only on success, and asked for one batch at a time.
 
 use core::ffi::{c_char, c_int};
 use std::fmt;
@@ -16,39 +16,40 @@ use crate::ledger::Kind;
 use crate::memory::{Foreign, release};
 use crate::text::{Lossy, OfErrno, without};
 
-/// Most streams of ours that were exported and imported one after the other. They ask each other on one stack, which ends
-/// somewhere: so many are few enough for a small one, and more than anybody has.
+/// Most streams of this library that may have been exported and imported one after the other. They call each other on
+/// one stack: this many fit on a small one, and are more than anybody uses.
 const DEEPEST: usize = 64;
 
 /// Most bytes of a producer's error text that are kept.
 const MAX_MESSAGE: usize = 4096;
 
 impl BatchStream {
-    /// Takes a stream of host arrays from its producer and asks it for its schema, once: on success `*stream` is marked
-    /// as moved from, and its release is ours to call, once, when the last clone is gone. On failure it is its owner's
-    /// as before.
+    /// Takes a stream of host arrays from its producer and asks it for its schema, once.
+    ///
+    /// On success `*stream` is marked as moved from, and this library calls its release once, when the last clone is
+    /// gone. On failure it stays with its owner as before.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT` (also for a missing callback), `DEVX_RELEASED`; `DEVX_CALLBACK` if `get_schema` failed,
-    /// with its code and its text; what [`Schema::import`] says of the schema; `DEVX_TOO_DEEP` for a stream that was exported
-    /// and imported 64 times.
+    /// with its code and its text; the errors of [`Schema::import`] for the schema; `DEVX_TOO_DEEP` for a stream that
+    /// was exported and imported 64 times already.
     ///
     /// # Safety
     /// `stream` is NULL, or points to a valid `ArrowArrayStream` (released or not) that nobody else uses now. Its
-    /// callbacks may be called from any thread, one at a time, and what `get_next` gives is an array of the schema.
+    /// callbacks can be called from any thread, one at a time, and each array from `get_next` fits the schema.
     pub unsafe fn import(stream: *mut ArrowArrayStream) -> Result<Self> {
         // SAFETY: the caller's contract.
         unsafe { import(stream) }
     }
 
-    /// As [`BatchStream::import`], for a stream of device arrays.
+    /// Like [`BatchStream::import`], but for a stream of device arrays.
     ///
     /// # Errors
-    /// As [`BatchStream::import`]; also `DEVX_DEVICE` for a device type that is not known or that this library has no
-    /// runtime for.
+    /// Same as [`BatchStream::import`]; also `DEVX_DEVICE` for a device type that is unknown or that this library has
+    /// no runtime for.
     ///
     /// # Safety
-    /// As [`BatchStream::import`].
+    /// Same as [`BatchStream::import`].
     pub unsafe fn import_device(stream: *mut ArrowDeviceArrayStream) -> Result<Self> {
         // SAFETY: the caller's contract.
         unsafe { import(stream) }
@@ -56,7 +57,7 @@ impl BatchStream {
 }
 
 /// # Safety
-/// As [`BatchStream::import`].
+/// Same as [`BatchStream::import`].
 unsafe fn import<S: Interface>(stream: *mut S) -> Result<BatchStream> {
     // SAFETY: the caller's contract.
     let Some(given) = (unsafe { stream.as_ref() }) else {
@@ -69,7 +70,7 @@ unsafe fn import<S: Interface>(stream: *mut S) -> Result<BatchStream> {
     required(given.get_next(), "get_next")?;
     required(given.get_last_error(), "get_last_error")?;
     let device_type = given.device_type();
-    // Before a callback is called.
+    // Checked before any callback is called.
     require_runtime(device_type)?;
     // SAFETY: the stream is not released.
     let depth = unsafe { exported_times(given) };
@@ -83,9 +84,9 @@ unsafe fn import<S: Interface>(stream: *mut S) -> Result<BatchStream> {
         // SAFETY: the last call on the stream failed.
         return Err(unsafe { failed(stream, "get_schema", code) });
     }
-    // SAFETY: a schema that was given is valid, and ours.
+    // SAFETY: the schema that the producer returned is valid, and ours.
     let schema = unsafe { Schema::import(&mut described) }.map_err(|error| {
-        // SAFETY: not taken, so still the one that was given.
+        // SAFETY: it was not taken, so it is still the one that the producer returned.
         unsafe { release(&mut described) };
         error.within("get_schema: ")
     })?;
@@ -93,7 +94,7 @@ unsafe fn import<S: Interface>(stream: *mut S) -> Result<BatchStream> {
         // SAFETY: the caller gives the stream to us now that nothing can fail any more.
         let foreign = unsafe { Foreign::take(stream, Kind::StreamImport) };
         let schema = schema.clone();
-        // SAFETY: the box of this closure is where the struct stays, and the stream calls it once at a time.
+        // SAFETY: the struct stays in place in the box of this closure, and the stream makes one call of it at a time.
         move || unsafe { next(&foreign, &schema) }
     })
 }
@@ -120,11 +121,11 @@ unsafe fn next<S: Interface>(foreign: &Foreign<S>, schema: &Schema) -> Result<Op
         return Ok(None);
     }
     let batch = require_device_type(chunk.device_type(), device_type).and_then(|()| {
-        // SAFETY: an array that was given is valid, and ours.
+        // SAFETY: the array that the producer returned is valid, and ours.
         unsafe { chunk.import(schema) }
     });
     batch.map(Some).map_err(|error| {
-        // SAFETY: not taken, so still the one that was given.
+        // SAFETY: it was not taken, so it is still the one that the producer returned.
         unsafe { release(chunk.array()) };
         error.within("get_next: ")
     })
@@ -145,13 +146,14 @@ unsafe fn failed<S: Interface>(stream: *mut S, callback: &str, code: c_int) -> E
     // SAFETY: the caller's contract.
     let get_last_error = unsafe { &*stream }.get_last_error();
     let text = get_last_error.map_or(std::ptr::null(), |get_last_error| {
-        // SAFETY: the last call failed, which is when it may be called.
+        // SAFETY: the last call failed, so the callback may be called.
         unsafe { get_last_error(stream) }
     });
-    // SAFETY: no other callback was called since.
+    // SAFETY: no other callback has been called since.
     let text = unsafe { said(text) };
     let failed = fmt::from_fn(|f| write!(f, "{callback} failed: {}: ", OfErrno(code)));
-    // A producer that had the stream from another one, as we do, says the same of that.
+    // A producer that pulls from another one, as this library can, may repeat that producer's text, which begins with
+    // the same words.
     let text = Lossy(without(text.0, format_args!("{failed}")).unwrap_or(text.0));
     Error::callback(code, format_args!("{failed}{text}"))
 }

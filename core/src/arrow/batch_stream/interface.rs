@@ -1,4 +1,4 @@
-//! The two stream structs, and what they hand over, seen as one.
+//! One interface over the two stream structs and the arrays that they hand over.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -16,7 +16,7 @@ pub(super) type GetNext<S> = unsafe extern "C" fn(*mut S, *mut <S as Interface>:
 pub(super) type GetLastError<S> = unsafe extern "C" fn(*mut S) -> *const c_char;
 pub(super) type Release<S> = unsafe extern "C" fn(*mut S);
 
-/// What a producer fills in.
+/// The callbacks that a producer fills in.
 pub(super) struct Callbacks<S: Interface> {
     pub(super) get_schema: GetSchema<S>,
     pub(super) get_next: GetNext<S>,
@@ -27,14 +27,14 @@ pub(super) struct Callbacks<S: Interface> {
 /// A stream struct.
 ///
 /// # Safety
-/// The accessors are those of the struct's own members.
+/// Each accessor returns the struct's own member of that name.
 pub(super) unsafe trait Interface: Releasable + 'static {
     type Chunk: Chunk;
     fn get_schema(&self) -> Option<GetSchema<Self>>;
     fn get_next(&self) -> Option<GetNext<Self>>;
     fn get_last_error(&self) -> Option<GetLastError<Self>>;
     fn private_data(&self) -> *mut c_void;
-    /// Where the arrays are.
+    /// The kind of device that the arrays lie on.
     fn device_type(&self) -> DeviceType;
     fn filled_in(device_type: DeviceType, callbacks: Callbacks<Self>, private_data: *mut c_void) -> Self;
 }
@@ -42,16 +42,16 @@ pub(super) unsafe trait Interface: Releasable + 'static {
 /// An array as a stream hands it over.
 ///
 /// # Safety
-/// `array` is the struct's array, and all bytes zero are a valid struct, whose array is released.
+/// `array` returns the array within the struct. All bytes zero are a valid struct, whose array is released.
 pub(super) unsafe trait Chunk {
     fn array(&mut self) -> &mut ArrowArray;
-    /// Where it says that it is.
+    /// The kind of device that the struct names.
     fn device_type(&self) -> DeviceType;
     /// # Safety
-    /// As [`Batch::import_device`].
+    /// Same as [`Batch::import_device`].
     unsafe fn import(&mut self, schema: &Schema) -> Result<Batch>;
     /// # Safety
-    /// As [`Batch::export_device`].
+    /// Same as [`Batch::export_device`].
     unsafe fn export(batch: Batch, out: *mut Self) -> std::result::Result<(), Refused<Batch>>;
 }
 
@@ -102,7 +102,7 @@ macro_rules! interface {
 interface!(ArrowArrayStream of ArrowArray, |_| DeviceType::CPU);
 interface!(ArrowDeviceArrayStream of ArrowDeviceArray, |stream| DeviceType(stream.device_type), device_type);
 
-// SAFETY: the array is the struct itself; a zero `release` is none.
+// SAFETY: the array is the struct itself; an all-zero `release` is NULL.
 unsafe impl Chunk for ArrowArray {
     fn array(&mut self) -> &mut ArrowArray {
         self
@@ -120,7 +120,7 @@ unsafe impl Chunk for ArrowArray {
     }
 }
 
-// SAFETY: the array is the member; a zero `release` is none.
+// SAFETY: the array is the struct's member; an all-zero `release` is NULL.
 unsafe impl Chunk for ArrowDeviceArray {
     fn array(&mut self) -> &mut ArrowArray {
         &mut self.array

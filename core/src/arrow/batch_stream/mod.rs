@@ -1,7 +1,8 @@
-//! A stream of batches: of one schema, on one kind of device, pulled one after the other.
+//! Streams of batches with one schema, on one kind of device, pulled one after the other.
 //!
-//! It comes from Rust ([`BatchStream::new`]) or from a producer of the Arrow C stream interface or of the C Device data
-//! interface ("Device Stream Interface"), and goes to Rust ([`BatchStream::next`]) or to a consumer of either.
+//! A stream comes from Rust ([`BatchStream::new`]) or from a producer of the Arrow C stream interface or of the C
+//! Device data interface ("Device Stream Interface"), and goes to Rust ([`BatchStream::next`]) or to a consumer of
+//! either interface.
 
 mod alone;
 mod export;
@@ -21,12 +22,13 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, caught, refuse};
 use crate::memory::{Slab, TailSize, Vacant, held_by_bindings};
 
-/// A stream of batches. Cloning shares it: what one clone pulls, the others do not get.
+/// A stream of batches. Cloning shares it: a batch that one clone pulls, the others do not get.
 ///
-/// Any thread may use it, but one call at a time: a call that comes while another one runs is refused with `DEVX_BUSY`.
-/// The source is given up when the last clone is gone. The batches do not depend on the stream that they came from.
+/// Any thread may use it, but only one call at a time: a call that comes while another one runs is refused with
+/// `DEVX_BUSY`. The source is given up when the last clone is gone. The batches do not depend on the stream that they
+/// came from.
 ///
-/// A source of Rust's for a consumer in C, who is in Rust here, too:
+/// A source in Rust for a consumer in C, whose part this example plays in Rust:
 ///
 /// ```
 /// use devexchange_core::abi::arrow_stream::ArrowArrayStream;
@@ -60,25 +62,26 @@ pub struct BatchStream(Slab<Header>);
 struct Header {
     schema: Schema,
     device_type: DeviceType,
-    /// How many streams of ours were exported and imported below this one, each within the one that asks it.
+    /// How many streams of this library were exported and imported below this one, each pulling from the next.
     depth: usize,
     state: Alone<State>,
 }
 
 struct State {
     source: Source,
-    /// How the stream came to its end, if it did: that stays so.
+    /// How the stream ended, if it did; this never changes afterwards.
     end: Option<Result<()>>,
 }
 
 type Source = Box<dyn FnMut() -> Result<Option<Batch>> + Send>;
 
 impl BatchStream {
-    /// A stream of what `source` gives: batches, then `None`. After that, or after an error, it is not called again.
-    /// It is called on whatever thread pulls.
+    /// Makes a stream of what `source` returns: batches, then `None`.
+    ///
+    /// `source` is called on whatever thread pulls, and not again after `None` or an error.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for a device type that is not known or that this library has no runtime for.
+    /// `DEVX_DEVICE` for a device type that is unknown or that this library has no runtime for.
     pub fn new(
         schema: &Schema,
         device_type: DeviceType,
@@ -87,10 +90,10 @@ impl BatchStream {
         Self::with(schema, device_type, || source)
     }
 
-    /// A stream of batches that are there or are made one by one.
+    /// Makes a stream of batches that exist already or are made one by one.
     ///
     /// # Errors
-    /// As [`BatchStream::new`].
+    /// Same as [`BatchStream::new`].
     pub fn of<I>(schema: &Schema, device_type: DeviceType, batches: I) -> Result<Self>
     where
         I: IntoIterator<Item = Result<Batch>, IntoIter: Send + 'static>,
@@ -99,10 +102,11 @@ impl BatchStream {
         Self::new(schema, device_type, move || batches.next().transpose())
     }
 
-    /// As [`BatchStream::new`], for a source that may only be taken if nothing fails: `take` is called last, or never.
+    /// Like [`BatchStream::new`], but for a source that must be taken only if nothing fails: `take` is called last, or
+    /// never.
     ///
     /// # Errors
-    /// As [`BatchStream::new`]; then `take` was not called.
+    /// Same as [`BatchStream::new`]; then `take` was not called.
     pub fn with<F>(schema: &Schema, device_type: DeviceType, take: impl FnOnce() -> F) -> Result<Self>
     where
         F: FnMut() -> Result<Option<Batch>> + Send + 'static,
@@ -110,7 +114,7 @@ impl BatchStream {
         Self::above(0, schema, device_type, take)
     }
 
-    /// As [`BatchStream::with`], above so many streams.
+    /// Like [`BatchStream::with`], but above `depth` other streams.
     fn above<F>(depth: usize, schema: &Schema, device_type: DeviceType, take: impl FnOnce() -> F) -> Result<Self>
     where
         F: FnMut() -> Result<Option<Batch>> + Send + 'static,
@@ -127,15 +131,16 @@ impl BatchStream {
         Ok(Self(slab))
     }
 
-    /// The next batch, or `None` at the end. The end stays the end, and an error stays that error: the source is not
-    /// asked again after either.
+    /// Returns the next batch, or `None` at the end. The end and an error are final: the source is not called again
+    /// after either, and every later call returns the same.
     ///
     /// # Errors
-    /// What the source says, and `DEVX_CALLBACK` where that is `DEVX_BUSY`; `DEVX_CALLBACK` if the callback of a producer
-    /// failed, with its code and its text ([`crate::Error::errno`]); what [`Batch::import`] says of an array of a producer, which is released then;
-    /// `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch is not of the stream's schema or device type; `DEVX_PANIC` if the
-    /// source panicked.
-    /// `DEVX_BUSY` while another call runs: that one goes on, and so does the stream.
+    /// * The error of the source; `DEVX_CALLBACK` in place of `DEVX_BUSY` from it.
+    /// * `DEVX_CALLBACK` if the callback of a producer failed, with its code and its text ([`crate::Error::errno`]).
+    /// * The errors of [`Batch::import`] for an array of a producer, which is then released.
+    /// * `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch does not fit the stream's schema or device type.
+    /// * `DEVX_PANIC` if the source panicked.
+    /// * `DEVX_BUSY` while another call runs: that call goes on, and so does the stream.
     pub fn next(&self) -> Result<Option<Batch>> {
         match self.pull() {
             Some(next) => next,
@@ -143,7 +148,7 @@ impl BatchStream {
         }
     }
 
-    /// As [`BatchStream::next`]; `None` while another call runs.
+    /// Like [`BatchStream::next`], but returns `None` while another call runs.
     fn pull(&self) -> Option<Result<Option<Batch>>> {
         let header = self.0.header();
         header.state.with(|state| {
@@ -155,7 +160,7 @@ impl BatchStream {
                 Some(batch) => header.require_fit(&batch).map(|()| Some(batch)),
                 None => Ok(None),
             });
-            // With us that says that another call runs, and that nothing is lost.
+            // From this library, `DEVX_BUSY` means that another call runs and that nothing is lost.
             let next = next.map_err(|error| match error.status() {
                 DEVX_BUSY => Error::callback(libc::EBUSY, format_args!("{}", error.message())),
                 _ => error,
@@ -167,17 +172,17 @@ impl BatchStream {
         })
     }
 
-    /// The batches from here on, for a loop. An error comes once, then nothing more.
+    /// Iterates over the remaining batches. An error comes once, then nothing more.
     pub fn batches(&self) -> Batches<'_> {
         Batches { stream: self, over: false }
     }
 
-    /// What all batches are.
+    /// The schema of all batches.
     pub fn schema(&self) -> &Schema {
         &self.0.header().schema
     }
 
-    /// The kind of device that all batches lie on; which one of that kind, each says itself.
+    /// The kind of device that all batches lie on. Each batch says which device of that kind.
     pub fn device_type(&self) -> DeviceType {
         self.0.header().device_type
     }
@@ -194,7 +199,7 @@ impl fmt::Debug for BatchStream {
     }
 }
 
-/// That another call runs.
+/// The error that another call runs.
 fn busy() -> Error {
     Error::new(DEVX_BUSY, "the stream is in use by another call: it is for one at a time")
 }
@@ -206,13 +211,13 @@ impl Header {
     }
 }
 
-/// Refuses a device type of which no array could be taken.
+/// Refuses a device type whose arrays could never be imported.
 pub(in crate::arrow) fn require_runtime(device_type: DeviceType) -> Result<()> {
-    // Where there is a device of the type, there is one with this number.
+    // If there is a device of the type, there is one with number 0.
     Device::new(device_type, 0).map(drop)
 }
 
-/// Refuses an array on another kind of device than its stream's.
+/// Refuses an array on another kind of device than its stream.
 pub(in crate::arrow) fn require_device_type(array: DeviceType, stream: DeviceType) -> Result<()> {
     match array == stream {
         true => Ok(()),
@@ -220,16 +225,16 @@ pub(in crate::arrow) fn require_device_type(array: DeviceType, stream: DeviceTyp
     }
 }
 
-/// Refuses a schema whose arrays lie differently in memory, or whose columns and members of structs have other names: a
-/// consumer goes by those of the stream. Flags, metadata and other names may differ.
+/// Refuses a schema whose arrays lie differently in memory, or whose columns or struct members have other names,
+/// because a consumer relies on those of the stream. Flags, metadata and other names may differ.
 #[inline]
 pub(in crate::arrow) fn require_same_shape(batch: &Schema, stream: &Schema) -> Result<()> {
     // The usual case.
     if batch.is(stream) { Ok(()) } else { compare_shapes(batch, stream) }
 }
 
-/// Nodes are numbered level by level: up to the first difference the same number is the same field, and trees of different
-/// size differ in what is below a field of both.
+/// Compares field by field. Nodes are numbered level by level: up to the first difference, the same number means the
+/// same field. Trees of different size differ in the children or dictionary of a field that both have.
 #[cold]
 fn compare_shapes(batch: &Schema, stream: &Schema) -> Result<()> {
     for (theirs, ours) in (0..stream.nodes()).filter_map(|node| Some((batch.field(node)?, stream.field(node)?))) {
@@ -258,7 +263,7 @@ fn compare_shapes(batch: &Schema, stream: &Schema) -> Result<()> {
     Ok(())
 }
 
-/// What [`BatchStream::batches`] gives.
+/// The iterator that [`BatchStream::batches`] returns.
 #[derive(Debug)]
 pub struct Batches<'a> {
     stream: &'a BatchStream,
@@ -328,7 +333,7 @@ mod tests {
             let refused = require_same_shape(&Schema::new(fields).unwrap(), &stream).unwrap_err();
             assert_eq!((refused.status(), refused.message()), (DEVX_MISMATCH, why));
         }
-        // What the items of a list are called nobody goes by.
+        // No consumer relies on the name of a list's items.
         let lists =
             |name| Schema::new(&[FieldDesc::batch(1), of_children(1, list), FieldDesc::new(name, c"i")]).unwrap();
         assert_eq!(require_same_shape(&lists(c"item"), &lists(c"element")), Ok(()));

@@ -53,7 +53,7 @@ pub(super) unsafe fn recognise(
 /// As [`recognise`], of any tree.
 ///
 /// # Safety
-/// As [`recognise`]; the address of the root is written.
+/// Same as [`recognise`]; the address of the root is written.
 #[inline(never)]
 unsafe fn recognise_tree(root: *const ArrowArray, schema: &Schema, nodes: *mut *const ArrowArray) -> Option<Places> {
     let records = schema.records();

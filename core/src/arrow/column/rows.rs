@@ -1,4 +1,4 @@
-//! What the rows of a column hold, in host memory.
+//! The values in the rows of a column, in host memory.
 
 use core::ffi::c_void;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::memory::entry;
 use crate::text::Lossy;
 
-/// As [`crate::error::refuse`], of a column, which the error names.
+/// Like [`crate::error::refuse`], but about a column, which the error names.
 macro_rules! refuse {
     ($column:expr, $($what:tt)*) => {
         crate::error::refuse!($($what)*).map_err(|error| $column.named(error))
@@ -18,8 +18,8 @@ macro_rules! refuse {
 }
 
 impl<'a> Column<'a> {
-    /// Whether the value of a row is there. Of a dictionary this is about the index, of a union and of runs it is always
-    /// true: [`Column::resolve`] goes on to the value itself.
+    /// Whether a row is not null. For a dictionary this is about the index; for unions and run-end encoded arrays it is
+    /// always true. [`Column::resolve`] goes on to the value itself.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
@@ -35,8 +35,8 @@ impl<'a> Column<'a> {
         Ok(self.bit(0, row))
     }
 
-    /// The values of all rows, nulls included (what they hold there is not defined): numbers as they are,
-    /// dates and times as the integers that they are stored as, dictionary columns as their indices.
+    /// The values of all rows: numbers as they are, dates and times as the integers that store them, dictionary columns
+    /// as their indices. Rows that are null are included; their values are undefined.
     ///
     /// # Errors
     /// `DEVX_MISMATCH` for another type, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the buffer is not
@@ -47,14 +47,15 @@ impl<'a> Column<'a> {
         if self.length == 0 {
             return Ok(&[]);
         }
-        // SAFETY: the producer of the array promises so many values; they were checked to be addressable and aligned.
+        // SAFETY: the producer of the array promises this many values; the buffer was checked to be readable by the
+        // host and aligned.
         Ok(unsafe { std::slice::from_raw_parts(first.cast::<T>(), self.length as usize) })
     }
 
     /// The address of row 0's value; see [`Column::values`].
     ///
     /// # Errors
-    /// As [`Column::values`].
+    /// Same as [`Column::values`].
     #[inline]
     pub fn values_ptr(self, dtype: DType) -> Result<*const c_void> {
         if self.ty().storage() != Some(dtype) {
@@ -62,7 +63,7 @@ impl<'a> Column<'a> {
         }
         self.require_host()?;
         let values = self.buffer(1);
-        // Of no values, a producer may give any address.
+        // For an array without values, a producer may give any address.
         if self.length > 0 && !values.addr().is_multiple_of(dtype.alignment()) {
             return refuse!(
                 self,
@@ -87,7 +88,7 @@ impl<'a> Column<'a> {
         Ok(self.bit(1, row))
     }
 
-    /// The bytes of a row whose values all have the same number of them ([`Type::byte_width`]), as they are stored:
+    /// The bytes of a row, of a type whose values all have the same size ([`Type::byte_width`]), as they are stored:
     /// numbers and decimals in native byte order, two's complement.
     ///
     /// # Errors
@@ -107,7 +108,7 @@ impl<'a> Column<'a> {
         self.part(1, start..start + width as usize, row)
     }
 
-    /// The bytes of a row of text or binary; those of a null are not defined, usually none.
+    /// The bytes of a row of text or binary. Those of a null are undefined, usually empty.
     ///
     /// # Errors
     /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for offsets that go
@@ -123,8 +124,9 @@ impl<'a> Column<'a> {
         self.part(2, range, row)
     }
 
-    /// What a view of 16 bytes stands for: a length, then up to 12 bytes, or 4 of them and the number of a data buffer
-    /// and an offset into it (Arrow columnar format, "Variable-size Binary View Layout").
+    /// The bytes that a view of 16 bytes stands for. A view is a length, then either up to 12 bytes, or the first 4
+    /// bytes, the number of a data buffer and an offset into it (Arrow columnar format, "Variable-size Binary View
+    /// Layout").
     fn viewed(self, row: i64) -> Result<&'a [u8]> {
         const IN_PLACE: usize = 12;
         self.require_row(row)?;
@@ -188,7 +190,7 @@ impl<'a> Column<'a> {
     /// The text of a row; see [`Column::bytes`].
     ///
     /// # Errors
-    /// As [`Column::bytes`]; `DEVX_INVALID_TEXT` if it is not UTF-8.
+    /// Same as [`Column::bytes`]; `DEVX_INVALID_TEXT` if it is not UTF-8.
     pub fn text(self, row: i64) -> Result<&'a str> {
         if !self.ty().is_text() {
             return refuse!(self, DEVX_MISMATCH, "the type is {}, not text", self.ty());
@@ -198,12 +200,12 @@ impl<'a> Column<'a> {
             .or_else(|_| refuse!(self, DEVX_INVALID_TEXT, "row {row} is not valid UTF-8: {:?}", Lossy(bytes)))
     }
 
-    /// The values of a row of lists or of a map: the child, seen from where the list starts to where it ends. Of a map
-    /// that is a struct of keys and values.
+    /// The values of a row of lists or of a map: the part of the child from where the list starts to where it ends. For
+    /// a map, they are a struct of keys and values.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for offsets that go
-    /// backwards or beyond the child.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for offsets that
+    /// go backwards or beyond the child.
     pub fn list(self, row: i64) -> Result<Self> {
         let is_list = self.ty().is_list() || matches!(self.ty(), Type::FixedSizeList(_));
         let Some(child) = self.child(0).filter(|_| is_list) else {
@@ -231,12 +233,12 @@ impl<'a> Column<'a> {
         Ok(child.seen(start, length))
     }
 
-    /// Which child of a union holds the value of a row, and in which row of it: its type id, the child as
-    /// [`Column::child`] gives it, and the row.
+    /// Where a union stores the value of a row: the type id, the child as [`Column::child`] returns it, and the row of
+    /// that child.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for a type id that is
-    /// none of the union's, or an offset beyond the child.
+    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for a type id that
+    /// the union does not have, or an offset beyond the child.
     pub fn union_value(self, row: i64) -> Result<(i8, Self, i64)> {
         let Some(ids) = self.field().type_ids() else {
             return refuse!(self, DEVX_MISMATCH, "the type is {}, not a union", self.ty());
@@ -269,8 +271,8 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Which run a row is in, counted from 0: the row of the value in the second child. Found by halving, as run ends
-    /// grow.
+    /// The number of the run that a row is in, counted from 0, which is the row of its value in the second child. It is
+    /// found by binary search, because run ends ascend.
     ///
     /// # Errors
     /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the runs end before
@@ -298,11 +300,11 @@ impl<'a> Column<'a> {
         refuse!(self, DEVX_INVALID_BUFFERS, "row {row} with offset {} is behind the end of all {low} runs", self.offset)
     }
 
-    /// Where the value of a row is stored, behind dictionaries, unions and runs: a column of another type, and the row
-    /// of it. `None` if it is null there or on the way.
+    /// Where the value of a row is stored, behind dictionaries, unions and runs: a column of another type, and a row of
+    /// it. `None` if the value, or an index on the way to it, is null.
     ///
     /// # Errors
-    /// As [`Column::dictionary_index`], [`Column::union_value`], [`Column::run`].
+    /// Same as [`Column::dictionary_index`], [`Column::union_value`], [`Column::run`].
     pub fn resolve(self, row: i64) -> Result<Option<(Self, i64)>> {
         let (mut column, mut row) = (self, row);
         // Each step goes down in a tree whose depth was checked.
@@ -378,7 +380,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// As [`Column::range`], of bytes. Nothing but the last offset says how many there are.
+    /// Like [`Column::range`], but for bytes, whose number only the last offset says.
     fn range_of_bytes<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
         let range = self.range::<O>(row)?;
         let last = self.one_of::<O>(1, self.length);
@@ -412,17 +414,17 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Element of a row in a buffer of numbers in host memory. The rows of the array, and one more of offsets, may be
-    /// asked for.
+    /// The element of a row in a buffer of numbers in host memory. For offsets, the row after the last one has an
+    /// element, too.
     fn one_of<T: Element>(self, buffer: usize, row: i64) -> T {
         let values = self.buffer(buffer).cast::<T>();
         // SAFETY: the producer of the array promises an element for each row.
         let place = unsafe { values.add((self.offset + row) as usize) };
-        // SAFETY: as above; it need not be aligned for this.
+        // SAFETY: as above; an unaligned read needs no alignment.
         unsafe { place.read_unaligned() }
     }
 
-    /// Bit of a row in a bitmap of host memory.
+    /// The bit of a row in a bitmap in host memory.
     fn bit(self, buffer: usize, row: i64) -> bool {
         let index = (self.offset + row) as usize;
         // SAFETY: the producer of the array promises a bit for each row.

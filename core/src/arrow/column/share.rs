@@ -1,4 +1,4 @@
-//! Some rows of a batch, or one of its columns, as a batch of its own.
+//! Some rows of a batch, or one of its columns, as a separate batch.
 
 use super::Column;
 use crate::arrow::batch::{Batch, NodeDesc};
@@ -10,10 +10,10 @@ use crate::memory::collected;
 use crate::view::View;
 
 impl Column<'_> {
-    /// So many of its rows, from the one at `offset` on.
+    /// The `length` rows from row `offset` on.
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_RANGE` if there are not so many.
+    /// `DEVX_OUT_OF_RANGE` if there are fewer rows.
     pub fn slice(self, offset: i64, length: i64) -> Result<Self> {
         if offset >= 0 && length >= 0 && offset.checked_add(length).is_some_and(|end| end <= self.length) {
             return Ok(self.seen(offset, length));
@@ -21,12 +21,14 @@ impl Column<'_> {
         refuse!(DEVX_OUT_OF_RANGE, "offset is {offset} and length is {length}: there are {} rows", self.length)
     }
 
-    /// The rows as a batch of their own, which shares the memory: nothing is copied, and work with the new batch
-    /// ([`Batch::used_on`]) is work with the one that the column is of. It is a record batch if the column is a struct.
+    /// The rows as a separate batch, which shares the memory. It is a record batch if the column is a struct.
     ///
-    /// Its root starts at row 0 of its columns: many consumers of record batches take no other (Arrow C++ among them). Only
-    /// a struct with nulls keeps an offset, as its validity has one. A number of nulls that is known for all rows is not known
-    /// for some.
+    /// Nothing is copied, and work with the new batch ([`Batch::used_on`]) is work with the batch that the column
+    /// belongs to.
+    ///
+    /// The root of the new batch starts at row 0 of its columns, because many consumers of record batches accept
+    /// nothing else (Arrow C++ among them). Only a struct with nulls keeps an offset, because its validity buffer has
+    /// one. A null count that is known for all rows is not known for some of them.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -51,7 +53,7 @@ impl Column<'_> {
         Ok(shared)
     }
 
-    /// Of the column and all below it.
+    /// The schema of the column and all below it.
     fn schema(self, order: &[usize]) -> Result<Schema> {
         let all = self.batch.schema();
         if self.node == 0 {
@@ -66,17 +68,17 @@ impl Column<'_> {
 impl<'a> Column<'a> {
     fn described(self) -> NodeDesc<'a> {
         let Self { offset, length, .. } = self;
-        // Of no rows it says nothing, and PyArrow has been seen to take it for a lack of views.
+        // Without rows, the offset says nothing, and PyArrow has been seen to take it for missing views.
         let offset = if length == 0 { 0 } else { offset };
         NodeDesc { length, null_count: self.known_null_count(), offset, buffers: self.buffers() }
     }
 }
 
 impl Batch {
-    /// So many of its rows, from the one at `offset` on, as a batch of its own; see [`Column::share`].
+    /// The `length` rows from row `offset` on, as a separate batch; see [`Column::share`].
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_RANGE` if there are not so many, `DEVX_OUT_OF_MEMORY`.
+    /// `DEVX_OUT_OF_RANGE` if there are fewer rows, `DEVX_OUT_OF_MEMORY`.
     pub fn slice(&self, offset: i64, length: i64) -> Result<Self> {
         self.root().slice(offset, length)?.share()
     }
