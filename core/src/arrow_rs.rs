@@ -1,5 +1,5 @@
-//! Arrays, schemas and record batch readers of arrow-rs (the crates `arrow-array` and `arrow-schema`), both ways; with
-//! the feature `arrow`.
+//! Conversions of arrays, schemas and record batch readers from and to arrow-rs (the crates `arrow-array` and
+//! `arrow-schema`); with the feature `arrow`.
 //!
 //! | of arrow-rs | of ours | |
 //! |---|---|---|
@@ -27,21 +27,21 @@
 //! # Ok::<(), devexchange_core::Error>(())
 //! ```
 //!
-//! **Ownership.** Whatever comes out shares what went in: the memory is released when both sides have let go of it, on
-//! the thread that was last.
+//! **Ownership.** The result shares the memory of the source: it is released when both sides have let go of it, on the
+//! thread that was last.
 //!
-//! **Copies.** No values are copied. There are two exceptions, both made by arrow-rs: on the way to us the validity of
-//! a slice that does not start at a whole byte; on the way to arrow-rs a buffer that is not aligned as Rust wants it
-//! (16 bytes for views and decimals of 128 bits).
+//! **Copies.** No values are copied, with two exceptions, which arrow-rs makes: on the way to this library, the
+//! validity of a slice that does not start at a whole byte; on the way to arrow-rs, a buffer that is not aligned as
+//! Rust requires (16 bytes for views and decimals of 128 bits).
 //!
 //! **Only what the host can read goes to arrow-rs**: host memory that is ready. Everything else is refused, with
-//! `DEVX_DEVICE` or `DEVX_NOT_READY`. What the values are is checked as little as by arrow-rs itself: a batch was
-//! promised to be valid when it was made. `ArrayData::validate_full` looks at them.
+//! `DEVX_DEVICE` or `DEVX_NOT_READY`. The values are checked as little as arrow-rs itself checks them: whoever made a
+//! batch promised that it is valid. `ArrayData::validate_full` checks the values.
 //!
-//! **What one side cannot say is lost**: arrow-rs has no place for unknown flags, for the name, the flags and the
-//! metadata of the values of a dictionary, for the order of metadata, and for the flags of the root of a record batch.
+//! **What one side cannot express is lost**: arrow-rs has no place for unknown flags; for the name, the flags and the
+//! metadata of the values of a dictionary; for the order of metadata; and for the flags of the root of a record batch.
 //!
-//! **A panic of arrow-rs** becomes `DEVX_PANIC`, an error of arrow-rs keeps its text.
+//! **A panic in arrow-rs** becomes `DEVX_PANIC`; an error of arrow-rs keeps its text.
 
 use core::ffi::c_void;
 use std::iter::FusedIterator;
@@ -65,8 +65,8 @@ use crate::device::{Device, DeviceType};
 use crate::error::{self, Error, Result, refuse};
 use crate::memory::entry;
 
-// Both sides write down the structs of the C data interface, so a pointer to one is a pointer to the other. The members
-// of theirs are private: that their order is the same is seen by the tests.
+// Both sides declare the structs of the C data interface, so a pointer to one is a pointer to the other. The members of
+// arrow-rs's structs are private; the tests show that their order is the same.
 const _: () = {
     assert!(size_of::<FFI_ArrowArray>() == size_of::<ArrowArray>());
     assert!(align_of::<FFI_ArrowArray>() == align_of::<ArrowArray>());
@@ -82,8 +82,8 @@ impl TryFrom<&arrow_schema::Schema> for Schema {
     /// The schema of a record batch. All texts are copied.
     ///
     /// # Errors
-    /// `DEVX_UNSUPPORTED` for what arrow-rs does not export, for example a name with a NUL byte; what
-    /// [`Schema::import`] says.
+    /// `DEVX_UNSUPPORTED` for what arrow-rs does not export, for example a name with a NUL byte; the errors of
+    /// [`Schema::import`].
     fn try_from(schema: &arrow_schema::Schema) -> Result<Self> {
         caught(|| match FFI_ArrowSchema::try_from(schema) {
             Ok(exported) => take_schema(exported),
@@ -99,10 +99,10 @@ impl TryFrom<&arrow_schema::Schema> for Schema {
 impl TryFrom<&arrow_schema::Field> for Schema {
     type Error = Error;
 
-    /// The schema of an array that is not a record batch: the field is the root. All texts are copied.
+    /// The schema of an array that is not a record batch, with the field as the root. All texts are copied.
     ///
     /// # Errors
-    /// As for a whole schema.
+    /// Same as for a whole schema.
     fn try_from(field: &arrow_schema::Field) -> Result<Self> {
         caught(|| match FFI_ArrowSchema::try_from(field) {
             Ok(exported) => take_schema(exported),
@@ -114,7 +114,7 @@ impl TryFrom<&arrow_schema::Field> for Schema {
 impl TryFrom<&Schema> for arrow_schema::Schema {
     type Error = Error;
 
-    /// All texts are copied.
+    /// The schema for arrow-rs. All texts are copied.
     ///
     /// # Errors
     /// `DEVX_MISMATCH` if the root is not a struct, `DEVX_UNSUPPORTED` for a field that arrow-rs has no type for or
@@ -128,7 +128,7 @@ impl TryFrom<&Schema> for arrow_schema::Schema {
 impl TryFrom<Field<'_>> for arrow_schema::Field {
     type Error = Error;
 
-    /// All texts are copied.
+    /// The field for arrow-rs. All texts are copied.
     ///
     /// # Errors
     /// `DEVX_UNSUPPORTED` for a field that arrow-rs has no type for or whose metadata is not UTF-8.
@@ -148,7 +148,8 @@ fn raw(field: Field<'_>) -> &FFI_ArrowSchema {
     unsafe { &*std::ptr::from_ref(field.raw()).cast() }
 }
 
-/// Refuses what is wrong below a field, of which arrow-rs only says what.
+/// Refuses a field with an error from arrow-rs. arrow-rs does not say where the problem is, so this looks for the field
+/// below.
 fn refuse_field<T>(field: Field<'_>, error: &ArrowError) -> Result<T> {
     let mut below = field.children().chain(field.dictionary());
     match below.find(|child| arrow_schema::Field::try_from(raw(*child)).is_err()) {
@@ -169,12 +170,12 @@ fn require_struct(schema: &Schema) -> Result<()> {
 impl TryFrom<&RecordBatch> for Batch {
     type Error = Error;
 
-    /// Shares the columns.
+    /// A batch that shares the columns.
     ///
     /// # Errors
-    /// What is said of the schema; `DEVX_MISMATCH` for a schema that says something else of a column than the column
-    /// does, but for names, metadata and whether there may be nulls: arrow-rs compares the fields of unions without
-    /// their order.
+    /// Those of converting the schema; `DEVX_MISMATCH` if schema and column disagree about the type of a column, which
+    /// arrow-rs allows for unions, because it compares their fields without their order. Names, metadata and
+    /// nullability may differ.
     fn try_from(batch: &RecordBatch) -> Result<Self> {
         let schema = Schema::try_from(batch.schema_ref().as_ref())?;
         share_columns(batch, &schema)
@@ -184,27 +185,27 @@ impl TryFrom<&RecordBatch> for Batch {
 impl TryFrom<&Batch> for RecordBatch {
     type Error = Error;
 
-    /// Shares the columns.
+    /// A record batch that shares the columns.
     ///
     /// # Errors
-    /// Same as [`Batch::to_arrow_rs`]; also `DEVX_MISMATCH` if the batch is not a struct, `DEVX_INVALID_NULL_COUNT` for rows
-    /// or values that are null where arrow-rs has none.
+    /// Same as [`Batch::to_arrow_rs`]; also `DEVX_MISMATCH` if the batch is not a struct, `DEVX_INVALID_NULL_COUNT` for
+    /// rows or values that are null where arrow-rs allows no nulls.
     fn try_from(batch: &Batch) -> Result<Self> {
         record_batch(batch, Arc::new(batch.schema().try_into()?))
     }
 }
 
 impl Batch {
-    /// An array of arrow-rs as a nullable array without a name. It is shared.
+    /// Shares an array of arrow-rs as a nullable array without a name.
     ///
     /// # Errors
-    /// What is said of the schema; `DEVX_MISMATCH` if what is below it is of other types than its own says (see
-    /// `TryFrom<&RecordBatch>`, of which a `StructArray` can be made).
+    /// Those of converting the schema; `DEVX_MISMATCH` if the arrays below it have other types than its own type says.
+    /// That is possible as for `TryFrom<&RecordBatch>`, because a `StructArray` can be made of a record batch.
     pub fn from_arrow_rs(array: &dyn Array) -> Result<Self> {
         Self::from_arrow_rs_as(array, &arrow_schema::Field::new("", array.data_type().clone(), true))
     }
 
-    /// As [`Batch::from_arrow_rs`], with the name, the flags and the metadata of a field.
+    /// Like [`Batch::from_arrow_rs`], but with the name, the flags and the metadata of a field.
     ///
     /// # Errors
     /// Same as [`Batch::from_arrow_rs`]; also `DEVX_MISMATCH` if the field is of another type.
@@ -224,11 +225,11 @@ impl Batch {
         })
     }
 
-    /// The array for arrow-rs, which shares it.
+    /// Shares the array with arrow-rs.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` if it is not in host memory, `DEVX_NOT_READY`, `DEVX_UNSUPPORTED` for a type that arrow-rs has
-    /// not, `DEVX_INVALID_BUFFERS` for offsets or sizes that arrow-rs could not use, `DEVX_PANIC`.
+    /// `DEVX_DEVICE` if it is not in host memory, `DEVX_NOT_READY`, `DEVX_UNSUPPORTED` for a type that arrow-rs does
+    /// not have, `DEVX_INVALID_BUFFERS` for offsets or sizes that arrow-rs could not use, `DEVX_PANIC`.
     pub fn to_arrow_rs(&self) -> Result<ArrayRef> {
         let field = arrow_schema::Field::try_from(self.schema().root())?;
         caught(|| {
@@ -239,7 +240,7 @@ impl Batch {
 }
 
 /// # Safety
-/// `schema` is of the type of the array.
+/// `schema` has the type of the array.
 unsafe fn share(array: &dyn Array, schema: &Schema) -> Result<Batch> {
     let data = array.to_data();
     require_type("", array.data_type(), &data)?;
@@ -248,9 +249,9 @@ unsafe fn share(array: &dyn Array, schema: &Schema) -> Result<Batch> {
     unsafe { Batch::import((&raw mut exported).cast(), schema) }
 }
 
-/// Refuses an array that lies in memory in another way than `wanted` says. The type of an array may say something else of
-/// what is below it than that does: a record batch takes every schema that contains its own, and arrow-rs compares the
-/// fields of unions by their ids, wherever they stand.
+/// Refuses an array that lies in memory in another way than `wanted` says. The type of an array can disagree with the
+/// arrays below it: a record batch accepts every schema that contains its own, and arrow-rs compares the fields of
+/// unions by their ids, whatever their order.
 fn require_type(name: &str, wanted: &DataType, data: &ArrayData) -> Result<()> {
     use DataType::*;
     let actual = data.data_type();
@@ -287,7 +288,7 @@ fn require_type(name: &str, wanted: &DataType, data: &ArrayData) -> Result<()> {
     }
 }
 
-/// `schema` is that of the batch.
+/// Shares the columns of a batch; `schema` is the batch's schema.
 fn share_columns(batch: &RecordBatch, schema: &Schema) -> Result<Batch> {
     caught(|| {
         // SAFETY: the type of this struct is made of the fields of the batch's schema.
@@ -295,11 +296,11 @@ fn share_columns(batch: &RecordBatch, schema: &Schema) -> Result<Batch> {
     })
 }
 
-/// `schema` is that of the batch, or of the same shape.
+/// Makes a record batch; `schema` is that of the batch, or has the same shape.
 fn record_batch(batch: &Batch, schema: SchemaRef) -> Result<RecordBatch> {
     require_struct(batch.schema())?;
     caught(|| {
-        // SAFETY: the type is that of the batch, or lies in memory as that.
+        // SAFETY: the type is that of the batch, or has the same layout in memory.
         let rows = unsafe { hand_over(batch, DataType::Struct(schema.fields().clone())) }?.as_struct().clone();
         let nulls = rows.null_count();
         if nulls > 0 {
@@ -312,32 +313,33 @@ fn record_batch(batch: &Batch, schema: SchemaRef) -> Result<RecordBatch> {
 }
 
 /// # Safety
-/// `data_type` is of the shape of the batch's schema.
+/// `data_type` has the shape of the batch's schema.
 unsafe fn hand_over(batch: &Batch, data_type: DataType) -> Result<ArrayRef> {
     batch.root().require_host()?;
     let mut exported = MaybeUninit::<ArrowDeviceArray>::uninit();
     // SAFETY: there is room for an array.
     unsafe { batch.clone().export_device(exported.as_mut_ptr()) }?;
-    // SAFETY: the export filled it in. That the data is ready was asked above, so there is no event to keep.
+    // SAFETY: the export filled it in. The data was checked to be ready above, so there is no event to keep.
     let root = unsafe { &raw mut (*exported.as_mut_ptr()).array };
-    // SAFETY: the structs are the same; from here on theirs releases it.
+    // SAFETY: the structs are the same; from here on arrow-rs releases the array.
     let mut array = unsafe { FFI_ArrowArray::from_raw(root.cast()) };
     // SAFETY: exported just now, with the fields of the batch's schema.
     unsafe { make_readable((&raw mut array).cast(), batch.schema().root()) }?;
-    // SAFETY: the array is of the type, by the caller's contract, and was promised to be valid when it was made.
+    // SAFETY: the array has this type, by the caller's contract, and was promised to be valid when it was made.
     match unsafe { from_ffi_and_data_type(array, data_type) } {
         Ok(data) => Ok(make_array(data)),
         Err(error) => refuse!(DEVX_INVALID_BUFFERS, "{error}"),
     }
 }
 
-/// Sees to the data that arrow-rs reads before it knows how long its buffers are: offsets, and the sizes of what views
-/// point into. It takes them for aligned and not negative, and to be there even if there are no elements, when a
-/// producer may leave them out (Arrow columnar format, "Variable-size Binary Layout"; C data interface,
-/// `ArrowArray.buffers`).
+/// Checks or replaces the data that arrow-rs reads before it knows how long its buffers are: offsets, and the sizes of
+/// the buffers that views point into.
+///
+/// arrow-rs expects these to be aligned and not negative, and to exist even if there are no elements. A producer may
+/// leave them out then (Arrow columnar format, "Variable-size Binary Layout"; C data interface, `ArrowArray.buffers`).
 ///
 /// # Safety
-/// `array` is one that [`Batch`] exported, whose tables may be replaced, of the type of `field`; its data is ready.
+/// `array` was exported by [`Batch`], has the type of `field`, and its tables may be replaced. Its data is ready.
 unsafe fn make_readable(array: *mut ArrowArray, field: Field<'_>) -> Result<()> {
     // SAFETY: the caller's contract.
     let array = unsafe { &mut *array };
@@ -348,7 +350,7 @@ unsafe fn make_readable(array: *mut ArrowArray, field: Field<'_>) -> Result<()> 
             Ok(())
         }
         Buffers::Views if end == 0 => {
-            // Without data, and so without sizes.
+            // Without data buffers, and so without sizes.
             array.n_buffers = Buffers::Views.count() as i64;
             Ok(())
         }
@@ -372,11 +374,11 @@ unsafe fn make_readable(array: *mut ArrowArray, field: Field<'_>) -> Result<()> 
     }
 }
 
-/// Checks what buffer `index` says, with integers of 4 or 8 bytes at the `places`, about the sizes of the buffers from
-/// the third one on.
+/// Checks what buffer `index` says about the sizes of the buffers from the third one on, with integers of 4 or 8 bytes
+/// at the `places`.
 ///
 /// # Safety
-/// The integers can be read, aligned or not, and there are as many buffers as places from the third one on.
+/// The integers can be read, aligned or not. From the third buffer on, there are as many buffers as places.
 unsafe fn require_sizes(array: &ArrowArray, index: usize, bytes: usize, places: Range<usize>) -> Result<()> {
     // SAFETY: the caller's contract.
     let sizes = unsafe { entry(array.buffers, index) };
@@ -401,25 +403,25 @@ unsafe fn require_sizes(array: &ArrowArray, index: usize, bytes: usize, places: 
     Ok(())
 }
 
-/// Buffers of no lists or texts: no validity, one offset, no data.
+/// The buffers of lists or texts without elements: no validity, one offset, no data.
 static NO_ELEMENTS: Table = Table([null(), (&raw const ZERO).cast(), null()]);
 static ZERO: i64 = 0;
 
 struct Table([*const c_void; 3]);
 
-// SAFETY: it points to what is never written.
+// SAFETY: nothing ever writes the table or what it points to.
 unsafe impl Sync for Table {}
 
 // ---- readers ----
 
 impl BatchStream {
-    /// A stream of what a reader gives, in host memory. The batches share the reader's columns.
+    /// Makes a stream of the batches of a reader, in host memory. The batches share the reader's columns.
     ///
-    /// The reader is asked on whatever thread pulls, one call at a time, and not again after an error or a panic. Its
-    /// errors become `DEVX_CALLBACK` with the text and an `errno` code, or what they were if they are of this library.
+    /// The reader is called on whatever thread pulls, one call at a time, and not again after an error or a panic. Its
+    /// errors become `DEVX_CALLBACK` with the text and an `errno` code; errors of this library come out as they were.
     ///
     /// # Errors
-    /// What is said of the schema; `DEVX_PANIC` if the reader cannot say what its schema is. Then it is dropped.
+    /// Those of converting the schema; `DEVX_PANIC` if the reader panics when asked for it. Then the reader is dropped.
     pub fn from_arrow_rs(mut reader: impl RecordBatchReader + Send + 'static) -> Result<Self> {
         let theirs = caught(|| Ok(reader.schema()))?;
         let schema = Schema::try_from(theirs.as_ref())?;
@@ -435,7 +437,8 @@ impl BatchStream {
         })
     }
 
-    /// A reader of what this stream gives from now on; what it pulls, the other clones of the stream do not get.
+    /// Makes a reader of the remaining batches of this stream. A batch that it pulls, the other clones of the stream do
+    /// not get.
     ///
     /// # Errors
     /// `DEVX_DEVICE` if the batches are not in host memory, `DEVX_MISMATCH` if they are not structs, `DEVX_UNSUPPORTED`
@@ -450,7 +453,7 @@ impl BatchStream {
     }
 }
 
-/// A [`BatchStream`] as a reader of record batches; from [`BatchStream::to_arrow_rs`].
+/// A [`BatchStream`] as a reader of record batches, made by [`BatchStream::to_arrow_rs`].
 ///
 /// An error comes once, then nothing more. It is an [`ArrowError::ExternalError`] with an [`Error`] in it.
 #[derive(Debug)]
@@ -467,7 +470,7 @@ impl Iterator for Reader {
         if self.over {
             return None;
         }
-        // The stream checks that all its batches are of the shape of its schema.
+        // The stream checks that all its batches have the shape of its schema.
         let next = match self.stream.next() {
             Ok(batch) => batch.map(|batch| record_batch(&batch, Arc::clone(&self.schema))),
             Err(error) => Some(Err(error)),
@@ -505,7 +508,7 @@ fn reader_error(error: ArrowError) -> Error {
     Error::callback(errno, format_args!("the reader failed: {error}"))
 }
 
-/// Runs what calls arrow-rs; a panic of it ends here.
+/// Runs code that calls arrow-rs; a panic in it ends here.
 fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
     error::caught(act).map_err(|error| match error.status() {
         DEVX_PANIC => error.within("a panic on the side of arrow-rs: "),

@@ -1,5 +1,5 @@
-//! Foreign schemas, read before they are taken: counted, and then each field looked at. Of tables, as nearly all are, with
-//! less to ask on both ways.
+//! Foreign schemas, read before they are taken: first their nodes are counted, then each field is checked. Tables, as
+//! nearly all schemas are, take a shorter way.
 
 use std::ptr::NonNull;
 
@@ -12,28 +12,28 @@ use crate::abi::arrow_data::ArrowSchema;
 use crate::error::Result;
 use crate::memory::{Room, Slab, Tail, TailSize};
 
-/// A schema that was read, in room for a header and the records.
+/// A schema that was read, in a room for a header and the records.
 pub(super) struct Read<H> {
     pub(super) room: Room<H>,
     pub(super) records: *mut Record,
     pub(super) nodes: usize,
-    /// From which node on all are plain.
+    /// The first node from which on all nodes are plain.
     pub(super) plain_from: usize,
 }
 
 /// Reads and checks a schema.
 ///
 /// # Errors
-/// As `Schema::import`.
+/// Same as `Schema::import`.
 ///
 /// # Safety
-/// `root` is valid, and so is what its tree says it has.
+/// `root` is valid, and so is everything that its tree says it has.
 pub(super) unsafe fn read<H>(root: &ArrowSchema) -> Result<Read<H>> {
     // SAFETY: the caller's contract.
     let (mut place, ascending) = match unsafe { columns_of_table(root) } {
         Some(columns) => {
             let place = Place::new(columns.len() + 1)?;
-            // SAFETY: there is room for so many.
+            // SAFETY: there is room for this many records.
             if unsafe { read_table(root, columns, place.records) } {
                 return Ok(place.read(1));
             }
@@ -45,7 +45,7 @@ pub(super) unsafe fn read<H>(root: &ArrowSchema) -> Result<Read<H>> {
             (Place::new(count.nodes)?, count.ascending)
         }
     };
-    // SAFETY: there is room for so many records, and so many nodes were counted.
+    // SAFETY: there is room for this many records, and this many nodes were counted.
     let plain_from = unsafe { read_records(root, place.records, place.nodes) }?;
     if !ascending {
         // SAFETY: written just now.
@@ -54,7 +54,7 @@ pub(super) unsafe fn read<H>(root: &ArrowSchema) -> Result<Read<H>> {
     Ok(place.read(plain_from))
 }
 
-/// Room for so many records, and then to sort their addresses in, if that is needed.
+/// Room for a number of records, and for sorting their addresses, in case that is needed.
 struct Place<H> {
     room: Room<H>,
     tail: Tail,
@@ -77,11 +77,11 @@ impl<H> Place<H> {
     }
 }
 
-/// The columns if this is a table: a struct of columns with nothing below them, each of which stands behind the one before
-/// it, so that none stands there twice.
+/// Returns the columns if this is a table: a struct of columns with nothing below them. Each column lies behind the one
+/// before it, so that none is in the table twice.
 ///
 /// # Safety
-/// `root` is valid, and so is what its tree says it has.
+/// `root` is valid, and so is everything that its tree says it has.
 unsafe fn columns_of_table(root: &ArrowSchema) -> Option<&[NonNull<ArrowSchema>]> {
     let n_children = usize::try_from(root.n_children).ok().filter(|n| (1..MAX_NODES).contains(n))?;
     let children = NonNull::new(root.children)?;
@@ -103,27 +103,28 @@ unsafe fn columns_of_table(root: &ArrowSchema) -> Option<&[NonNull<ArrowSchema>]
     if !unsafe { plain_struct(root) } {
         return None;
     }
-    // SAFETY: none of them is NULL.
+    // SAFETY: no entry is NULL.
     Some(unsafe { std::slice::from_raw_parts(children.as_ptr().cast(), n_children) })
 }
 
-/// Reads a table whose columns are plain. `false` if they are not, right or wrong: the longer way knows.
+/// Reads a table whose columns are plain. Returns `false` if they are not; then only the longer way can tell whether
+/// the schema is valid.
 ///
 /// # Safety
-/// `columns` are those of [`columns_of_table`] of the root; there is room for one record more.
+/// `columns` are those that [`columns_of_table`] returned for the root. There is room for one record more than columns.
 unsafe fn read_table(root: &ArrowSchema, columns: &[NonNull<ArrowSchema>], records: *mut Record) -> bool {
     let links = Links::new(columns.len() as u32, false).numbered(1);
     let mut place = records;
-    // SAFETY: within the room.
+    // SAFETY: the first record is within the room.
     unsafe { place.write(Record { source: root, ty: Type::Struct, links, plain: 0 }) };
     for column in columns {
-        // SAFETY: within the room.
+        // SAFETY: this record is within the room.
         place = unsafe { place.add(1) };
         let note = |ty, plain| {
             // SAFETY: as above.
             unsafe { place.write(Record { source: column.as_ptr(), ty, links: Links::NONE, plain }) };
         };
-        // SAFETY: `columns_of_table` found it there.
+        // SAFETY: `columns_of_table` checked the struct.
         let field = unsafe { column.as_ref() };
         // SAFETY: as above.
         if !unsafe { plain_leaf(field, note) } {

@@ -1,4 +1,4 @@
-//! Fields of a schema, read and checked: a record for each node of the tree.
+//! Records of the fields of a schema: one for each node of the tree, read and checked.
 
 use core::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -13,16 +13,16 @@ use crate::error::{Error, Result, refuse};
 use crate::memory::{entry, set_entry};
 use crate::text::Lossy;
 
-/// Most bytes of a name or a format string.
+/// The most bytes of a name or a format string.
 const MAX_TEXT: usize = 1 << 20;
 
-/// One field, as it was found to be.
+/// What was found in one field.
 #[derive(Clone, Copy)]
 pub(super) struct Record {
     pub(super) source: *const ArrowSchema,
     pub(super) ty: Type,
     pub(super) links: Links,
-    /// [`Type::plain_buffers`], if nothing hangs below; otherwise 0.
+    /// [`Type::plain_buffers`], if there is nothing below the field; otherwise 0.
     pub(super) plain: u8,
 }
 
@@ -31,30 +31,31 @@ fn changed<T>(nodes: usize) -> Result<T> {
     refuse!(DEVX_INVALID_CHILDREN, "n_children changed while the schema was read: there were {nodes} fields before")
 }
 
-/// Parses and checks every field. Returns from which one on all are plain, the first not counted.
+/// Parses and checks every field. Returns the first node from which on all nodes are plain, not counting the root.
 ///
 /// # Errors
-/// Those of the first field, level by level, in which something is wrong.
+/// Those of the first field, level by level, that is wrong.
 ///
 /// # Safety
-/// `records` has room for `nodes`, and so many were counted.
+/// `records` has room for `nodes` records, and this many nodes were counted.
 pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record, nodes: usize) -> Result<usize> {
     let write = |i, source: *const ArrowSchema, ty, plain| {
-        // SAFETY: within the room for the records, as is made sure below.
+        // SAFETY: within the room for the records, as the code below ensures.
         unsafe { set_entry(records, i, Record { source, ty, links: Links::NONE, plain }) };
     };
     write(0, root, Type::Null, 0);
-    // How many are found, and up to where there may be some that are not plain and so not read when they are found.
+    // How many fields were found, and the end of those that may not be plain and thus were not read when they were
+    // found.
     let (mut found, mut unread) = (1, 1);
     let mut i = 0;
     while i < unread {
-        // SAFETY: record `i` was found: by its parent, or as the root.
+        // SAFETY: record `i` was written already, by its parent or as that of the root.
         let record = unsafe { entry(records, i) };
         i += 1;
         if record.plain != 0 {
             continue;
         }
-        // SAFETY: `count` found the struct to be there.
+        // SAFETY: `count` checked the struct.
         let source = unsafe { &*record.source };
         // SAFETY: as above.
         let (ty, links) = match unsafe { plain_struct(source) } {
@@ -74,7 +75,7 @@ pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record
         }
         let children = source.children;
         for k in 0..links.n_children() {
-            // SAFETY: `count` found the table to be there.
+            // SAFETY: `count` checked the table.
             let child = unsafe { entry(children, k) };
             // SAFETY: as above.
             let field = unsafe { &*child };
@@ -98,17 +99,17 @@ pub(super) unsafe fn read_records(root: *const ArrowSchema, records: *mut Record
     for i in 0..unread {
         // SAFETY: all records are written.
         let record = unsafe { entry(records, i) };
-        // SAFETY: as above; a child is one of the nodes.
+        // SAFETY: as above; a child is a node of the tree.
         let child = |index| record.links.child(index).map(|node| unsafe { entry(records.cast_const(), node) });
         check_children(record.ty, child).map_err(|error| {
-            // SAFETY: `count` found the struct to be there.
+            // SAFETY: `count` checked the struct.
             unsafe { in_field(record.source, error) }
         })?;
     }
     Ok(unread)
 }
 
-/// Refuses a tree in which a struct stands twice.
+/// Refuses a tree that contains a struct twice.
 ///
 /// # Safety
 /// `records` are those that [`read_records`] wrote; `scratch` is as long.
@@ -119,12 +120,12 @@ pub(super) unsafe fn require_distinct(records: *const Record, scratch: &mut [May
     match standing_twice(scratch, place) {
         None => Ok(()),
         Some(i) => refuse!(DEVX_INVALID_CHILDREN, "the struct stands in the tree twice: both parents would release it")
-            // SAFETY: `count` found the struct to be there.
+            // SAFETY: `count` checked the struct.
             .map_err(|error| unsafe { in_field(place(i), error) }),
     }
 }
 
-/// Says in which field something is wrong, if that has a name.
+/// Names the field that an error is about, if the field has a name.
 ///
 /// # Safety
 /// `source` is valid.
@@ -136,7 +137,7 @@ pub(super) unsafe fn in_field(source: *const ArrowSchema, error: Error) -> Error
     error.within_named("field", name)
 }
 
-/// What a type asks of its children beyond their number.
+/// Checks what a type requires of its children beyond their number.
 fn check_children(ty: Type, child: impl Fn(usize) -> Option<Record>) -> Result<()> {
     if !matches!(ty, Type::Map | Type::RunEndEncoded) {
         return Ok(());
@@ -161,11 +162,12 @@ fn check_children(ty: Type, child: impl Fn(usize) -> Option<Record>) -> Result<(
     }
 }
 
-/// Notes the type of a field that has nothing below it and its [`Record::plain`], if its arrays are plain; if not, `false`.
+/// Passes the type of a field and its [`Record::plain`] to `note`, if there is nothing below the field and its arrays
+/// are plain. Otherwise returns `false`.
 ///
 /// # Safety
 /// `source` is valid.
-// Noted in two places: what both ways come to would be asked for how it came about.
+// `note` is called in two places, because a common call would first have to find out which way was taken.
 #[inline(always)]
 pub(super) unsafe fn plain_leaf(source: &ArrowSchema, note: impl Fn(Type, u8)) -> bool {
     // SAFETY: the caller's contract.
@@ -184,9 +186,10 @@ pub(super) unsafe fn plain_leaf(source: &ArrowSchema, note: impl Fn(Type, u8)) -
     plain != 0
 }
 
-/// The format of a field as nearly all are: with a short name, and without metadata.
+/// The format of a field that is like nearly all fields: with a short name and without metadata.
 ///
-/// For any other one, right or wrong, `None`, as of the functions that follow: [`check_field`] knows better, and says why.
+/// This and the following functions return `None` for any other field, right or wrong: [`check_field`] decides, and
+/// says what is wrong.
 ///
 /// # Safety
 /// `source` is valid.
@@ -201,7 +204,7 @@ unsafe fn plain_format(source: &ArrowSchema) -> Option<NonNull<c_char>> {
     NonNull::new(format.cast_mut())
 }
 
-/// A format that is one letter, for a type whose arrays are plain.
+/// The single letter of a format, if it stands for a type whose arrays are plain.
 ///
 /// # Safety
 /// `format` is NUL-terminated.
@@ -209,11 +212,11 @@ unsafe fn plain_format(source: &ArrowSchema) -> Option<NonNull<c_char>> {
 unsafe fn plain_letter(format: NonNull<c_char>) -> Option<u8> {
     // SAFETY: the caller's contract.
     let letter = unsafe { entry(format.as_ptr().cast::<u8>(), 0) };
-    // SAFETY: as above, and the first byte was not the last.
+    // SAFETY: as above, and the first byte was not the last one.
     (plain_buffers_of_letter(letter) != 0 && unsafe { entry(format.as_ptr(), 1) } == 0).then_some(letter)
 }
 
-/// The type that a word stands for.
+/// The type that a short format stands for.
 ///
 /// # Safety
 /// Same as [`plain_letter`].
@@ -223,7 +226,7 @@ unsafe fn word(format: NonNull<c_char>) -> Option<Type> {
     Type::parse(unsafe { short(format.as_ptr()) }?).ok()
 }
 
-/// Whether a field is one of a struct, as the root of nearly every schema is.
+/// Whether a field is a plain struct, as the root of nearly every schema is.
 ///
 /// # Safety
 /// `source` is valid.
@@ -270,7 +273,7 @@ pub(super) fn type_ids(ty: Type, format: &str) -> Option<TypeIds> {
     TypeIds::parse(format.get(4..).filter(|_| ty.is_union())?)
 }
 
-/// A text of a foreign struct; NULL is the empty one.
+/// A text of a foreign struct; NULL means the empty text.
 ///
 /// # Safety
 /// `from` is NULL or NUL-terminated, and outlives the result.
@@ -295,7 +298,7 @@ pub(super) unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str
     })
 }
 
-/// What nearly every text is: a few letters of ASCII.
+/// Returns a text of a few ASCII letters, as nearly every text is.
 ///
 /// # Safety
 /// `from` is NUL-terminated, and outlives the result.
@@ -304,11 +307,11 @@ unsafe fn short<'a>(from: *const c_char) -> Option<&'a str> {
     for i in 0..64 {
         // SAFETY: no byte before this one was the last.
         let byte = unsafe { entry(from.cast::<i8>(), i) };
-        // As a signed number, what is not ASCII is negative.
+        // As a signed number, a byte that is not ASCII is negative.
         if byte > 0 {
             continue;
         }
-        // SAFETY: so many bytes were read above.
+        // SAFETY: `i` bytes were read above.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), i) };
         // SAFETY: ASCII is UTF-8.
         return (byte == 0).then(|| unsafe { std::str::from_utf8_unchecked(bytes) });
@@ -323,7 +326,7 @@ mod tests {
 
     unsafe extern "C" fn nothing(_: *mut ArrowSchema) {}
 
-    /// As if another thread had changed the schema since its nodes were counted.
+    /// Behaves as if another thread had changed the schema after its nodes were counted.
     #[test]
     fn a_schema_that_was_counted_otherwise_is_refused() {
         let field = |format: &'static std::ffi::CStr, children: &mut [*mut ArrowSchema]| ArrowSchema {

@@ -1,4 +1,4 @@
-//! Whole batches copied between devices: one allocation, one stream, one copy for each buffer.
+//! Copies of whole batches between devices: one allocation, one stream, one copy for each buffer.
 
 use core::ffi::c_void;
 
@@ -15,10 +15,10 @@ use crate::runtime::cuda::copy;
 use crate::stream::Stream;
 use crate::transfer::{self, Memory};
 
-/// Where a buffer starts in the new memory: at a multiple of what Arrow recommends.
+/// The alignment of buffers in the new memory, which Arrow recommends.
 const ALIGN: usize = 64;
 
-/// A buffer that is to be copied.
+/// A buffer that has to be copied.
 struct Part {
     source: *const c_void,
     bytes: usize,
@@ -29,7 +29,8 @@ struct Part {
 
 /// What the host knows of a buffer before it is copied.
 enum Known {
-    /// The offset before the first element, of an array that has none: the source is ours, in host memory.
+    /// The offset before the first element, of an array without elements. Its source belongs to this library, in host
+    /// memory.
     FirstOffset,
     /// The sizes of view data.
     Sizes(Vec<i64>),
@@ -60,7 +61,7 @@ impl Room {
 
     fn take(&mut self, bytes: usize) -> *mut c_void {
         if bytes == 0 {
-            // Not behind what was given out: there the memory may end, and another one begin.
+            // Not behind what was handed out already: the memory may end there, and other memory begin.
             return self.first.cast();
         }
         let place = self.next;
@@ -70,13 +71,17 @@ impl Room {
 }
 
 impl Batch {
-    /// A copy on another device (or the same), queued on `stream`, after which it is ready; into host memory that is not
-    /// pinned the host waits for it. The source is released only after the copy. Of texts and binary in device memory the
-    /// last offset or the sizes of the view data have to be read first, for which the host waits, too.
+    /// Copies the batch to another device (or the same). The copy is queued on `stream` and ready after it; for a copy
+    /// into host memory that is not pinned, the host waits. The source is released only after the copy.
     ///
-    /// Of a slice the rows in front of it are left out, but not the texts, lists and view data in front of the first row's.
+    /// For texts and binary in device memory, the last offset or the sizes of the view data have to be read first, for
+    /// which the host waits, too.
     ///
-    /// The sizes of view data are in pinned memory if the copy is on a GPU: some consumers read them on the host, some on
+    /// Of a slice, the rows in front of it are left out. The texts, lists and view data in front of those of the first
+    /// row are copied.
+    ///
+    /// If the copy is on a GPU, the sizes of view data are in pinned memory: some consumers read them on the host,
+    /// others on the device.
     /// the device.
     ///
     /// # Errors
@@ -90,8 +95,8 @@ impl Batch {
         self.copy_parts(device, stream, transfer::allocating(device, stream)?, device.kind == DeviceType::CUDA)
     }
 
-    /// As [`Batch::copy_to`], into one block of plain device memory, the sizes of view data included: as another process
-    /// can open it.
+    /// Like [`Batch::copy_to`], but into one block of plain device memory, including the sizes of view data, so that
+    /// another process can open it.
     ///
     /// # Errors
     /// Same as [`Batch::copy_to`].
@@ -99,7 +104,8 @@ impl Batch {
         self.copy_parts(device, stream, None, false)
     }
 
-    /// The copy, in memory as [`transfer::allocate`] gives it for `on`; sizes of view data in pinned memory or with the rest.
+    /// Makes the copy, in memory that [`transfer::allocate`] returns for `on`. The sizes of view data are in pinned
+    /// memory or with the rest.
     fn copy_parts(&self, device: Device, stream: Stream, on: Option<Stream>, pin_sizes: bool) -> Result<Self> {
         self.wait(stream)?;
         let (order, taken) = (self.schema().depth_first()?, Taken::of(self, false)?);
@@ -130,7 +136,8 @@ impl Batch {
             let place = if apart(part) { &mut readable } else { &mut room }.take(part.bytes);
             buffers.push(place.cast_const());
             match &part.known {
-                // SAFETY: the room is for so many sizes, in memory that the host can write, and nobody knows of it yet.
+                // SAFETY: the room is for this many sizes, in memory that the host can write and that nobody knows of
+                // yet.
                 Some(Known::Sizes(sizes)) if device.is_host() || pin_sizes => unsafe {
                     place.cast::<i64>().copy_from_nonoverlapping(sizes.as_ptr(), sizes.len())
                 },
@@ -144,7 +151,8 @@ impl Batch {
         let mut copy = unsafe { Self::from_raw_parts(self.schema(), device, &nodes, owner) }?;
         let queued = match first_offsets.is_empty() {
             true => Ok(()),
-            // Not with the others: a copy between two GPUs is of memory of one.
+            // Not together with the others: all sources of one call of `fill` are on one device, and these are in host
+            // memory.
             // SAFETY: the new memory has room for all buffers one after the other, and nobody else knows of it; `kept` keeps
             // it alive.
             false => unsafe { transfer::fill(device, Device::CPU, &first_offsets, stream) }.map(drop),
@@ -160,9 +168,11 @@ impl Batch {
         Ok(copy)
     }
 
-    /// A copy in one block of host memory of this library's, made by the host: nothing of it is the producer's. No driver is
-    /// needed. Of a slice it takes what [`Batch::copy_to`] takes, and begins at row 0: no array has an offset but a run-end-encoded
-    /// one, for consumers that look at none.
+    /// Copies the batch into one block of this library's host memory. The host copies, without a driver, and nothing of
+    /// the copy belongs to the producer.
+    ///
+    /// Of a slice it copies what [`Batch::copy_to`] copies, and begins at row 0: no array has an offset, except run-end
+    /// encoded ones. This is for consumers that ignore offsets.
     ///
     /// # Errors
     /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, `DEVX_OUT_OF_MEMORY`.
@@ -170,7 +180,7 @@ impl Batch {
         self.copy_on_host(|bytes| transfer::allocate(Device::CPU, bytes, None))
     }
 
-    /// As [`Batch::copy`], in host memory that `allocate` gives.
+    /// Like [`Batch::copy`], but in host memory that `allocate` returns.
     ///
     /// # Errors
     /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, and those of `allocate`.
@@ -192,12 +202,12 @@ impl Batch {
             let place = room.take(*bytes);
             buffers.push(place.cast_const());
             if *bytes > 0 {
-                // SAFETY: the producer of the batch promises so many bytes, and the room was made for all buffers one after
-                // the other.
+                // SAFETY: the producer of the batch promises this many bytes, and the room was made for all buffers one
+                // after the other.
                 unsafe { place.cast::<u8>().copy_from_nonoverlapping(source.cast(), *bytes) };
             }
             if *shift > 0 {
-                // SAFETY: just written, and nobody knows of it yet.
+                // SAFETY: the bytes were written just now, and nobody knows of them yet.
                 bitmap::move_to_front(unsafe { std::slice::from_raw_parts_mut(place.cast(), *bytes) }, *shift);
             }
         }
@@ -208,7 +218,7 @@ impl Batch {
         Ok(copy)
     }
 
-    /// The arrays with what was taken of them in other buffers, which follow each other.
+    /// Describes the arrays with what was taken of them, in other buffers, which follow each other.
     fn with_buffers<'a>(
         &self,
         order: &[usize],
@@ -225,8 +235,8 @@ impl Batch {
         collected(order.iter().map(describe))
     }
 
-    /// How many bytes a copy of all buffers has. Without a stream, of what the host can read; with one, what has to be read
-    /// for it is waited for.
+    /// The number of bytes in a copy of all buffers. Without a stream, the host must be able to read the batch; with one,
+    /// the host waits for what has to be read.
     ///
     /// # Errors
     /// `DEVX_DEVICE` and `DEVX_NOT_READY` without a stream, if the host cannot read the batch; `DEVX_INVALID_BUFFERS`,
@@ -245,7 +255,8 @@ impl Batch {
         Ok(room.bytes)
     }
 
-    /// All buffers, node by node, with the bytes that belong to the arrays. Without a stream, of what the host can read.
+    /// All buffers, node by node, with the bytes that belong to the arrays. Without a stream, the host must be able to
+    /// read what has to be read.
     fn parts(&self, order: &[usize], taken: &[Taken], stream: Option<Stream>) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
         for &node in order {
@@ -256,7 +267,7 @@ impl Batch {
                 if let Some(Buffer::Offsets(width)) = kind
                     && rows.end == 0
                 {
-                    // Not even an element before its offset is there, and so perhaps no offset.
+                    // There is no element at all, not even one before the offset, and so there may be no offset buffer.
                     let known = Some(Known::FirstOffset);
                     push(&mut parts, Part { source: no_offset(), bytes: width as usize, shift: 0, known })?;
                     continue;
@@ -278,7 +289,7 @@ impl Batch {
         self.schema().ty(node).buffers().get(index, self.buffers(node).len())
     }
 
-    /// What is taken of a buffer.
+    /// The part of a buffer that is taken.
     fn span_of_buffer(
         &self,
         node: usize,
@@ -291,7 +302,8 @@ impl Batch {
         if let Some(span) = kind.and_then(|kind| rows.span(kind)) {
             return Ok(span);
         }
-        // What offsets and views point into is counted from its beginning.
+        // Offsets and views count from the beginning of the data that they point into, so that data is copied from its
+        // beginning.
         let all = match kind {
             Some(Buffer::Data) if rows.end > 0 => self.last_offset(node, rows.end as usize, stream)?,
             Some(Buffer::ViewSizes) => size_of_val(sizes),
@@ -333,7 +345,7 @@ impl Batch {
         }
     }
 
-    /// The sizes of the data buffers of a node of views; none of another node.
+    /// The sizes of the data buffers of a node of views; empty for any other node.
     fn view_sizes(&self, node: usize, stream: Option<Stream>) -> Result<Vec<i64>> {
         let Some((&source, others)) = self.buffers(node).split_last() else { return Ok(Vec::new()) };
         if source.is_null() || self.kind_of_buffer(node, others.len()) != Some(Buffer::ViewSizes) {
@@ -345,7 +357,7 @@ impl Batch {
         Ok(sizes)
     }
 
-    /// Reads bytes of a buffer into host memory; the host waits for it.
+    /// Reads bytes of a buffer into host memory; the host waits for them.
     ///
     /// # Safety
     /// Both ranges are valid.
@@ -360,18 +372,18 @@ impl Batch {
         };
         // SAFETY: the caller's contract.
         let fetched = unsafe { self.fetch(from.cast(), bytes, stream) }?;
-        // SAFETY: as many bytes were fetched; `to` is the caller's.
+        // SAFETY: this many bytes were fetched; `to` is valid by the caller's contract.
         unsafe { to.copy_from_nonoverlapping(fetched.as_ptr(), bytes) };
         Ok(())
     }
 
-    /// Bytes of a buffer, copied on `stream`; the host waits for it.
+    /// Fetches bytes of a buffer with a copy on `stream`; the host waits for it.
     ///
     /// # Errors
     /// `DEVX_DRIVER`, `DEVX_OUT_OF_MEMORY`.
     ///
     /// # Safety
-    /// There are so many bytes at `from`, in memory of the batch.
+    /// There are this many bytes at `from`, in memory of the batch.
     pub(super) unsafe fn fetch(&self, from: *const c_void, bytes: usize, stream: Stream) -> Result<Vec<u8>> {
         // SAFETY: the caller's contract; `hold` keeps the memory if the copy may still run.
         let fetched = unsafe { copy::fetch(self.device(), from, bytes, stream) };

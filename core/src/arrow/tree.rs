@@ -1,9 +1,9 @@
-//! Trees of Arrow structs in one slab: laid out and released (C data interface, "Release callback
+//! Trees of Arrow structs in one slab: how they are laid out and released (C data interface, "Release callback
 //! semantics for producers" and "Moving child structures").
 //!
-//! Each node of an exported tree holds one reference to the slab. Releasing a node gives up its own and
-//! those of the nodes below it that are still in place; a child that a consumer moved out keeps its own,
-//! and with it the whole slab.
+//! Each node of an exported tree holds one reference to the slab. Releasing a node gives up its own reference and those
+//! of the nodes below it that are still in place. A child that a consumer moved out keeps its own reference, and with
+//! it the whole slab.
 
 use core::ffi::c_void;
 
@@ -17,7 +17,7 @@ pub(super) type ReleaseFn<N> = unsafe extern "C" fn(*mut N);
 /// What `ArrowSchema` and `ArrowArray` have in common.
 ///
 /// # Safety
-/// The accessors are those of the struct's own members.
+/// Each accessor is that of the struct's own member.
 pub(super) unsafe trait Node: Releasable + Copy {
     /// The struct's name, for messages.
     const NAME: &'static str;
@@ -70,27 +70,29 @@ macro_rules! node {
 node!(ArrowSchema);
 node!(ArrowArray);
 
-/// Where the nodes of a tree hang: the same for the schema and for every array of it.
+/// The nodes below a node, the same for the schema and for every array of it.
 ///
-/// Nodes are numbered level by level, so that the children of a node follow each other, and then its dictionary.
+/// Nodes are numbered level by level, so that the children of a node follow each other, and its dictionary follows
+/// them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     pub(crate) first_child: u32,
-    /// Children and dictionary together: one number says whether a node is a leaf.
+    /// Number of children and dictionary together, so that one number says whether a node is a leaf.
     below: u32,
     has_dictionary: bool,
 }
 
 impl Links {
-    /// Nothing hangs there.
+    /// The links of a leaf.
     pub(super) const NONE: Self = Self { first_child: 0, below: 0, has_dictionary: false };
 
-    /// Of a node whose children are not numbered yet; more than can be counted are too many in any case.
+    /// The links of a node whose children are not numbered yet. The sum saturates: a tree with that many nodes is
+    /// refused in any case.
     pub(super) fn new(n_children: u32, has_dictionary: bool) -> Self {
         Self { first_child: 0, below: n_children.saturating_add(has_dictionary.into()), has_dictionary }
     }
 
-    /// The same, with the number of the first child.
+    /// The same links, with the number of the first child.
     pub(super) fn numbered(self, first_child: u32) -> Self {
         Self { first_child, ..self }
     }
@@ -107,7 +109,7 @@ impl Links {
         self.has_dictionary.then_some(self.first_child as usize + self.n_children())
     }
 
-    /// How many nodes hang directly below this one.
+    /// The number of nodes directly below this one.
     pub(crate) fn below(self) -> usize {
         self.below as usize
     }
@@ -117,7 +119,7 @@ impl Links {
     }
 }
 
-/// Room for the nodes of a tree below its root, and for their tables of children: for at most [`MAX_NODES`].
+/// Room for the nodes of a tree below its root, and for their tables of children; for at most [`MAX_NODES`] nodes.
 pub(super) fn room<N: Node>(nodes: usize) -> TailSize {
     TailSize::of::<Placed<N>>(nodes.saturating_sub(1))
 }
@@ -126,7 +128,7 @@ pub(super) fn room<N: Node>(nodes: usize) -> TailSize {
 #[repr(C)]
 struct Placed<N>(N, *mut N);
 
-/// What releases a tree's nodes: a leaf has a callback of its own, by which it is known.
+/// The release callbacks of a tree's nodes. Leaves have their own callback, by which they are recognised.
 #[derive(Clone, Copy)]
 pub(super) struct Releases<N> {
     leaf: ReleaseFn<N>,
@@ -135,12 +137,12 @@ pub(super) struct Releases<N> {
 }
 
 impl<N: Node> Releases<N> {
-    /// Of a tree in a slab of `H`, in which each node holds a reference.
+    /// For a tree in a slab of `H`, in which each node holds a reference.
     pub(super) fn counted<H>(slab: *mut c_void) -> Self {
         Self { leaf: release_leaf::<N, H>, other: release::<N, H>, private_data: slab }
     }
 
-    /// Of nodes that live and die with the slab they are in.
+    /// For nodes that live and die with their slab.
     pub(super) fn uncounted() -> Self {
         Self { leaf: release_nothing::<N>, other: release_nothing::<N>, private_data: std::ptr::null_mut() }
     }
@@ -148,11 +150,12 @@ impl<N: Node> Releases<N> {
 
 /// Links nodes into a tree: the root at `root`, the others in a slab's tail.
 ///
-/// `fill(i)` is node `i`, of which everything counts but children and release; `links(i)` says what hangs below it, which is
-/// nothing from node `leaves_from` on, the root not counted.
+/// `fill(i)` returns node `i`, of which everything is used except children and release. `links(i)` says what is below
+/// it. From node `leaves_from` on, all nodes are leaves, not counting the root.
 ///
 /// # Safety
-/// `tail` has the room of [`room`] for so many nodes, at least one, whose links describe one tree; `root` can be written.
+/// `tail` has the room that [`room`] gives for this number of nodes, at least one. Their links describe one tree.
+/// `root` can be written.
 #[inline]
 pub(super) unsafe fn build<'a, N: Node>(
     tail: &mut Tail,
@@ -174,7 +177,7 @@ pub(super) unsafe fn build<'a, N: Node>(
         leaf.set_release(release.leaf, release.private_data);
         leaf
     };
-    // All are leaves at first, as nearly all are.
+    // All nodes are written as leaves first, because nearly all are leaves.
     // SAFETY: the caller's contract.
     unsafe { root.write(leaf(0)) };
     for i in 1..nodes {
@@ -204,7 +207,7 @@ pub(super) unsafe fn build<'a, N: Node>(
 /// The release callback of a node with something below it, in a tree that [`build`] made for a slab of `H`.
 ///
 /// # Safety
-/// As a release callback: `node` is NULL, released, or a node whose release is this one.
+/// Called as a release callback: `node` is NULL, released, or a node whose release is this function.
 unsafe extern "C" fn release<N: Node, H>(node: *mut N) {
     // SAFETY: a release callback is called with a valid struct.
     let Some(node) = (unsafe { node.as_mut() }) else { return };
@@ -218,7 +221,7 @@ unsafe extern "C" fn release<N: Node, H>(node: *mut N) {
     unsafe { Slab::<H>::release_raw(slab, given_up) };
 }
 
-/// As [`release`], of a node with nothing below it.
+/// Like [`release`], but for a node with nothing below it.
 ///
 /// # Safety
 /// Same as [`release`].
@@ -229,11 +232,11 @@ unsafe extern "C" fn release_leaf<N: Node, H>(node: *mut N) {
         return;
     }
     node.disarm();
-    // SAFETY: the node's own reference.
+    // SAFETY: this is the node's own reference.
     unsafe { Slab::<H>::release_raw(node.private_data(), 1) };
 }
 
-/// Marks a node and those below it that are in place as released; returns how many of them are the slab's.
+/// Marks a node and those below it that are in place as released. Returns how many of them belong to the slab.
 ///
 /// # Safety
 /// `node` is valid, and the slab alive.
@@ -244,12 +247,12 @@ unsafe fn retire<N: Node, H>(node: &mut N, slab: *mut c_void) -> usize {
     let is_leaf = |release| std::ptr::fn_addr_eq(release, leaf);
     node.disarm();
     let n_children = usize::try_from(n_children).unwrap_or(0);
-    // The node itself, and its children as if all were leaves in their places, which nearly all are.
+    // The node itself and its children, counted as if all were leaves in their places, as nearly all are.
     let mut given_up = 1 + n_children;
     for i in 0..n_children {
-        // SAFETY: our own table of children, which consumers do not change.
+        // SAFETY: this is our own table of children, which consumers do not change.
         let child = unsafe { entry(children, i) };
-        // SAFETY: as above, so NULL or a node of the slab.
+        // SAFETY: as above, so the child is NULL or a node of the slab.
         match unsafe { child.as_mut() } {
             Some(leaf) if leaf.release().is_some_and(is_leaf) && leaf.private_data() == slab => leaf.disarm(),
             // SAFETY: as above.
@@ -259,30 +262,30 @@ unsafe fn retire<N: Node, H>(node: &mut N, slab: *mut c_void) -> usize {
     if dictionary.is_null() {
         return given_up;
     }
-    // SAFETY: our own dictionary.
+    // SAFETY: this is our own dictionary.
     given_up + unsafe { retire_below::<N, H>(dictionary, slab) }
 }
 
 unsafe fn retire_below<N: Node, H>(node: *mut N, slab: *mut c_void) -> usize {
-    // SAFETY: NULL or a node of the slab.
+    // SAFETY: the node is NULL or a node of the slab.
     let Some(node) = (unsafe { node.as_mut() }) else { return 0 };
     match node.release() {
-        // Moved out or released on its own: it holds, or has given up, its own reference.
+        // Moved out, or released on its own: it still holds its own reference, or has given it up.
         None => 0,
-        // SAFETY: a node of the slab that is in place.
+        // SAFETY: this is a node of the slab that is in place.
         Some(_) if node.private_data() == slab => unsafe { retire::<N, H>(node, slab) },
         Some(release) => {
-            // SAFETY: somebody put a struct of theirs into our tree; theirs is the callback.
+            // SAFETY: somebody put a foreign struct into our tree, and this is its own callback.
             unsafe { release(node) };
             0
         }
     }
 }
 
-/// Release callback of nodes that live and die with the slab they are in: nothing to do but the mark.
+/// The release callback of nodes that live and die with their slab. It only marks the node.
 ///
 /// # Safety
-/// As a release callback.
+/// Called as a release callback.
 unsafe extern "C" fn release_nothing<N: Node>(node: *mut N) {
     // SAFETY: a release callback is called with a valid struct.
     if let Some(node) = unsafe { node.as_mut() } {
@@ -290,10 +293,10 @@ unsafe extern "C" fn release_nothing<N: Node>(node: *mut N) {
     }
 }
 
-/// Numbers a tree, given in depth-first order, level by level.
+/// Numbers a tree that is given in depth-first order, level by level.
 ///
-/// `below(p)` says how many children node `p` has, and whether a dictionary. Returns, for each node in level
-/// order, its place in the list and its links.
+/// `below(p)` returns the number of children of node `p`, and whether it has a dictionary. The result has, for each
+/// node in level order, its place in the list and its links.
 ///
 /// # Errors
 /// `DEVX_INVALID_CHILDREN` if the list is too short or too long, `DEVX_TOO_DEEP`.
@@ -301,7 +304,7 @@ pub(super) fn level_order(nodes: usize, below: impl Fn(usize) -> Result<(u32, bo
     if nodes > MAX_NODES {
         return refuse!(DEVX_TOO_DEEP, "the list has {nodes} nodes: more than {MAX_NODES}");
     }
-    // One past the last node of each subtree, found from the back, where subtrees are complete already.
+    // One past the last node of each subtree, computed from the back, where the subtrees below are complete already.
     let mut ends = repeated(0_usize, nodes)?;
     let mut hanging = vector(nodes)?;
     for p in 0..nodes {

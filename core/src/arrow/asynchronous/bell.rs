@@ -1,4 +1,4 @@
-//! A state that several threads look at, and who is told when it has changed.
+//! A state that several threads use, and notification of those who wait for a change.
 
 use std::cell::OnceCell;
 use std::sync::PoisonError;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use super::Wake;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// How long to wait. The clock is not asked before there is something to wait for.
+/// How long to wait. The clock is first read when there is something to wait for.
 pub(super) struct Deadline {
     timeout: Option<Duration>,
     until: OnceCell<Option<Instant>>,
 }
 
 impl Deadline {
-    /// After so much time, or never.
+    /// A deadline after `timeout` from the first question on; never for `None`.
     pub(super) fn after(timeout: Option<Duration>) -> Self {
         Self { timeout, until: OnceCell::new() }
     }
@@ -24,13 +24,13 @@ impl Deadline {
         Self::after(None)
     }
 
-    /// What is left of the time, from the first question on.
+    /// The time that is left.
     fn left(&self) -> Option<Duration> {
         let timeout = self.timeout?;
         if timeout.is_zero() {
             return Some(timeout);
         }
-        // A time that is too far away is waited for as if there was none.
+        // A time too far away to express is the same as no limit.
         let until = self.until.get_or_init(|| Instant::now().checked_add(timeout));
         until.map(|until| until.saturating_duration_since(Instant::now()))
     }
@@ -47,26 +47,26 @@ struct Inner<M> {
     bells: Bells,
 }
 
-/// Who is told when the state has changed.
+/// Whom to tell when the state has changed.
 pub(super) struct Bells {
     wakers: Wakers,
-    /// The number that was given last to somebody who awaits.
+    /// The last number that an awaiting task received.
     last: u64,
     wake: Option<Wake>,
-    /// Threads that wait within this library: where there are none, the system need not be told.
+    /// Number of threads that wait within this library. If there are none, the system need not be told.
     waiting: usize,
-    /// They are to look again when the lock is given up.
+    /// Whether they have to look again when the lock is released.
     nudged: bool,
 }
 
-/// The wakers of tasks, each under the number of who polls. Most often there is one, for which no memory is needed.
+/// The wakers of tasks, each under the number of its task. Most often there is only one, for which no memory is needed.
 #[derive(Default)]
 struct Wakers {
     first: Option<(u64, Waker)>,
     others: Vec<(u64, Waker)>,
 }
 
-/// The number of those who poll by hand, who have one waker together.
+/// The number of all callers that poll by hand, which share one waker.
 const POLLS: u64 = 0;
 
 impl Wakers {
@@ -79,10 +79,10 @@ impl Wakers {
         all.find_map(|(of, waker)| (*of == number).then_some(waker))
     }
 
-    /// Puts a waker in the place of the last one of that number, which is returned.
+    /// Puts a waker in the place of the last one with this number, which is returned.
     ///
     /// # Errors
-    /// The waker, if there is no memory for it.
+    /// The waker itself, if there is no memory for it.
     fn put(&mut self, number: u64, waker: Waker) -> Result<Option<Waker>, Waker> {
         if let Some(place) = self.find(number) {
             return Ok(Some(std::mem::replace(place, waker)));
@@ -107,7 +107,7 @@ impl Wakers {
     }
 }
 
-/// Whom to tell when the lock is given up. It depends on nothing else, so the state may be gone by then.
+/// Whom to tell when the lock is released. It depends on nothing else, so the state may be gone by then.
 #[must_use]
 pub(super) struct Ring {
     wakers: Wakers,
@@ -127,15 +127,15 @@ impl Ring {
 }
 
 impl Bells {
-    /// Lets the threads look again that wait within this library. Who waits looked at the state under the same lock:
-    /// either before it changed, and is counted, or after.
+    /// Lets the threads that wait within this library look again. A thread that waits looked at the state under this
+    /// lock: either before the change, and then it is counted, or after it.
     #[inline]
     pub(super) fn nudge(&mut self) {
         self.nudged = self.waiting > 0;
     }
 
-    /// Tells everybody that the state has changed: the threads that wait, and whoever is to be called; `None` if that is
-    /// nobody.
+    /// Tells everybody that the state has changed: marks the waiting threads, and returns the wakers and the callback
+    /// to call; `None` if there are none.
     #[inline]
     pub(super) fn ring(&mut self) -> Option<Ring> {
         self.nudge();
@@ -146,7 +146,7 @@ impl Bells {
     }
 }
 
-/// The lock, held. To be given up with [`Turn::end`], which tells the threads that wait.
+/// The lock, held. It has to be released with [`Turn::end`], which notifies the threads that wait.
 #[must_use]
 pub(super) struct Turn<'a, M> {
     inner: MutexGuard<'a, Inner<M>>,
@@ -160,7 +160,7 @@ impl<M> Turn<'_, M> {
         (state, bells)
     }
 
-    /// Does something for which the lock is given up, and takes it again.
+    /// Runs `act` without the lock, then takes the lock again.
     #[inline]
     pub(super) fn aside(self, act: impl FnOnce()) -> Self {
         let belled = self.belled;
@@ -191,19 +191,19 @@ impl<M> Belled<M> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One step of the state.
+    /// Takes one step of the state.
     #[inline]
     pub(super) fn with<R>(&self, step: impl FnOnce(&mut M) -> R) -> R {
         step(&mut self.lock().state)
     }
 
-    /// Some steps that others may have to be told of, until [`Turn::end`].
+    /// Begins steps that others may have to be told of. They end with [`Turn::end`].
     #[inline]
     pub(super) fn begin(&self) -> Turn<'_, M> {
         Turn { inner: self.lock(), belled: self }
     }
 
-    /// One step that others may have to be told of.
+    /// Takes one step that others may have to be told of.
     #[inline]
     pub(super) fn turn<R>(&self, step: impl FnOnce(&mut M, &mut Bells) -> R) -> R {
         let mut turn = self.begin();
@@ -213,17 +213,18 @@ impl<M> Belled<M> {
         answer
     }
 
-    /// One step, and if it has no answer, the waker is called when it may have one: that of whoever called this last.
+    /// Takes one step. If it has no answer, the waker of `cx` is called when there may be one. All callers of this
+    /// share one waker, that of the latest call.
     pub(super) fn poll<R>(&self, cx: &mut Context<'_>, step: impl FnOnce(&mut M) -> Poll<R>) -> Poll<R> {
         self.poll_as(&mut Some(POLLS), cx, step)
     }
 
-    /// For a future, which has a waker of its own: any number of tasks may await.
+    /// A poll with its own waker, for a future: any number of tasks may await.
     pub(super) fn awaiting(&self) -> Awaiting<'_, M> {
         Awaiting { belled: self, number: None }
     }
 
-    /// As [`Belled::poll`], with a waker under a number, which is given if there is none yet.
+    /// Like [`Belled::poll`], but with a waker under its own number, which is assigned if there is none yet.
     fn poll_as<R>(
         &self,
         number: &mut Option<u64>,
@@ -235,7 +236,8 @@ impl<M> Belled<M> {
             let mut inner = self.lock();
             let known = number.and_then(|number| inner.bells.wakers.find(number));
             let is_known = known.is_some_and(|waker| waker.will_wake(cx.waker()));
-            // What clones a waker, or ends a task with it, may use the state once more: not with the lock held.
+            // Cloning a waker, or ending a task with it, may use this state again, so it must not happen with the lock
+            // held.
             if !is_known && fresh.is_none() {
                 drop(inner);
                 fresh = Some(cx.waker().clone());
@@ -251,7 +253,7 @@ impl<M> Belled<M> {
                 wakers.put(number, waker)
             });
             drop(inner);
-            // Without memory for its waker the task looks again at once.
+            // Without memory for its waker, the task has to look again at once.
             if let Some(Err(waker)) = put {
                 waker.wake();
             }
@@ -259,7 +261,7 @@ impl<M> Belled<M> {
         }
     }
 
-    /// Takes the step again until it has an answer, or until the deadline.
+    /// Repeats the step until it has an answer, or until the deadline.
     pub(super) fn wait<R>(&self, deadline: &Deadline, mut step: impl FnMut(&mut M) -> Poll<R>) -> Poll<R> {
         let mut inner = self.lock();
         loop {
@@ -279,21 +281,21 @@ impl<M> Belled<M> {
         }
     }
 
-    /// Gives the wake callback up; nothing will change any more.
+    /// Gives up the wake callback, because nothing will change any more.
     pub(super) fn silence(&self) {
         let wake = self.lock().bells.wake.take();
         drop(wake);
     }
 }
 
-/// A future of a state: who awaits has a waker of its own, and none any more when it no longer does.
+/// The poll of a future. It has its own waker, which is removed when the future is dropped.
 pub(super) struct Awaiting<'a, M> {
     belled: &'a Belled<M>,
     number: Option<u64>,
 }
 
 impl<M> Awaiting<'_, M> {
-    /// As [`Belled::poll`].
+    /// Like [`Belled::poll`], but with its own waker.
     pub(super) fn poll<R>(&mut self, cx: &mut Context<'_>, step: impl FnOnce(&mut M) -> Poll<R>) -> Poll<R> {
         self.belled.poll_as(&mut self.number, cx, step)
     }

@@ -1,4 +1,4 @@
-//! Metadata blocks that come with something else than a schema: copies, one block of memory each.
+//! Metadata blocks outside of schemas: copies, in one block of memory each.
 
 use core::ffi::c_char;
 use std::fmt;
@@ -11,19 +11,19 @@ use crate::memory::{Slab, TailSize, held_by_bindings};
 #[derive(Clone)]
 pub struct MetadataBlock(Slab<Bytes>);
 
-/// In the tail of their block of memory.
+/// The bytes in the tail of their block of memory.
 struct Bytes {
     first: *const u8,
     count: usize,
 }
 
-// SAFETY: the bytes are written before anybody sees them, and live as long as this.
+// SAFETY: the bytes are written before anybody sees them, and live as long as this header.
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Sync for Bytes {}
 
 impl MetadataBlock {
-    /// A copy of a block that was checked.
+    /// Copies a block that was checked.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -31,12 +31,12 @@ impl MetadataBlock {
         let count = block.len();
         let room = Slab::room(TailSize::default().and::<u8>(count)?)?;
         let first = room.tail().carve::<u8>(count);
-        // SAFETY: so many bytes were carved just now.
+        // SAFETY: this many bytes were carved just now.
         unsafe { first.copy_from_nonoverlapping(block.as_ptr(), count) };
         Ok(Self(room.fill(Bytes { first, count })))
     }
 
-    /// A copy of a block of the user's.
+    /// Checks and copies a block from the user.
     ///
     /// # Errors
     /// `DEVX_INVALID_METADATA`, `DEVX_OUT_OF_MEMORY`.
@@ -45,7 +45,7 @@ impl MetadataBlock {
         Self::of_checked(block)
     }
 
-    /// A copy of a foreign block; none of NULL.
+    /// Copies a foreign block; `None` for NULL.
     ///
     /// # Errors
     /// Same as [`MetadataBlock::new`].
@@ -61,11 +61,11 @@ impl MetadataBlock {
     /// The block, encoded as `ArrowSchema.metadata`.
     pub fn as_bytes(&self) -> &[u8] {
         let Bytes { first, count } = self.0.header();
-        // SAFETY: written by `of_checked`, and in the block of memory that this refers to.
+        // SAFETY: `of_checked` wrote the bytes, and they lie in the block of memory that this handle keeps alive.
         unsafe { std::slice::from_raw_parts(*first, *count) }
     }
 
-    /// The pairs.
+    /// The pairs of keys and values.
     pub fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         // SAFETY: the block was checked before it was copied, so it is as long as it says.
         let checked = unsafe { Metadata::check(self.as_bytes().as_ptr().cast()) };

@@ -1,5 +1,5 @@
-//! Every interleaving of a producer, a user and a canceller on three threads, over the states: they have no pointers,
-//! so they can be copied where the threads part.
+//! Every interleaving of a producer, a user and a canceller on three threads, over the states. The states have no
+//! pointers, so they can be copied wherever the threads diverge.
 
 use std::collections::HashSet;
 use std::task::Poll;
@@ -9,14 +9,14 @@ use super::reading::{Callback, Next, Reading, Work};
 use super::writing::{Failure, Last, Said, Writing};
 use crate::error::Error;
 
-/// One thread, which is at some step of its script.
+/// One thread, at some step of its script.
 #[derive(Clone, Debug)]
 struct Thread {
     me: Caller,
     script: &'static [Step],
-    /// A call of the producer's that has not returned.
+    /// The call to the producer that has not returned: `true` for `request`, `false` for `cancel`.
     calling: Option<bool>,
-    /// It asks for work until there is none.
+    /// Whether it is asking for work until there is none.
     settling: bool,
 }
 
@@ -28,7 +28,7 @@ enum Step {
     End,
     Error,
     Release,
-    /// Goes on only when no other thread is in a call.
+    /// Continues only when no other thread is in a call.
     Quiet,
     Request,
     Cancel,
@@ -39,7 +39,7 @@ enum Step {
 struct World {
     reading: Reading<u32, ()>,
     threads: Vec<Thread>,
-    /// The release came back: the producer is gone.
+    /// The release has returned: the producer is gone.
     released: bool,
     cancels: u32,
     requests: u32,
@@ -50,7 +50,7 @@ struct World {
 }
 
 impl World {
-    /// The next step of a thread; `false` if it has to wait.
+    /// Takes the next step of a thread; `false` if the thread has to wait.
     fn step(&mut self, at: usize) -> bool {
         let Thread { me, script, calling, settling } = self.threads[at].clone();
         if let Some(request) = calling {
@@ -120,7 +120,7 @@ impl World {
         script.is_empty() && calling.is_none() && !settling
     }
 
-    /// Goes every way from here, through each state once. Says how many there are.
+    /// Tries every order of steps from here, visiting each state once. Returns the number of states.
     fn explore(self) -> usize {
         let mut seen = HashSet::new();
         let mut left = vec![self];
@@ -186,7 +186,7 @@ fn a_reader_on_three_threads() {
     println!("{states} states");
 }
 
-/// Two threads that use a writer, and a consumer's that cancels and requests.
+/// Two threads that use a writer, and a thread of the consumer that cancels and requests.
 #[test]
 fn a_writer_on_three_threads() {
     #[derive(Clone, Copy, Debug)]
@@ -204,7 +204,7 @@ fn a_writer_on_three_threads() {
     struct World {
         writing: Writing,
         scripts: [&'static [Act]; 3],
-        /// Which thread is in a callback.
+        /// The thread that is in a callback.
         inside: Option<usize>,
         cancelled: bool,
         refused: bool,
@@ -274,7 +274,7 @@ fn a_writer_on_three_threads() {
         if !done {
             return;
         }
-        // Whoever is left ends it.
+        // Dropping the writer ends whatever is left.
         let mut end = world.clone();
         end.writing.abandon();
         assert_eq!(end.writing.ending().is_some(), end.last.is_none(), "the handler is released once");
@@ -310,7 +310,7 @@ fn a_writer_on_three_threads() {
     assert!(seen.len() > 1_000, "{} states", seen.len());
 }
 
-/// As many as can be counted are requested while a batch is on its way that is not sent after all.
+/// As many batches as can be counted are requested while a batch is on its way that is then not sent after all.
 #[test]
 fn a_batch_that_was_not_sent_is_still_requested() {
     let mut writing = Writing::new();

@@ -1,4 +1,4 @@
-//! The handler that a producer is given: its callbacks take what comes and tell the reader's state.
+//! The handler that a producer receives: its callbacks take what comes and pass it to the reader's state.
 
 use core::ffi::{c_char, c_int};
 use std::cell::UnsafeCell;
@@ -20,10 +20,10 @@ use crate::ledger::{Entry, Kind};
 use crate::memory::{Slab, TailSize};
 use crate::text::Lossy;
 
-/// Most bytes of an error's text that are read.
+/// The most bytes of an error text that are read.
 const MAX_TEXT: usize = 1 << 16;
 
-/// A task that came, and its metadata.
+/// A task that has come, and its metadata.
 pub(super) struct Arrival {
     pub(super) task: Task,
     pub(super) metadata: Option<MetadataBlock>,
@@ -36,27 +36,28 @@ pub(super) struct Peer {
     cancel: unsafe extern "C" fn(*mut ArrowAsyncProducer),
     pub(super) device_type: DeviceType,
     pub(super) metadata: Option<MetadataBlock>,
-    /// What all its arrays are.
+    /// The schema of all its arrays.
     pub(super) schema: Schema,
 }
 
 type State = Reading<Arrival, Schema>;
 
-/// What reader and producer share. The producer holds one reference, which its release of the handler gives back.
+/// The state that reader and producer share. The producer holds one reference, which its release of the handler gives
+/// back.
 pub(super) struct Shared {
     handler: UnsafeCell<ArrowAsyncDeviceStreamHandler>,
     pub(super) state: Belled<State>,
     pub(super) peer: OnceLock<Peer>,
     /// Code and metadata of `on_error`.
     pub(super) producer_error: OnceLock<(i32, Option<MetadataBlock>)>,
-    /// Whether the producer's metadata is where `abi.h` has it.
+    /// Whether the producer's metadata is read, at the place where `abi.h` has it.
     reads_metadata: bool,
-    /// From the moment that the handler is handed out.
+    /// Set when the handler is handed out.
     handed_out: OnceLock<Entry>,
 }
 
-// SAFETY: the handler is written before it is handed out and then belongs to the producer, who calls one callback at a
-// time; the peer's address is only used within the calls that `Reading` allows. The rest is synchronised by itself.
+// SAFETY: the handler is written before it is handed out and then belongs to the producer, which calls one callback at
+// a time; the peer's address is only used within the calls that `Reading` allows. The rest synchronises itself.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -82,7 +83,7 @@ impl Shared {
         }))
     }
 
-    /// The handler with a reference of its own, the first time.
+    /// Returns the handler, with its own reference, the first time.
     pub(super) fn hand_out(shared: &Slab<Self>) -> Option<*mut ArrowAsyncDeviceStreamHandler> {
         let mut first = false;
         shared.header().handed_out.get_or_init(|| {
@@ -96,13 +97,13 @@ impl Shared {
         })
     }
 
-    /// Does what follows from a step, with no lock held.
+    /// Does everything that follows from earlier steps, with no lock held.
     pub(super) fn settle(&self) {
         self.act(Caller::me(), |_| None, |_| ());
     }
 
-    /// Takes a step, and does what follows from it with no lock held: gives up the task that the step returns, and what
-    /// else is to be done. When nothing is left to do, the last step.
+    /// Takes a step, and then does what follows from it with no lock held: drops the task that the step returns, then
+    /// whatever else has to be done. When nothing is left to do, takes the last step.
     fn act(&self, me: Caller, step: impl FnOnce(&mut State) -> Option<Arrival>, last: impl FnOnce(&mut State)) {
         let mut turn = self.state.begin();
         if let Some(unwanted) = step(turn.parts().0) {
@@ -127,7 +128,7 @@ impl Shared {
         turn.end();
     }
 
-    /// A call of the producer's: of `request`, or else of `cancel`.
+    /// Calls the producer: its `request` if `request` is true, otherwise its `cancel`.
     fn call<'a>(&self, turn: Turn<'a, State>, request: bool, call: impl FnOnce(&Peer)) -> Turn<'a, State> {
         let mut turn = turn.aside(|| {
             if let Some(peer) = self.peer.get() {
@@ -140,19 +141,20 @@ impl Shared {
         turn
     }
 
-    /// What a callback's handler belongs to, with a reference: the last other one may go within the callback.
+    /// Returns the state that a handler belongs to, with a new reference, because the last other reference may be given
+    /// up within the callback.
     ///
     /// # Safety
-    /// `handler` is one of ours that is not released, or whose reader is still there.
+    /// `handler` is a handler of this library that is not released, or whose reader still exists.
     unsafe fn held(handler: *mut ArrowAsyncDeviceStreamHandler) -> Slab<Self> {
         // SAFETY: the caller's contract.
         let raw = unsafe { (*handler).private_data };
-        // SAFETY: the address that `new` wrote; the reference stays the producer's, or the reader's.
+        // SAFETY: this is the address that `new` wrote; the reference stays with the producer or the reader.
         let theirs = ManuallyDrop::new(unsafe { Slab::from_raw(raw) });
         Slab::clone(&theirs)
     }
 
-    /// Runs a callback of the producer's.
+    /// Runs the body of a callback that the producer called.
     ///
     /// # Safety
     /// Same as [`Shared::held`].
@@ -171,23 +173,23 @@ impl Shared {
         result
     }
 
-    /// The end of a callback: its last step, what follows from it, and then the callback is over.
+    /// Ends a callback: takes its last step, does what follows from it, and then marks the callback as returned.
     fn leave(&self, me: Caller, step: impl FnOnce(&mut State) -> Option<Arrival>) {
         let left = shielded(false, || {
             self.act(me, step, Reading::leave);
             true
         });
-        // The wake callback is the user's, and may panic.
+        // The wake callback belongs to the user, and may panic.
         if !left {
             self.state.with(Reading::leave);
         }
     }
 
-    /// The producer with its schema, if they are as they should be.
+    /// Reads the producer and its schema, and checks both.
     ///
     /// # Safety
-    /// `address` is NULL or points to a producer that is valid until the handler is released. `schema` points to a valid
-    /// schema, which is the consumer's to move or release.
+    /// `address` is NULL or points to a producer that is valid until the handler is released. `schema` points to a
+    /// valid schema, which the consumer may move or release.
     unsafe fn meet(&self, address: *mut ArrowAsyncProducer, schema: *mut ArrowSchema) -> Result<Peer> {
         if address.is_null() {
             return broken("on_schema was called before handler.producer was set");
@@ -199,7 +201,7 @@ impl Shared {
             return broken("producer.request or producer.cancel is NULL");
         };
         let block = if self.reads_metadata { producer.additional_metadata } else { std::ptr::null() };
-        // SAFETY: the user says that the producer is laid out like this, and a block is as long as it says.
+        // SAFETY: the user says that the producer has this layout, and a block is as long as it says.
         let metadata = unsafe { MetadataBlock::copy(block) }.map_err(|error| error.within("producer: "))?;
         let device_type = DeviceType(producer.device_type);
         // SAFETY: the caller's contract.
@@ -220,11 +222,11 @@ unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, sche
         // SAFETY: as above, and it gives a valid schema.
         let found = unsafe { shared.meet(producer, schema) }.map(|peer| {
             let schema = peer.schema.clone();
-            // The first producer stays: a second schema is refused by the state.
+            // The first producer stays: the state refuses a second schema.
             let _ = shared.peer.set(peer);
             schema
         });
-        // SAFETY: as above; one that was imported is marked as moved from.
+        // SAFETY: as above; a schema that was imported is marked as moved from.
         unsafe { release_schema(schema) };
         let code = match &found {
             Err(error) if error.status() == DEVX_OUT_OF_MEMORY => libc::ENOMEM,
@@ -242,7 +244,7 @@ unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, sche
     unsafe { Shared::callback(handler, Callback::Schema, libc::EIO, body) }
 }
 
-/// Always takes the task and returns 0: the specification does not say whose a refused task is, so there are none.
+/// Always takes the task and returns 0: the specification does not say who owns a refused task, so none is refused.
 unsafe extern "C" fn on_next_task(
     handler: *mut ArrowAsyncDeviceStreamHandler,
     task: *mut ArrowAsyncTask,
@@ -250,13 +252,13 @@ unsafe extern "C" fn on_next_task(
 ) -> c_int {
     let come = || {
         (!task.is_null()).then(|| {
-            // SAFETY: the producer gives a task that is the consumer's to extract.
+            // SAFETY: the producer passes a task that the consumer may extract.
             let task = unsafe { Task::copy(task) };
             if !task.can_be_extracted() {
                 let error = Error::callback(libc::EPROTO, "the producer broke the contract: task.extract_data is NULL");
                 return Err((error, None));
             }
-            // SAFETY: NULL or a block that is valid during the call.
+            // SAFETY: the block is NULL or valid during the call.
             match unsafe { MetadataBlock::copy(block) } {
                 Ok(metadata) => Ok(Arrival { task, metadata }),
                 Err(error) => Err((error.within("batch: "), Some(Arrival { task, metadata: None }))),
@@ -266,7 +268,7 @@ unsafe extern "C" fn on_next_task(
     // SAFETY: a producer passes the handler that it was given.
     let shared = unsafe { Shared::held(handler) };
     let me = Caller::me();
-    // What callbacks do in several turns of the lock is one here.
+    // Other callbacks take several turns of the lock; this one takes a single turn.
     shared.header().leave(me, |reading| {
         reading.enter(me, Callback::Task);
         reading.on_next_task(come())
@@ -282,7 +284,7 @@ unsafe extern "C" fn on_error(
 ) {
     let body = |held: &Slab<Shared>| {
         let shared = held.header();
-        // SAFETY: NULL, or a text that is valid during the call.
+        // SAFETY: the text is NULL or valid during the call.
         let text = unsafe { text(message) }.unwrap_or(Lossy(b"it does not say why"));
         // An error with bad metadata is still that error.
         // SAFETY: as above.
@@ -317,9 +319,9 @@ unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {
         let me = Caller::me();
         let quiet = |reading: &mut State| if reading.is_quiet(me) { Poll::Ready(()) } else { Poll::Pending };
         let _ = shared.state.wait(&Deadline::never(), quiet);
-        // SAFETY: the handler is the producer's until this call returns.
+        // SAFETY: the handler belongs to the producer until this call returns.
         unsafe { (*handler).release = None };
-        // SAFETY: the reference that `hand_out` left with the producer; the state says that this happens once.
+        // SAFETY: this is the reference that `hand_out` left with the producer; the state says that this happens once.
         unsafe { Slab::<Shared>::release_raw(held.as_raw(), 1) };
     };
     // SAFETY: a producer passes the handler that it was given.

@@ -1,15 +1,14 @@
-//! Arrow's asynchronous device stream, both ways: [`AsyncReader`] is the consumer's handler, [`AsyncWriter`] a
-//! producer for somebody's handler (Arrow C device data interface, "Async Device Stream Interface").
+//! Arrow's asynchronous device stream, in both directions: [`AsyncReader`] is a consumer's handler, [`AsyncWriter`] is
+//! a producer for somebody else's handler (Arrow C device data interface, "Async Device Stream Interface").
 //!
-//! Neither starts a thread. Each is polled, and calls a wake callback when there is something to poll for. The
-//! callback may come on any thread, also while a callback of the peer's runs further up on the same stack; it wakes
-//! whoever polls and does nothing else.
+//! Neither starts a thread. Each is polled, and calls a wake callback when there is something to poll for. The callback
+//! can come on any thread, also while a callback of the peer runs further up on the same stack; it must only wake
+//! whoever polls.
 //!
-//! What may be done when is in `reading` and `writing`: state machines without pointers. The other modules only
-//! translate between them and the structs.
-
+//! The modules `reading` and `writing` decide what is allowed when: they are state machines without pointers. The other
+//! modules only translate between them and the structs.
 //!
-//! Both ends in one program, which waits for nothing here, since no more batches are sent than are requested at once:
+//! Both ends in one program. Nothing waits here, because no more batches are sent than are requested at once:
 //!
 //! ```
 //! use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOptions};
@@ -69,7 +68,7 @@ use crate::error::caught;
 use crate::thread::Caller;
 use crate::trace;
 
-/// Runs the body of a callback of ours; a panic ends here.
+/// Runs the body of a callback of this library; a panic ends here.
 fn shielded<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
     caught(|| Ok(body())).unwrap_or_else(|error| {
         trace::say(format_args!("a callback of an asynchronous stream panicked: {error}"));

@@ -1,5 +1,5 @@
-//! What our tasks hold, by number. A task carries the number and no pointer, so whatever a consumer does with one that
-//! was extracted or withdrawn already, nothing dangles.
+//! The arrays that our tasks hold, by number. A task carries the number and no pointer, so nothing dangles, whatever a
+//! consumer does with a task that was extracted or withdrawn already.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 const SHELF_BITS: u32 = 4;
 const PLACE_BITS: u32 = 24;
 
-/// So many numbers a place has in turn: what a task can carry besides place and shelf.
+/// How many numbers a place has in turn: all that fit beside place and shelf in what a task can carry.
 const COUNTS: usize = usize::MAX >> (SHELF_BITS + PLACE_BITS);
 
-/// So many places are kept when nothing is in them.
+/// The most places that are kept when all are empty.
 const KEPT: usize = 256;
 
-/// A part of the table, under a lock of its own: streams in different parts do not meet.
+/// A part of the table, under its own lock: streams in different parts do not contend.
 #[repr(align(64))]
 struct Shelf(Mutex<Offers>);
 
@@ -25,9 +25,9 @@ static SHELVES: [Shelf; 1 << SHELF_BITS] = [const { Shelf(Mutex::new(Offers::NON
 
 struct Offers {
     places: Vec<Place>,
-    /// Which of them are free, with room for all.
+    /// The free places. It has capacity for all places.
     free: Vec<usize>,
-    /// How many offers there were, up to [`COUNTS`] and then from 1 on: so late is a number given a second time.
+    /// The number of offers so far; after [`COUNTS`] it starts again at 1, so numbers repeat only that late.
     count: usize,
 }
 
@@ -40,7 +40,7 @@ struct Place {
 // SAFETY: the Arrow C data interface lets an array be released on any thread; nothing else is done with it here.
 unsafe impl Send for Place {}
 
-/// Which part of the table a new stream uses.
+/// Chooses the part of the table that a new stream uses.
 pub(super) fn shelf() -> usize {
     static STREAMS: AtomicUsize = AtomicUsize::new(0);
     STREAMS.fetch_add(1, Relaxed) % SHELVES.len()
@@ -49,7 +49,7 @@ pub(super) fn shelf() -> usize {
 /// Moves an array into a part of the table; returns its number, which is not 0.
 ///
 /// # Errors
-/// `DEVX_OUT_OF_MEMORY`; then the array is the caller's as before.
+/// `DEVX_OUT_OF_MEMORY`; then the array stays with the caller.
 pub(super) fn put(shelf: usize, array: &ArrowDeviceArray) -> Result<usize> {
     match offers(shelf).put(array) {
         Some(number) => Ok(number << SHELF_BITS | shelf),
@@ -57,7 +57,7 @@ pub(super) fn put(shelf: usize, array: &ArrowDeviceArray) -> Result<usize> {
     }
 }
 
-/// Moves an array out; `false` if this was done before.
+/// Moves an array out. Returns `false` if that was done before.
 pub(super) fn take(number: usize, out: &mut MaybeUninit<ArrowDeviceArray>) -> bool {
     offers(number).take(number >> SHELF_BITS, out)
 }
@@ -79,7 +79,7 @@ impl Offers {
         Some(number)
     }
 
-    /// A place more; `None` if there is no memory for it.
+    /// Adds a place; `None` if there is no memory for it.
     #[cold]
     fn grow(&mut self) -> Option<usize> {
         let index = self.places.len();
@@ -97,7 +97,7 @@ impl Offers {
         place.number = 0;
         out.write(place.array);
         self.free.push(index);
-        // What many at once have needed is given back when all were taken.
+        // Memory for many offers at once is given back when all of them were taken.
         if self.free.len() == self.places.len() && self.places.len() > KEPT {
             *self = Self { count: self.count, ..Self::NONE };
         }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     impl Offers {
-        /// Puts an array that is known by its device.
+        /// Puts an array that its device id identifies.
         fn put_marked(&mut self, mark: i64) -> usize {
             self.put(&ArrowDeviceArray { device_id: mark, ..ArrowDeviceArray::RELEASED }).unwrap()
         }
@@ -134,7 +134,7 @@ mod tests {
                 assert!(number != 0 && seen.insert(number), "{number} was given twice");
                 assert_eq!(offers.take_mark(number), Some(mark));
                 assert_eq!(offers.take_mark(number), None);
-                // Also when something else has its place.
+                // Even when something else is in its place.
                 let other = offers.put_marked(-1);
                 assert_eq!(offers.take_mark(number), None);
                 assert!(seen.insert(other) && offers.take_mark(other) == Some(-1));
@@ -166,7 +166,7 @@ mod tests {
         for mark in 0..5 {
             let number = offers.put_marked(mark);
             assert!(number != 0 && seen.insert(number), "{number} was given twice");
-            // As `put` and `take` have it.
+            // In the form in which `put` and `take` pass it.
             assert_eq!(offers.take_mark((number << SHELF_BITS | 3) >> SHELF_BITS), Some(mark));
         }
     }

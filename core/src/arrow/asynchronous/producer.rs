@@ -1,4 +1,4 @@
-//! The producer as a consumer sees it: a small block of memory with `request` and `cancel`.
+//! The producer struct that a consumer sees: a small block of memory with `request` and `cancel`.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -11,20 +11,20 @@ use crate::abi::arrow_async::ArrowAsyncProducer;
 use crate::error::Result;
 use crate::memory::{Slab, TailSize};
 
-/// So many producers are kept after their stream has ended, the latest ones. The contract forbids a consumer to call
-/// `request` or `cancel` then, but some do: of these producers, such a call does nothing.
+/// How many producers are kept after their stream has ended, the latest ones. The contract forbids a consumer to call
+/// `request` or `cancel` then, but some do: with these producers, such a call does nothing.
 pub const QUARANTINE: usize = 256;
 
 static ENDED: Mutex<Ended> = Mutex::new(Ended { blocks: [const { None }; QUARANTINE], oldest: 0 });
 
-/// A ring that is there from the start: to keep a producer needs no memory.
+/// A ring of places that exist from the start, so that keeping a producer needs no memory.
 struct Ended {
     blocks: [Option<Slab<Block>>; QUARANTINE],
     oldest: usize,
 }
 
 impl Ended {
-    /// Takes a block in place of the oldest one.
+    /// Puts a block in the place of the oldest one, which is returned.
     fn push(&mut self, block: Slab<Block>) -> Option<Slab<Block>> {
         let place = self.blocks.get_mut(self.oldest)?;
         self.oldest = (self.oldest + 1) % QUARANTINE;
@@ -32,15 +32,16 @@ impl Ended {
     }
 }
 
-/// What writer and consumer share. The consumer holds no reference: the writer does, and then the quarantine.
+/// The state that writer and consumer share. The consumer holds no reference: the writer does, and afterwards the
+/// quarantine.
 pub(super) struct Block {
     producer: UnsafeCell<ArrowAsyncProducer>,
     pub(super) state: Belled<Writing>,
-    /// What `additional_metadata` points to.
+    /// The bytes that `additional_metadata` points to.
     _metadata: Option<MetadataBlock>,
 }
 
-// SAFETY: the struct is written once, before anybody is told where it is; the state is synchronised by itself.
+// SAFETY: the struct is written once, before its address is known to anybody; the state synchronises itself.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -63,33 +64,35 @@ impl Block {
         }))
     }
 
-    /// For the consumer.
+    /// The struct for the consumer.
     pub(super) fn producer(&self) -> *mut ArrowAsyncProducer {
         self.producer.get()
     }
 
-    /// Keeps the block for a while.
+    /// Keeps the block for a while after the end of its stream.
     pub(super) fn retire(block: Slab<Self>) {
         let oldest = ENDED.lock().unwrap_or_else(PoisonError::into_inner).push(block);
-        // Not under the lock.
+        // Dropped after the lock is released.
         drop(oldest);
     }
 
-    /// Runs a call of the consumer's. It only changes the state and wakes the user: no callback comes from within it.
+    /// Runs a call from the consumer. It only changes the state and wakes the user; it never calls back into the
+    /// consumer.
     ///
     /// # Safety
-    /// `producer` is one of ours that is not gone.
+    /// `producer` is a producer of this library that still exists.
     unsafe fn call(producer: *mut ArrowAsyncProducer, step: impl FnOnce(&mut Writing)) {
         // SAFETY: the caller's contract.
         let raw = unsafe { (*producer).private_data };
-        // SAFETY: the address that `new` wrote, of a block that is not gone; the reference stays the writer's.
+        // SAFETY: this is the address that `new` wrote, and the block still exists; the reference stays with the
+        // writer.
         let block = ManuallyDrop::new(unsafe { Slab::<Self>::from_raw(raw) });
         shielded((), || {
             let ring = block.header().state.turn(|writing, bells| {
                 step(writing);
                 ring(writing, bells)
             });
-            // The block may go within the wake callback.
+            // The wake callback may drop the block.
             if let Some(ring) = ring {
                 ring.tell();
             }
@@ -97,7 +100,7 @@ impl Block {
     }
 }
 
-/// Tells the user, if there is something to tell.
+/// Returns whom to tell, if there is something new for the user.
 pub(super) fn ring(writing: &mut Writing, bells: &mut Bells) -> Option<Ring> {
     if writing.news() { bells.ring() } else { None }
 }

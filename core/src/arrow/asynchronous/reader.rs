@@ -17,15 +17,17 @@ use crate::device::DeviceType;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{Slab, held_by_bindings};
 
-/// How a reader asks for batches, and what it reads.
+/// How a reader asks for batches, and whether it reads the producer's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderOptions {
-    /// Batches that are kept requested: so many when the schema has come, and one more for each that is taken; 4 unless it is
-    /// said otherwise. With 0, batches come only after [`AsyncReader::request`].
+    /// The number of batches that are kept requested; 4 by default. The reader requests this many when the schema has
+    /// come, and one more for each batch that is taken. With 0, batches come only after [`AsyncReader::request`].
     pub limit: i64,
-    /// Whether the producer's struct is the one of Arrow's `abi.h` (40 bytes), so that its metadata can be read. The
-    /// specification's text has another one (48 bytes, with a `release`), in which the field lies elsewhere, and a
-    /// struct does not say which it is. All other fields that are read lie at the same place in both.
+    /// Whether the producer's struct is that of Arrow's `abi.h` (40 bytes), so that its metadata can be read.
+    ///
+    /// The text of the specification has another struct (48 bytes, with a `release`), in which this field lies
+    /// elsewhere, and a struct does not say which of the two it is. All other fields that are read lie at the same
+    /// place in both.
     pub abi_h_metadata: bool,
 }
 
@@ -38,25 +40,27 @@ impl Default for ReaderOptions {
 /// A batch and its metadata.
 pub type Received = (Batch, Option<MetadataBlock>);
 
-/// Takes the batches of somebody's asynchronous stream.
+/// Receives the batches of a producer's asynchronous stream.
 ///
 /// Give [`AsyncReader::handler`] to a producer; then await the schema and the batches, or use the reader as a
-/// [`futures_core::Stream`], whose combinators have the short names (`next`, `try_next`). For those without an executor, what
-/// can be awaited can be had in three other ways: `try_…` is what there is now, `poll_…` calls a waker later, `wait_…` blocks
-/// the thread. All methods may be called from any thread, several at once, and from within callbacks. A batch goes to one of
-/// those who ask.
+/// [`futures_core::Stream`], whose combinators have the short names (`next`, `try_next`). Without an executor,
+/// everything that can be awaited is also available in three other ways: `try_…` returns what there is now, `poll_…`
+/// calls a waker later, `wait_…` blocks the thread.
 ///
-/// Every task of the producer's is extracted exactly once: for whoever takes the batch, or without its data when
-/// nobody wants it. An error is given once, after the batches that came before it. If the producer breaks the
+/// All methods can be called from any thread, several at once, and from within callbacks. Each batch goes to only one
+/// of the callers that ask.
+///
+/// Every task of the producer is extracted exactly once: by the caller that takes the batch, or without its data if
+/// nobody wants it. An error is returned once, after the batches that came before it. If the producer breaks the
 /// contract, the stream ends with an error with the code `EPROTO`, and the producer is asked to cancel.
 ///
-/// Dropping the reader cancels the stream. What the producer was given stays valid until it releases the handler;
-/// that release waits for a call of `request` or `cancel` on another thread, so a producer must not hold a lock there
-/// that those take.
+/// Dropping the reader cancels the stream. The handler stays valid until the producer releases it. That release waits
+/// for a call of `request` or `cancel` on another thread, so the producer must not hold a lock during it that those
+/// functions take.
 pub struct AsyncReader(Slab<Shared>);
 
 impl AsyncReader {
-    /// A reader that calls `wake`, if there is one, when there is something to poll for.
+    /// Makes a reader that calls `wake`, if there is one, when there is something to poll for.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for a negative limit, `DEVX_OUT_OF_MEMORY`.
@@ -68,8 +72,10 @@ impl AsyncReader {
         Ok(Self(Shared::new(limit, abi_h_metadata, wake)?))
     }
 
-    /// The handler for a producer, once. Whoever has it calls its `release` exactly once: the producer that took it,
-    /// or the caller if none did. It is valid until then, whether the reader still is or not.
+    /// Returns the handler for a producer, once.
+    ///
+    /// Whoever has it calls its `release` exactly once: the producer that took it, or the caller if none did. It is
+    /// valid until then, even if the reader is dropped before.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` the second time.
@@ -78,33 +84,34 @@ impl AsyncReader {
         handler.ok_or_else(|| Error::new(DEVX_INVALID_ARGUMENT, "the handler was handed out already"))
     }
 
-    /// Asks for `n` more batches. After the end, or when the stream was cancelled, it does nothing.
+    /// Requests `n` more batches. Does nothing after the end, or if the stream was cancelled.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` if `n` is not positive, `DEVX_OUT_OF_RANGE` if all that is requested cannot be counted.
+    /// `DEVX_INVALID_ARGUMENT` if `n` is not positive, `DEVX_OUT_OF_RANGE` if the sum of all requests cannot be
+    /// counted.
     pub fn request(&self, n: i64) -> Result<()> {
         self.0.header().state.with(|reading| reading.request(n))?;
         self.0.clone().header().settle();
         Ok(())
     }
 
-    /// Asks the producer to stop, and takes nothing any more: the stream ends here, without an error. Again it does
-    /// nothing.
+    /// Asks the producer to stop, and discards what has come. The stream ends here, without an error. A second call
+    /// does nothing.
     pub fn cancel(&self) {
         self.0.header().state.with(|reading| reading.cancel());
         self.0.clone().header().settle();
     }
 
-    /// The schema, if it has come.
+    /// Returns the schema, if it has come.
     ///
     /// # Errors
-    /// What ended the stream before its schema; `DEVX_CLOSED` if it was cancelled.
+    /// The error that ended the stream before its schema; `DEVX_CLOSED` if it was cancelled.
     pub fn try_schema(&self) -> Poll<Result<Schema>> {
         self.0.header().state.with(|reading| reading.schema())
     }
 
-    /// As [`AsyncReader::try_schema`]; the waker is called when there may be an answer. One task at a time has its
-    /// waker here, but for those that await.
+    /// Like [`AsyncReader::try_schema`], but calls the waker when there may be an answer. All `poll_…` calls share one
+    /// waker, that of the latest call; each task that awaits has its own.
     ///
     /// # Errors
     /// Same as [`AsyncReader::try_schema`].
@@ -112,7 +119,7 @@ impl AsyncReader {
         self.0.header().state.poll(cx, |reading| reading.schema())
     }
 
-    /// The schema, when it has come.
+    /// Returns the schema, when it has come.
     ///
     /// # Errors
     /// Same as [`AsyncReader::try_schema`].
@@ -121,28 +128,28 @@ impl AsyncReader {
         poll_fn(|cx| awaiting.poll(cx, Reading::schema)).await
     }
 
-    /// Waits for the schema, `None` for as long as it takes.
+    /// Blocks the thread until the schema has come; `None` waits without limit.
     ///
     /// # Errors
-    /// Same as [`AsyncReader::try_schema`]; `DEVX_NOT_READY` after the time.
+    /// Same as [`AsyncReader::try_schema`]; `DEVX_NOT_READY` after the timeout.
     pub fn wait_schema(&self, timeout: Option<Duration>) -> Result<Schema> {
         let shared = self.0.clone();
         let schema = shared.header().state.wait(&Deadline::after(timeout), |reading| reading.schema());
         in_time(schema, timeout, "the schema has not come")?
     }
 
-    /// The next batch with its metadata, if it has come; `None` at the end.
+    /// Returns the next batch with its metadata, if it has come; `None` at the end.
     ///
     /// # Errors
-    /// The producer's error, or that it broke the contract (`DEVX_CALLBACK` with the code in [`Error::errno`]), or what
-    /// [`Batch::import_device`] says of an array.
+    /// `DEVX_CALLBACK` with the code in [`Error::errno`] if the producer failed or broke the contract; the errors of
+    /// [`Batch::import_device`] for an array.
     pub fn try_batch(&self) -> Poll<Option<Result<Received>>> {
         let next = self.0.header().state.with(|reading| reading.next());
         next.map(|next| taken(self.0.clone().header(), next))
     }
 
-    /// As [`AsyncReader::try_batch`]; the waker is called when there may be an answer. One task at a time has its waker
-    /// here, but for those that await.
+    /// Like [`AsyncReader::try_batch`], but calls the waker when there may be an answer. All `poll_…` calls share one
+    /// waker, that of the latest call; each task that awaits has its own.
     ///
     /// # Errors
     /// Same as [`AsyncReader::try_batch`].
@@ -151,7 +158,8 @@ impl AsyncReader {
         next.map(|next| taken(self.0.clone().header(), next))
     }
 
-    /// The next batch with its metadata, when it has come; `None` at the end. As a stream the reader gives the batch alone.
+    /// Returns the next batch with its metadata, when it has come; `None` at the end. As a stream, the reader returns
+    /// batches without metadata.
     ///
     /// # Errors
     /// Same as [`AsyncReader::try_batch`].
@@ -161,27 +169,28 @@ impl AsyncReader {
         taken(self.0.clone().header(), next).transpose()
     }
 
-    /// Waits for the next batch, `None` for as long as it takes.
+    /// Blocks the thread until the next batch has come; `None` waits without limit.
     ///
     /// # Errors
-    /// Same as [`AsyncReader::try_batch`]; `DEVX_NOT_READY` after the time.
+    /// Same as [`AsyncReader::try_batch`]; `DEVX_NOT_READY` after the timeout.
     pub fn wait_batch(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
         let shared = self.0.clone();
         let next = shared.header().state.wait(&Deadline::after(timeout), |reading| reading.next());
         taken(shared.header(), in_time(next, timeout, "no batch has come")?).transpose()
     }
 
-    /// The device type that the producer says its arrays have, when the schema has come.
+    /// The device type that the producer says its arrays have, once the schema has come.
     pub fn device_type(&self) -> Option<DeviceType> {
         self.0.header().peer.get().map(|peer| peer.device_type)
     }
 
-    /// The producer's metadata, when the schema has come; see [`ReaderOptions::abi_h_metadata`].
+    /// The producer's metadata, once the schema has come; see [`ReaderOptions::abi_h_metadata`].
     pub fn metadata(&self) -> Option<MetadataBlock> {
         self.0.header().peer.get().and_then(|peer| peer.metadata.clone())
     }
 
-    /// What the producer's `on_error` said besides the text: code and metadata; `None` if there was none.
+    /// The code and the metadata that the producer's `on_error` gave in addition to the text; `None` if it was not
+    /// called.
     pub fn producer_error(&self) -> Option<(i32, Option<MetadataBlock>)> {
         self.0.header().producer_error.get().cloned()
     }
@@ -189,13 +198,13 @@ impl AsyncReader {
 
 held_by_bindings!(AsyncReader, "reader");
 
-/// What a step of the state gave, with the data of its task.
+/// The result of a step of the state, with the data of its task extracted.
 fn taken(shared: &Shared, next: Next<Arrival>) -> Option<Result<Received>> {
     let answer = match next {
         Next::End => None,
         Next::Error(error) => Some(Err(error)),
         Next::Task(Arrival { task, metadata }) => {
-            // No task is accepted before the schema.
+            // The state accepts no task before the schema.
             let batch = match shared.peer.get() {
                 Some(peer) => task.take(&peer.schema, peer.device_type),
                 None => refuse!(DEVX_NOT_READY, "there is no schema"),
@@ -210,7 +219,7 @@ fn taken(shared: &Shared, next: Next<Arrival>) -> Option<Result<Received>> {
     answer
 }
 
-/// What was waited for so long; `why` says that it is not there.
+/// The answer that was waited for. `why` is the error text if it did not come in time.
 pub(super) fn in_time<T>(answer: Poll<T>, timeout: Option<Duration>, why: &'static str) -> Result<T> {
     match (answer, timeout) {
         (Poll::Ready(answer), _) => Ok(answer),
@@ -228,7 +237,7 @@ impl Drop for AsyncReader {
     }
 }
 
-/// The batches without their metadata.
+/// Yields the batches without their metadata.
 impl futures_core::Stream for AsyncReader {
     type Item = Result<Batch>;
 

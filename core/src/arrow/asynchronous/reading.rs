@@ -1,8 +1,8 @@
-//! The consumer's side of the contract, without pointers: what the producer may do, what it did, and what is to be
+//! The consumer's side of the contract, without pointers: what the producer may do, what it did, and what has to be
 //! done about it.
 //!
-//! Every step takes the state and returns at once. What has to be called is asked for with [`Reading::work`] and
-//! done without a lock.
+//! Every step takes the state and returns at once. [`Reading::work`] says what has to be called then, which is done
+//! without a lock.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,12 +12,12 @@ use super::Caller;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::error::{Error, Result, refuse};
 
-/// How far the producer is.
+/// How far the producer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Producer {
-    /// No schema yet: nobody knows where it is.
+    /// It has sent no schema yet, so its address is not known.
     Unknown,
-    /// It may be called.
+    /// It can be called.
     Known,
     /// It said its last word; it is not called any more.
     Done,
@@ -33,7 +33,7 @@ enum Outcome {
     Failed(Error),
 }
 
-/// Whether the producer's `cancel` is to be called, which happens once.
+/// Whether the producer's `cancel` has to be called, which happens once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cancel {
     No,
@@ -61,7 +61,7 @@ impl Callback {
     }
 }
 
-/// What is to be done, by whoever asked.
+/// What has to be done, by the thread that asked.
 #[derive(Debug)]
 pub(super) enum Work<T> {
     /// Drop these tasks.
@@ -89,25 +89,26 @@ pub(super) struct Reading<T, S> {
     limit: i64,
     producer: Producer,
     schema: Option<S>,
-    /// Come, and not taken by the user.
+    /// Tasks that have come and that the user has not taken.
     queue: VecDeque<T>,
-    /// What was the queue when nobody wanted it any more.
+    /// The queue as it was when nobody wanted it any more.
     unwanted: VecDeque<T>,
-    /// Requested, and not come.
+    /// Number of tasks that were requested and have not come.
     due: i64,
-    /// To be requested.
+    /// Number of tasks that have yet to be requested.
     wanted: i64,
     outcome: Option<Outcome>,
-    /// The user knows of the failure.
+    /// Whether the user knows of the failure.
     told: bool,
     cancel: Cancel,
-    /// Callbacks of the producer's that have not returned.
+    /// Number of the producer's callbacks that have not returned.
     callbacks: usize,
-    /// Who was in the first of them. Another thread in one is a violation, after which nobody asks any more.
+    /// The thread in the first of them. A callback on another thread is a violation, after which this is not read any
+    /// more.
     called_by: Option<Caller>,
     /// The thread that calls the producer's `cancel`.
     cancelling: Option<Caller>,
-    /// The thread that calls `request`, which no second one does meanwhile.
+    /// The thread that calls the producer's `request`. No second thread does so meanwhile.
     requesting: Option<Caller>,
     news: bool,
 }
@@ -135,8 +136,8 @@ impl<T, S: Clone> Reading<T, S> {
 
     // --- the producer's callbacks ---
 
-    /// A callback begins. Those that overlap break the contract, except that `cancel` may call `on_error` from within
-    /// another callback.
+    /// A callback begins. Callbacks that overlap break the contract, except that `cancel` may call `on_error` from
+    /// within another callback.
     #[inline]
     pub(super) fn enter(&mut self, me: Caller, callback: Callback) {
         if self.callbacks == 0 {
@@ -162,8 +163,8 @@ impl<T, S: Clone> Reading<T, S> {
         self.callbacks -= 1;
     }
 
-    /// The schema, or why it cannot be taken. An unwanted one is given back; then the callback returns an error and
-    /// the producer has to release.
+    /// Takes the schema, or the reason why it cannot be taken. An unwanted schema is given back; then the callback
+    /// returns an error and the producer has to release the handler.
     pub(super) fn on_schema(&mut self, found: Result<S>) -> std::result::Result<(), Option<S>> {
         if self.outcome.is_some() {
             return Err(found.ok());
@@ -187,8 +188,8 @@ impl<T, S: Clone> Reading<T, S> {
         }
     }
 
-    /// A task, which is ours from now on in every case; `None` is the end, `Some(Err)` one that is
-    /// not as it should be. Returns one that nobody wants, to be dropped without the lock.
+    /// Takes a task, which belongs to the reader from now on in every case. `None` is the end; `Some(Err)` is a task
+    /// that breaks the contract or cannot be taken. Returns a task that nobody wants, to be dropped without the lock.
     #[must_use]
     pub(super) fn on_next_task(&mut self, task: Option<std::result::Result<T, (Error, Option<T>)>>) -> Option<T> {
         match self.producer {
@@ -230,8 +231,8 @@ impl<T, S: Clone> Reading<T, S> {
         }
     }
 
-    /// The producer releases the handler: from now on nobody calls it. `false` the second time. The release returns
-    /// when [`Reading::is_quiet`].
+    /// The producer releases the handler: from now on nobody calls it. Returns `false` the second time. The release
+    /// callback returns only when [`Reading::is_quiet`].
     pub(super) fn release(&mut self) -> bool {
         if self.producer == Producer::Released {
             return false;
@@ -244,19 +245,19 @@ impl<T, S: Clone> Reading<T, S> {
         true
     }
 
-    /// Whether no other thread is in a call of the producer's.
+    /// Whether no other thread is in a call of the producer's `request` or `cancel`.
     pub(super) fn is_quiet(&self, me: Caller) -> bool {
         [self.cancelling, self.requesting].into_iter().flatten().all(|caller| caller == me)
     }
 
     // --- what the user does ---
 
-    /// Asks for `n` more tasks. After the end it does nothing.
+    /// Requests `n` more tasks. Does nothing after the end.
     pub(super) fn request(&mut self, n: i64) -> Result<()> {
         if n <= 0 {
             return refuse!(DEVX_INVALID_ARGUMENT, "n is {n}: it must be positive");
         }
-        // The limit is added when the schema comes; later, each batch that leaves the queue adds one.
+        // The limit is added when the schema comes. Later, each task that leaves the queue adds one.
         let parts = [self.wanted, self.queue.len() as i64, self.limit, n];
         if parts.into_iter().try_fold(self.due, i64::checked_add).is_none() {
             let (requested, queued, limit) = (self.due + self.wanted, self.queue.len(), self.limit);
@@ -271,7 +272,7 @@ impl<T, S: Clone> Reading<T, S> {
         Ok(())
     }
 
-    /// Nothing is wanted any more, an error included.
+    /// The user wants nothing any more, not even an error.
     pub(super) fn cancel(&mut self) {
         if !self.is_cancelled() {
             self.discard();
@@ -281,7 +282,7 @@ impl<T, S: Clone> Reading<T, S> {
         }
     }
 
-    /// The schema, or why there is none.
+    /// Returns the schema, or the reason why there is none.
     pub(super) fn schema(&mut self) -> Poll<Result<S>> {
         match (&self.schema, &self.outcome) {
             (Some(schema), _) => Poll::Ready(Ok(schema.clone())),
@@ -294,7 +295,7 @@ impl<T, S: Clone> Reading<T, S> {
         }
     }
 
-    /// The next task; an error is told once, after all that came before it.
+    /// Returns the next task. An error is returned once, after everything that came before it.
     pub(super) fn next(&mut self) -> Poll<Next<T>> {
         if let Some(task) = self.queue.pop_front() {
             if self.limit > 0 && self.outcome.is_none() {
@@ -312,8 +313,9 @@ impl<T, S: Clone> Reading<T, S> {
         }
     }
 
-    /// A task that was taken turned out to be bad: what the user is told of it, once. If the producer explained itself
-    /// meanwhile, that is what is told; but that there is no memory is not the producer's to explain.
+    /// A task that was taken turned out to be bad. Returns the error for the user, once. If the producer has reported
+    /// an error meanwhile, that error is returned instead, unless this one is a lack of memory, which no error of the
+    /// producer explains.
     pub(super) fn failed(&mut self, error: Error) -> Option<Error> {
         self.discard();
         let takes_its_place = match &self.outcome {
@@ -342,7 +344,7 @@ impl<T, S: Clone> Reading<T, S> {
 
     // --- what follows ---
 
-    /// The next thing to be done; to be asked after every step until there is none.
+    /// Returns the next thing to do. To be called after every step, until it returns `None`.
     #[inline]
     pub(super) fn work(&mut self, me: Caller) -> Option<Work<T>> {
         if !self.unwanted.is_empty() {
@@ -364,7 +366,7 @@ impl<T, S: Clone> Reading<T, S> {
         std::mem::take(&mut self.news).then_some(Work::Wake)
     }
 
-    /// A call of the producer's returned: of `request`, or else of `cancel`.
+    /// A call of the producer returned: `request` if `request` is true, otherwise `cancel`.
     pub(super) fn called(&mut self, request: bool) {
         let call = if request { &mut self.requesting } else { &mut self.cancelling };
         *call = None;
@@ -391,7 +393,8 @@ impl<T, S: Clone> Reading<T, S> {
         }
     }
 
-    /// Nobody wants what is in the queue. Nothing comes into it after that, so nothing is overwritten.
+    /// Sets aside the queue, which nobody wants. Nothing enters the queue after that, so `unwanted` is never
+    /// overwritten.
     fn discard(&mut self) {
         if !self.queue.is_empty() {
             self.unwanted = std::mem::take(&mut self.queue);
@@ -405,7 +408,7 @@ impl<T, S: Clone> Reading<T, S> {
     }
 }
 
-/// The producer broke the contract.
+/// The error that the producer broke the contract.
 fn broken(text: fmt::Arguments<'_>) -> Error {
     Error::callback(libc::EPROTO, format_args!("the producer broke the contract: {text}"))
 }

@@ -1,4 +1,4 @@
-//! Whom to tell that there is something to poll for.
+//! Wake callbacks, which say that there is something to poll for.
 
 use core::ffi::c_void;
 use std::fmt;
@@ -7,8 +7,8 @@ use crate::abi::types::{DevxOwner, DevxWake};
 use crate::error::Result;
 use crate::memory::{Owner, Slab, TailSize, boxed};
 
-/// Called, on any thread, when there is something to poll for; it wakes whoever polls and does nothing else. Cloning
-/// shares it; it is given up with the last clone.
+/// A callback for when there is something to poll for. It is called on any thread, and must only wake whoever polls.
+/// Cloning shares it; it is given up with the last clone.
 #[derive(Clone)]
 pub struct Wake(Slab<Target>);
 
@@ -17,13 +17,13 @@ enum Target {
     Record { wake: Option<unsafe extern "C" fn(*mut c_void)>, context: *mut c_void, owner: Owner },
 }
 
-// SAFETY: a record is the contract of `devx_wake`: its functions may be called on any thread, also at once.
+// SAFETY: the contract of `devx_wake` is that the functions of a record can be called on any thread, several at once.
 unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
 
 impl Wake {
-    /// A function of the caller's, which is dropped without memory for it.
+    /// Makes a callback of a function of the caller. If there is no memory, the function is dropped.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -32,10 +32,10 @@ impl Wake {
         Ok(Self(room.fill(Target::Function(boxed(wake)?))))
     }
 
-    /// Takes over a C record: what a binding was given.
+    /// Takes over a C record that a binding received.
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`; then the record is the caller's as before.
+    /// `DEVX_OUT_OF_MEMORY`; then the record stays with the caller.
     ///
     /// # Safety
     /// The functions of the record may be called, as `devx_wake` says.
@@ -47,18 +47,18 @@ impl Wake {
         Ok(Self(room.fill(Target::Record { wake, context, owner })))
     }
 
-    /// Gives a record back that nobody has taken: if this is the last clone, its release is not called.
+    /// Gives back a record that was not taken after all: if this is the last clone, its release is not called.
     pub fn give_back(mut self) {
         if let Some(Target::Record { owner, .. }) = self.0.unique() {
             std::mem::replace(owner, Owner::none()).into_raw();
         }
     }
 
-    /// Tells whoever polls.
+    /// Calls the callback.
     pub fn call(&self) {
         match self.0.header() {
             Target::Function(wake) => wake(),
-            // SAFETY: the record is not released before its owner.
+            // SAFETY: the record is released with its owner, not before.
             Target::Record { wake: Some(wake), context, .. } => unsafe { wake(*context) },
             Target::Record { wake: None, .. } => {}
         }

@@ -26,53 +26,53 @@ use crate::text::{c_string, formatted};
 
 type Handler = ArrowAsyncDeviceStreamHandler;
 
-/// Gives batches to somebody's handler.
+/// Sends batches to a consumer's handler.
 ///
-/// [`AsyncWriter::start`] comes first; then a batch may be sent for each that the consumer requested, and
-/// [`AsyncWriter::finish`] or [`AsyncWriter::fail`] ends the stream. Or use the writer as a [`futures_sink::Sink`], whose
-/// combinators have the short names (`send`, `close`). What can be awaited ([`AsyncWriter::ready`]) can be had in three other
-/// ways, as with [`AsyncReader`](super::AsyncReader): `try_…`, `poll_…` and `wait_…`.
+/// Call [`AsyncWriter::start`] first; then send one batch for each that the consumer requested, and end the stream with
+/// [`AsyncWriter::finish`] or [`AsyncWriter::fail`]. Or use the writer as a [`futures_sink::Sink`], whose combinators
+/// have the short names (`send`, `close`). What can be awaited ([`AsyncWriter::ready`]) is also available in three
+/// other ways, as in [`AsyncReader`](super::AsyncReader): `try_…`, `poll_…` and `wait_…`.
 ///
-/// The callbacks of the handler are called from within these methods and nowhere else, one at a time; while one runs,
-/// other calls that would need one are refused with `DEVX_BUSY`. What the consumer asks for (more batches, an end)
-/// wakes the user. If it cancelled, or requested what cannot be, the handler is released in the next call of any of
-/// these methods, [`AsyncWriter::try_ready`] included: whoever is woken calls one.
+/// The callbacks of the handler are called only from within these methods, one at a time; while one runs, other calls
+/// that would need one are refused with `DEVX_BUSY`. When the consumer requests more batches or cancels, the user is
+/// woken. After a cancel or an impossible request, the next call of any of these methods, [`AsyncWriter::try_ready`]
+/// included, releases the handler: so a user that is woken must call one.
 ///
-/// The handler is released exactly once. A writer that is dropped before the end tells the consumer so (`on_error`
-/// with `EPIPE`) unless it cancelled.
+/// The handler is released exactly once. If the writer is dropped before the end, it tells the consumer (`on_error`
+/// with `EPIPE`), unless the consumer cancelled.
 pub struct AsyncWriter(Slab<Stream>);
 
 struct Stream {
     handler: *mut Handler,
     device_type: DeviceType,
     block: Slab<Block>,
-    /// From `on_schema` on.
+    /// Set before `on_schema` is called.
     schema: OnceLock<Schema>,
-    /// Where its offers are.
+    /// The part of the table that holds the stream's offers.
     shelf: usize,
-    /// Until the handler is released.
+    /// Present until the handler is released.
     entry: Mutex<Option<Entry>>,
 }
 
-// SAFETY: the handler may be called from any thread, one call at a time, which `Writing` sees to; the rest is
-// synchronised by itself.
+// SAFETY: the handler can be called from any thread, one call at a time, which `Writing` ensures; everything else
+// synchronises itself.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
 
 impl AsyncWriter {
-    /// Takes a handler from its consumer; the writer releases it. `device_type` is that of all batches, and
-    /// `metadata` is a block for the whole stream. `wake`, if there is one, is called when the consumer asked for
-    /// something.
+    /// Takes a handler from its consumer; the writer releases it.
+    ///
+    /// All batches are on devices of `device_type`. `metadata` is a block for the whole stream. `wake`, if there is
+    /// one, is called when the consumer has asked for something.
     ///
     /// # Errors
-    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_ARGUMENT` if a callback is missing, `DEVX_DEVICE` for a
-    /// device type that is not known, `DEVX_INVALID_METADATA`, `DEVX_OUT_OF_MEMORY`.
-    /// Then the handler is untouched.
+    /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_ARGUMENT` if a callback is missing, `DEVX_DEVICE` for an
+    /// unknown device type, `DEVX_INVALID_METADATA`, `DEVX_OUT_OF_MEMORY`. Then the handler is untouched.
     ///
     /// # Safety
-    /// `handler` is NULL or points to a valid handler that no other producer has, and stays valid until its release is
-    /// called.
+    /// `handler` is NULL or points to a valid handler that no other producer has and that stays valid until its release
+    /// is called.
     pub unsafe fn new(
         handler: *mut Handler,
         device_type: DeviceType,
@@ -106,15 +106,15 @@ impl AsyncWriter {
         })))
     }
 
-    /// Tells the consumer the type of all batches.
+    /// Tells the consumer the schema of all batches.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` the second time, `DEVX_CALLBACK` if the consumer refuses it, `DEVX_CLOSED` if it cancelled;
-    /// what [`Schema::export`] says.
+    /// `DEVX_INVALID_ARGUMENT` the second time, `DEVX_CALLBACK` if the consumer refuses the schema, `DEVX_CLOSED` if it
+    /// cancelled; the errors of [`Schema::export`].
     pub fn start(&self, schema: &Schema) -> Result<()> {
         self.acting(|stream| {
             let mut exported = ArrowSchema::RELEASED;
-            // SAFETY: there is room.
+            // SAFETY: there is room for a schema.
             unsafe { schema.export(&mut exported) }?;
             let answer = stream.state().with(|writing| writing.start()).and_then(|()| {
                 // The state lets a stream start once.
@@ -127,13 +127,13 @@ impl AsyncWriter {
                 };
                 stream.answered("on_schema", code)
             });
-            // SAFETY: ours unless the consumer moved or released it, which marks it.
+            // SAFETY: the struct is ours, unless the consumer moved or released it, which marks it as released.
             unsafe { release_schema(&mut exported) };
             answer
         })
     }
 
-    /// Batches that the consumer requested and that were not sent yet; 0 when none can be sent any more.
+    /// The number of batches that the consumer requested and that were not sent yet; 0 when none can be sent any more.
     pub fn demand(&self) -> i64 {
         self.0.header().state().with(|writing| writing.demand())
     }
@@ -146,16 +146,16 @@ impl AsyncWriter {
     /// Whether a batch can be sent now.
     ///
     /// # Errors
-    /// Why none can be sent any more: `DEVX_CLOSED` if the consumer cancelled or the stream was ended,
-    /// `DEVX_INVALID_ARGUMENT` if the consumer requested what cannot be or the stream was not started, `DEVX_CALLBACK` if
-    /// the consumer refused something.
+    /// The reason why no batch can be sent any more: `DEVX_CLOSED` if the consumer cancelled or the stream was ended,
+    /// `DEVX_INVALID_ARGUMENT` if the consumer made an impossible request or the stream was not started,
+    /// `DEVX_CALLBACK` if the consumer refused something.
     pub fn try_ready(&self) -> Poll<Result<()>> {
         self.0.header().settle_alone();
         self.0.header().state().with(|writing| writing.ready())
     }
 
-    /// As [`AsyncWriter::try_ready`]; the waker is called when there may be an answer. One task at a time has its waker
-    /// here, but for those that await.
+    /// Like [`AsyncWriter::try_ready`], but calls the waker when there may be an answer. All `poll_…` calls share one
+    /// waker, that of the latest call; each task that awaits has its own.
     ///
     /// # Errors
     /// Same as [`AsyncWriter::try_ready`].
@@ -163,7 +163,7 @@ impl AsyncWriter {
         self.polled(|| self.0.header().state().poll(cx, look))
     }
 
-    /// Waits until a batch can be sent; [`AsyncWriter::try_send`] sends one with its metadata.
+    /// Waits until a batch can be sent. [`AsyncWriter::try_send`] then sends one with its metadata.
     ///
     /// # Errors
     /// Same as [`AsyncWriter::try_ready`].
@@ -172,7 +172,7 @@ impl AsyncWriter {
         poll_fn(|cx| self.polled(|| awaiting.poll(cx, look))).await
     }
 
-    /// Looks until there is an answer or nothing to tell the handler first.
+    /// Polls until there is an answer, or until there is none yet and nothing has to be told to the handler first.
     fn polled(&self, mut poll: impl FnMut() -> Poll<Option<Result<()>>>) -> Poll<Result<()>> {
         loop {
             self.0.header().settle_alone();
@@ -184,10 +184,10 @@ impl AsyncWriter {
         }
     }
 
-    /// Blocks the thread until a batch can be sent, `None` for as long as it takes.
+    /// Blocks the thread until a batch can be sent; `None` waits without limit.
     ///
     /// # Errors
-    /// Same as [`AsyncWriter::try_ready`]; `DEVX_NOT_READY` after the time.
+    /// Same as [`AsyncWriter::try_ready`]; `DEVX_NOT_READY` after the timeout.
     pub fn wait_ready(&self, timeout: Option<Duration>) -> Result<()> {
         let deadline = Deadline::after(timeout);
         let held = self.0.clone();
@@ -201,12 +201,13 @@ impl AsyncWriter {
         }
     }
 
-    /// Gives the consumer a batch, with metadata for it, if it has requested one. Pass a clone to share it, the batch itself to
-    /// move it.
+    /// Sends a batch to the consumer, with its metadata, if the consumer has requested one. Pass a clone to share the
+    /// batch, the batch itself to move it.
     ///
     /// # Errors
-    /// `DEVX_NOT_READY` if the consumer requested no more, `DEVX_DEVICE` or `DEVX_MISMATCH` if the batch is not of this
-    /// stream, `DEVX_BUSY`, `DEVX_INVALID_METADATA`; otherwise as [`AsyncWriter::try_ready`]. The batch is given back.
+    /// `DEVX_NOT_READY` if the consumer requested no more, `DEVX_DEVICE` or `DEVX_MISMATCH` if the batch does not fit
+    /// the stream, `DEVX_BUSY`, `DEVX_INVALID_METADATA`; otherwise same as [`AsyncWriter::try_ready`]. The batch is
+    /// given back.
     pub fn try_send(&self, batch: Batch, metadata: Option<&[u8]>) -> std::result::Result<(), Refused<Batch>> {
         let kept = batch.clone();
         // The user may drop the writer within a callback.
@@ -214,7 +215,7 @@ impl AsyncWriter {
         stream.header().send(batch, metadata).map_err(|error| Refused { error, returned: kept })
     }
 
-    /// Ends the stream and releases the handler. Fine too if the consumer cancelled.
+    /// Ends the stream and releases the handler. Also succeeds if the consumer cancelled.
     ///
     /// # Errors
     /// `DEVX_CALLBACK` if the consumer refused something, `DEVX_CLOSED` if the stream was ended already,
@@ -223,12 +224,12 @@ impl AsyncWriter {
         self.acting(|stream| stream.ended(|writing| writing.finish()))
     }
 
-    /// Tells the consumer of an error (an `errno` code, a text, and metadata) and releases the handler, started or
-    /// not. Fine too if the consumer cancelled; then it is not told.
+    /// Tells the consumer of an error (an `errno` code, a text, and metadata) and releases the handler, whether the
+    /// stream was started or not. Also succeeds if the consumer cancelled; then it is not told.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for the code 0, `DEVX_CLOSED` if the stream was ended already, `DEVX_INVALID_METADATA`,
-    /// `DEVX_BUSY`. Without memory for the text the consumer is told the code and the metadata.
+    /// `DEVX_BUSY`. If there is no memory for the text, the consumer gets only the code and the metadata.
     pub fn fail(&self, code: i32, message: &str, metadata: Option<&[u8]>) -> Result<()> {
         if code == 0 {
             return refuse!(DEVX_INVALID_ARGUMENT, "code is 0, which is not an error");
@@ -238,7 +239,7 @@ impl AsyncWriter {
         self.acting(|stream| stream.ended(|writing| writing.fail(failure)))
     }
 
-    /// Runs what the user does. What the consumer asked for meanwhile comes before it and after it.
+    /// Runs an action of the user. What the consumer has asked for is handled before and after it.
     fn acting(&self, act: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
         // The user may drop the writer within a callback.
         let held = self.0.clone();
@@ -250,7 +251,7 @@ impl AsyncWriter {
 
 held_by_bindings!(AsyncWriter, "writer");
 
-/// The state for those who wait; `None` if the handler has to be told something first.
+/// Looks at the state for a caller that waits; `None` if the handler has to be told something first.
 fn look(writing: &mut Writing) -> Poll<Option<Result<()>>> {
     if writing.has_ending() { Poll::Ready(None) } else { writing.ready().map(Some) }
 }
@@ -264,7 +265,8 @@ impl Stream {
         &self.block.header().state
     }
 
-    /// What [`AsyncWriter::acting`] does for others is done here in the same turns of the lock.
+    /// Sends a batch. It does by itself what [`AsyncWriter::acting`] does for other actions, but in the same turns of
+    /// the lock.
     fn send(&self, batch: Batch, metadata: Option<&[u8]>) -> Result<()> {
         let fits = metadata.map_or(Ok(()), metadata::check_bytes).and_then(|()| self.require_same(&batch));
         if let Err(error) = self.settled(|writing| fits.and_then(|()| writing.send())) {
@@ -297,7 +299,7 @@ impl Stream {
         require_device_type(batch.device().kind, self.device_type)?;
         match self.schema.get() {
             Some(schema) => require_same_shape(batch.schema(), schema),
-            // Then the next step says that the stream was not started.
+            // Then the next step reports that the stream was not started.
             None => Ok(()),
         }
     }
@@ -306,7 +308,7 @@ impl Stream {
         self.stepped(|writing| writing.answered(callback, code))
     }
 
-    /// A step for which threads may wait that do so within this library, and what follows from it.
+    /// Takes a step for which threads may wait within this library, and does what follows from it.
     fn stepped(&self, step: impl FnOnce(&mut Writing) -> Result<()>) -> Result<()> {
         let (answer, settled) = self.state().turn(|writing, bells| {
             let answer = step(writing);
@@ -316,7 +318,7 @@ impl Stream {
         if settled { answer } else { answer.and(self.settle()) }
     }
 
-    /// A step before which comes what [`Stream::settle_alone`] does, if there is anything.
+    /// Takes a step, after [`Stream::settle_alone`] if that has anything to do.
     fn settled(&self, step: impl FnOnce(&mut Writing) -> Result<()>) -> Result<()> {
         let early = self.state().with(|writing| if writing.is_settled() { Ok(step(writing)) } else { Err(step) });
         early.unwrap_or_else(|step| {
@@ -325,8 +327,8 @@ impl Stream {
         })
     }
 
-    /// Tells the consumer what it is to be told last, if it is time for that, and releases the handler; otherwise the
-    /// user, if there is something new.
+    /// Tells the consumer its last word, if it is time for that, and releases the handler. Otherwise tells the user, if
+    /// there is something new.
     #[cold]
     fn settle(&self) -> Result<()> {
         let (last, news) = self.state().turn(|writing, bells| match writing.ending() {
@@ -341,7 +343,7 @@ impl Stream {
         Ok(())
     }
 
-    /// A step that ends the stream, if the consumer has to be told.
+    /// Takes a step that ends the stream, and tells the consumer if it has to be told.
     fn ended<'a>(&self, end: impl FnOnce(&mut Writing) -> Result<Option<Last<'a>>>) -> Result<()> {
         match self.state().with(end)? {
             Some(last) => self.conclude(last),
@@ -349,7 +351,7 @@ impl Stream {
         }
     }
 
-    /// Tells the consumer what it is told last, and releases the handler.
+    /// Tells the consumer its last word, and releases the handler.
     fn conclude(&self, last: Last<'_>) -> Result<()> {
         let answer = self.say(last);
         self.release();
@@ -359,9 +361,9 @@ impl Stream {
         answer
     }
 
-    /// As [`Stream::settle`], before anything that the user does.
+    /// Like [`Stream::settle`], but without the result, before any action of the user.
     fn settle_alone(&self) {
-        // What is wrong then is what the next step says.
+        // The next step reports any error.
         let _ = self.settle();
     }
 
@@ -391,10 +393,10 @@ impl Stream {
         }
     }
 
-    /// Called once: the state says when.
+    /// Releases the handler. Called once: the state says when.
     fn release(&self) {
         Block::retire(self.block.clone());
-        // SAFETY: the handler is released below and not before.
+        // SAFETY: the handler is released only below.
         if let Some(release) = unsafe { (*self.handler).release } {
             // SAFETY: no callback is running, and none comes after this.
             unsafe { release(self.handler) }
@@ -413,7 +415,7 @@ impl Drop for AsyncWriter {
     }
 }
 
-/// Batches without metadata. Flushing does nothing: the consumer takes what was sent when it likes.
+/// Sends batches without metadata. Flushing does nothing: the consumer takes the sent batches when it likes.
 impl futures_sink::Sink<Batch> for AsyncWriter {
     type Error = Error;
 

@@ -1,7 +1,7 @@
-//! The producer's side of the contract, without pointers: what the consumer asked for, what it was given, and how the
+//! The producer's side of the contract, without pointers: what the consumer asked for, what it received, and how the
 //! stream ends.
 //!
-//! A callback of the handler's runs only between a step that makes the stream busy and one that ends that, so there is
+//! A callback of the handler runs only between a step that makes the stream busy and a step that ends that, so there is
 //! never a second one at the same time.
 
 use std::fmt;
@@ -14,19 +14,20 @@ use crate::error::{Error, Result, refuse};
 enum Phase {
     /// Before `on_schema`.
     New,
-    /// After it.
+    /// After `on_schema`.
     Open,
     /// Nothing can be sent any more.
     Over(Why),
 }
 
-/// Why nothing can be sent any more. The error is made for whoever asks: to end a stream needs no memory.
+/// Why nothing can be sent any more. The error is made only when somebody asks, so that ending a stream needs no
+/// memory.
 #[derive(Clone, Copy, Debug)]
 enum Why {
     Ended,
     Cancelled,
     Fault(Fault),
-    /// What the consumer's callback returned.
+    /// The callback of the consumer that refused, and the code that it returned.
     Refused(&'static str, i32),
 }
 
@@ -43,7 +44,7 @@ impl Why {
     }
 }
 
-/// A request that cannot be, with what was requested already.
+/// An impossible request, with what was requested already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     n: i64,
@@ -61,7 +62,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What the consumer is told last, before the release.
+/// The last word to the consumer, before the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last<'a> {
     /// The end.
@@ -72,7 +73,7 @@ pub(super) enum Last<'a> {
     Nothing,
 }
 
-/// An error as `on_error` tells it.
+/// An error, in the terms of `on_error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure<'a> {
     /// An `errno` code.
@@ -82,7 +83,7 @@ pub(super) struct Failure<'a> {
     pub(super) metadata: Option<&'a [u8]>,
 }
 
-/// The text of an error, which is put together when it is told.
+/// The text of an error, which is formatted when it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said<'a> {
     Text(&'a str),
@@ -102,15 +103,15 @@ impl fmt::Display for Said<'_> {
 #[derive(Clone, Debug)]
 pub(super) struct Writing {
     phase: Phase,
-    /// Requested, and not sent.
+    /// Number of batches that were requested and not sent.
     demand: i64,
     cancelled: bool,
-    /// A request that cannot be; the consumer is told when no call of its own is on the stack.
+    /// An impossible request. The consumer is told when none of its own calls is on the stack.
     fault: Option<Fault>,
     last: Option<Last<'static>>,
-    /// A callback of the handler's is running.
+    /// Whether a callback of the handler is running.
     busy: bool,
-    /// Somebody asked meanwhile whether a batch can be sent, and was told to wait.
+    /// Whether somebody has asked meanwhile if a batch can be sent, and was told to wait.
     asked: bool,
     released: bool,
     news: bool,
@@ -133,7 +134,7 @@ impl Writing {
 
     // --- the consumer's calls ---
 
-    /// Asks for `n` more. Only counts: no callback comes from within it.
+    /// The consumer requests `n` more batches. This only counts: it never calls back into the consumer.
     pub(super) fn request(&mut self, n: i64) {
         if self.is_over() || self.cancelled || self.fault.is_some() {
             return;
@@ -145,7 +146,7 @@ impl Writing {
         self.news = true;
     }
 
-    /// Asks for an end.
+    /// The consumer asks for an end.
     pub(super) fn cancel(&mut self) {
         if !self.released && !self.cancelled {
             self.cancelled = true;
@@ -155,7 +156,7 @@ impl Writing {
 
     // --- what the user does ---
 
-    /// The stream is to begin: `on_schema` comes next, then [`Writing::answered`].
+    /// The stream is about to begin: `on_schema` comes next, then [`Writing::answered`].
     pub(super) fn start(&mut self) -> Result<()> {
         match self.phase {
             Phase::Over(why) => return Err(why.error()),
@@ -165,7 +166,7 @@ impl Writing {
         self.occupy()
     }
 
-    /// One batch is to be sent: `on_next_task` comes next, then [`Writing::answered`], or [`Writing::unsent`].
+    /// A batch is about to be sent: `on_next_task` comes next, then [`Writing::answered`], or [`Writing::unsent`].
     pub(super) fn send(&mut self) -> Result<()> {
         self.require_open()?;
         if self.demand == 0 {
@@ -179,12 +180,12 @@ impl Writing {
     /// The callback was not called after all.
     pub(super) fn unsent(&mut self) {
         self.vacate();
-        // Meanwhile more may have been requested than can be counted with this one.
+        // With this one, more batches may be requested by now than can be counted.
         self.demand = self.demand.saturating_add(1);
     }
 
-    /// A callback returned `code`. Non-zero ends the stream, and only the release follows. A consumer may cancel like that,
-    /// too: it had no producer to call yet, or does so while the producer calls.
+    /// A callback returned `code`. A non-zero code ends the stream, and only the release follows. A consumer may also
+    /// cancel with a code, either because it had no producer to call yet, or during the producer's call.
     pub(super) fn answered(&mut self, callback: &'static str, code: i32) -> Result<()> {
         self.vacate();
         if code != 0 {
@@ -199,8 +200,9 @@ impl Writing {
         Ok(())
     }
 
-    /// The stream is complete. Returns what the consumer is told last, as [`Writing::ending`] does: whoever ends the stream
-    /// says so, and hears the answer. Nothing to do if the consumer cancelled.
+    /// The stream is complete. Returns the last word to the consumer, like [`Writing::ending`], so that the caller who
+    /// ends the stream says it and gets the consumer's answer. `None` if there is nothing to do because the consumer
+    /// cancelled.
     pub(super) fn finish(&mut self) -> Result<Option<Last<'static>>> {
         if self.is_over() && self.cancelled {
             return Ok(None);
@@ -211,8 +213,8 @@ impl Writing {
         Ok(self.ending())
     }
 
-    /// The stream fails. Returns as [`Writing::finish`], so that nothing of the user's has to be kept. Nothing to do if the
-    /// consumer cancelled.
+    /// The stream fails. Returns the last word like [`Writing::finish`], so that nothing of the user has to be kept.
+    /// `None` if there is nothing to do because the consumer cancelled.
     pub(super) fn fail<'a>(&mut self, failure: Failure<'a>) -> Result<Option<Last<'a>>> {
         match self.phase {
             Phase::Over(_) if self.cancelled => return Ok(None),
@@ -233,7 +235,7 @@ impl Writing {
         }
     }
 
-    /// Whether a batch can be sent now, or why none can be any more.
+    /// Whether a batch can be sent now, or why none can be sent any more.
     pub(super) fn ready(&mut self) -> Poll<Result<()>> {
         match self.phase {
             Phase::Over(why) => Poll::Ready(Err(why.error())),
@@ -246,7 +248,7 @@ impl Writing {
         }
     }
 
-    /// Batches that are requested and not sent; 0 when none can be sent any more.
+    /// The number of batches that are requested and not sent; 0 when none can be sent any more.
     pub(super) fn demand(&self) -> i64 {
         if self.is_over() || self.cancelled { 0 } else { self.demand }
     }
@@ -257,18 +259,18 @@ impl Writing {
 
     // --- what follows ---
 
-    /// Whether [`Writing::ending`] has something to say.
+    /// Whether [`Writing::ending`] would return something.
     pub(super) fn has_ending(&self) -> bool {
         !self.busy && !self.released && (self.cancelled || self.fault.is_some() || self.last.is_some())
     }
 
-    /// Whether neither consumer nor user are to be told anything.
+    /// Whether there is nothing to tell the consumer or the user.
     pub(super) fn is_settled(&self) -> bool {
         !self.has_ending() && !self.news
     }
 
-    /// What the consumer is to be told last; then the release comes. To be asked for before and after every step of
-    /// the user's.
+    /// Returns the last word to the consumer, if it is time for it; then the release follows. To be called before and
+    /// after every step of the user.
     pub(super) fn ending(&mut self) -> Option<Last<'static>> {
         if !self.has_ending() {
             return None;
@@ -290,7 +292,7 @@ impl Writing {
         })
     }
 
-    /// Whether there is something new for the user; asked for once.
+    /// Whether there is something new for the user. Returns `true` once for it.
     pub(super) fn news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
@@ -323,7 +325,7 @@ impl Writing {
         Ok(())
     }
 
-    /// No callback is running any more: news for whoever was told to wait.
+    /// No callback is running any more, which is news for callers that were told to wait.
     fn vacate(&mut self) {
         self.busy = false;
         self.news |= std::mem::take(&mut self.asked);

@@ -1,4 +1,4 @@
-//! Whether one array is what its field says.
+//! Checks that one array is what its field says.
 
 use crate::abi::arrow_data::ArrowArray;
 use crate::arrow::format::{Buffer, Buffers, Type};
@@ -14,10 +14,10 @@ pub(in crate::arrow) fn require_live(array: &ArrowArray) -> Result<()> {
     }
 }
 
-/// Checks one array and writes down where its children and its dictionary are.
+/// Checks one array and writes down the addresses of its children and its dictionary.
 ///
 /// # Safety
-/// `array` is valid, `nodes` has room for all nodes of the schema, of which those are.
+/// `array` is valid, and `nodes` has room for all nodes of the schema, to which those belong.
 pub(super) unsafe fn check_array(
     array: &ArrowArray,
     ty: Type,
@@ -37,7 +37,7 @@ pub(super) unsafe fn check_array(
     if n_children > 0 && array.children.is_null() {
         return refuse!(DEVX_INVALID_CHILDREN, "children is NULL with n_children {n_children}");
     }
-    // Number of run ends, which come first.
+    // Number of run ends, which are in the first child.
     let mut runs = 0;
     for k in 0..n_children {
         // SAFETY: the table has `n_children` entries.
@@ -53,12 +53,12 @@ pub(super) unsafe fn check_array(
         let least = match ty {
             Type::Struct | Type::SparseUnion => Some(end),
             Type::FixedSizeList(size) => end.checked_mul(size.into()),
-            // As many values as run ends, and one run at least if there is anything.
+            // As many values as run ends, and at least one run if there are rows.
             Type::RunEndEncoded if k == 0 => Some(i64::from(end > 0)),
             Type::RunEndEncoded => Some(runs),
             _ => Some(0),
         };
-        // A negative length is the child's own fault, which is said with its name.
+        // A negative length is an error of the child itself, and is reported with the child's name.
         if length >= 0 && least.is_none_or(|least| length < least) {
             return refuse!(
                 DEVX_INVALID_LENGTH,
@@ -95,7 +95,7 @@ pub(super) unsafe fn check_array(
     }
 }
 
-/// Returns `offset + length`.
+/// Checks length, offset and null count. Returns `offset + length`.
 fn check_length(array: &ArrowArray) -> Result<i64> {
     let ArrowArray { length, null_count, offset, .. } = *array;
     if length < 0 {
@@ -122,7 +122,7 @@ unsafe fn check_buffers(array: &ArrowArray, ty: Type, end: i64) -> Result<()> {
     let expected = ty.buffers();
     let n_buffers = array.n_buffers;
     if ty == Type::Null && n_buffers == 1 {
-        // A place for a bitmap, as before Arrow 1.0; polars gives it to this day. Nobody looks there, see `Batch::buffers`.
+        // A place for a bitmap, as before Arrow 1.0; polars still passes it. Nobody reads it, see `Batch::buffers`.
         return Ok(());
     }
     if !expected.fits(n_buffers) {
@@ -149,7 +149,7 @@ unsafe fn check_buffers(array: &ArrowArray, ty: Type, end: i64) -> Result<()> {
             }
             Some(Buffer::Values(bits)) => (end > 0 && bits > 0, bits),
             Some(Buffer::Offsets(bytes)) => (end > 0, u64::from(bytes) * 8),
-            // How long they are, and so whether they may be missing, is in the sizes, which are data.
+            // How long these buffers are, and thus whether they may be missing, only the sizes say, which are data.
             Some(Buffer::ViewSizes) => (end > 0 && count > expected.count(), 0),
             Some(Buffer::Data | Buffer::ViewData) | None => (false, 0),
         };
@@ -161,7 +161,7 @@ unsafe fn check_buffers(array: &ArrowArray, ty: Type, end: i64) -> Result<()> {
                 array.offset
             );
         }
-        // One more than `end`, for offsets.
+        // One element more than `end`, for offsets.
         let bytes = (i128::from(end) + 1) * i128::from(bits) / 8;
         if isize::try_from(bytes).is_err() {
             return refuse!(DEVX_INVALID_LENGTH, "buffers[{i}] would have {bytes} bytes: more than can be addressed");

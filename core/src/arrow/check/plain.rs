@@ -1,6 +1,6 @@
-//! Recognises what nearly every tree of arrays is: tables whose columns have a buffer of values, perhaps with nulls.
+//! Recognises nearly every tree of arrays: tables whose columns have a buffer of values, perhaps with nulls.
 //!
-//! What is not recognised may be right all the same: [`super::array`] knows, and says why if it is not.
+//! A tree that is not recognised may still be right: [`super::array`] decides, and says what is wrong.
 
 use super::array::check_array;
 use crate::abi::arrow_data::ArrowArray;
@@ -10,20 +10,20 @@ use crate::arrow::schema::Schema;
 use crate::arrow::tree::Links;
 use crate::memory::{entry, set_entry};
 
-/// Where the structs below a root stand.
+/// Where the structs below a root lie in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Places {
-    /// Whether each one stands behind the one before it: then none stands in the tree twice.
+    /// Whether each struct lies behind the one before it. If so, none is in the tree twice.
     pub(super) ascending: bool,
     last: *const ArrowArray,
 }
 
 impl Places {
-    /// Of none yet.
+    /// The places of no structs yet.
     const NONE: Self = Self { ascending: true, last: std::ptr::null() };
 }
 
-/// Checks every array against its field and writes down where it is; `None` if anything is out of the ordinary.
+/// Checks every array against its field and writes down its address. Returns `None` if anything is unusual.
 ///
 /// # Safety
 /// `root` is valid, `nodes` has room for the nodes of `schema`.
@@ -33,7 +33,7 @@ pub(super) unsafe fn recognise(
     schema: &Schema,
     nodes: *mut *const ArrowArray,
 ) -> Option<Places> {
-    // SAFETY: room for the root at least.
+    // SAFETY: there is room for the root at least.
     unsafe { set_entry(nodes, 0, root) };
     // SAFETY: valid by the caller's contract.
     let array = unsafe { &*root };
@@ -42,7 +42,7 @@ pub(super) unsafe fn recognise(
         // SAFETY: as above.
         && unsafe { is_plain_struct(array, &record.links) }
     {
-        // A table: all that there is hangs below the root.
+        // A table: everything is directly below the root.
         // SAFETY: the table of children has an address for each column, and there is room for all nodes of the schema.
         return unsafe { recognise_below(root, below(array), columns, nodes.wrapping_add(1), Places::NONE) };
     }
@@ -50,7 +50,7 @@ pub(super) unsafe fn recognise(
     unsafe { recognise_tree(root, schema, nodes) }
 }
 
-/// As [`recognise`], of any tree.
+/// Like [`recognise`], but for any tree.
 ///
 /// # Safety
 /// Same as [`recognise`]; the address of the root is written.
@@ -59,11 +59,11 @@ unsafe fn recognise_tree(root: *const ArrowArray, schema: &Schema, nodes: *mut *
     let records = schema.records();
     let mut places = Places::NONE;
     for (i, record) in records.get(..schema.plain_from())?.iter().enumerate() {
-        // A plain array was looked at with its parent.
+        // A plain array was checked with its parent.
         if record.plain != 0 && i > 0 {
             continue;
         }
-        // SAFETY: address `i` was written: by its parent, or as the root.
+        // SAFETY: address `i` is written already, by its parent or as that of the root.
         let array = unsafe { entry(nodes, i) };
         // SAFETY: not NULL, and valid by the caller's contract.
         let array = unsafe { &*array };
@@ -84,17 +84,18 @@ unsafe fn recognise_tree(root: *const ArrowArray, schema: &Schema, nodes: *mut *
     Some(places)
 }
 
-/// The children of a struct, and how many elements each has at least.
+/// The children of a struct, and the least number of elements of each.
 #[inline]
 fn below(array: &ArrowArray) -> (*const *const ArrowArray, i64) {
     (array.children.cast::<*const ArrowArray>().cast_const(), array.offset + array.length)
 }
 
-/// What hangs below one array: whether all are there, with `least` elements at least, and the plain ones are right. If so,
-/// writes down where they are.
+/// Checks what is below one array: all arrays must be there, with at least `least` elements each, and the plain ones
+/// must be right. If so, writes down their addresses.
 ///
 /// # Safety
-/// `table` has as many addresses as there are records, each NULL or of a valid array, and `target` has room for them.
+/// `table` has as many addresses as there are records, each NULL or that of a valid array, and `target` has room for
+/// them.
 #[inline(never)]
 unsafe fn recognise_below(
     root: *const ArrowArray,
@@ -112,7 +113,7 @@ unsafe fn recognise_below(
             return None;
         }
         let right = match record.plain {
-            // A plain one cannot be the root, which has something below it.
+            // A plain array cannot be the root, which has something below it.
             0 => child != root,
             // SAFETY: the array is valid.
             n_buffers => unsafe { is_plain(array, n_buffers) },
@@ -127,7 +128,7 @@ unsafe fn recognise_below(
     Some(places)
 }
 
-/// Whether an array is right whose field has this [`Record::plain`].
+/// Whether an array is right, given the [`Record::plain`] of its field.
 ///
 /// # Safety
 /// `array` is valid.
@@ -137,13 +138,13 @@ unsafe fn is_plain(array: &ArrowArray, n_buffers: u8) -> bool {
     if !has_shape(array, n_buffers.into(), 0) || !has_small_counts(array) || buffers.is_null() {
         return false;
     }
-    // SAFETY: the table has `n_buffers` entries, which are two at least.
+    // SAFETY: the table has `n_buffers` entries, at least two.
     let values = unsafe { entry(buffers, 1) };
     // SAFETY: as above.
     (!values.is_null() || offset + length == 0) && unsafe { has_right_nulls(array) }
 }
 
-/// As [`is_plain`], for a field that is a struct; its children are not looked at.
+/// Like [`is_plain`], but for a field that is a struct. Its children are not checked.
 ///
 /// # Safety
 /// `array` is valid.
@@ -158,20 +159,20 @@ unsafe fn is_plain_struct(array: &ArrowArray, links: &Links) -> bool {
     (!children.is_null() || links.is_leaf()) && unsafe { has_right_nulls(array) }
 }
 
-/// So many buffers, so many children and no dictionary: one comparison instead of three.
+/// Whether an array has this number of buffers and of children, and no dictionary: one comparison instead of three.
 #[inline]
 fn has_shape(array: &ArrowArray, n_buffers: i64, n_children: i64) -> bool {
     (array.n_buffers ^ n_buffers) | (array.n_children ^ n_children) | array.dictionary.addr() as i64 == 0
 }
 
-/// A length and an offset that are not negative, and few enough that with 256 bits for each element they can be addressed:
-/// none of the upper bits is set.
+/// Whether length and offset are not negative, and so small that 256 bits for each element can be addressed: none of
+/// the upper bits is set.
 #[inline]
 fn has_small_counts(array: &ArrowArray) -> bool {
     (array.length | array.offset) as u64 >> 48 == 0
 }
 
-/// No nulls, or not known how many, or not more than there can be.
+/// Whether there are no nulls, or an unknown number, or a possible number with a validity buffer.
 ///
 /// # Safety
 /// The table of buffers has an entry.
