@@ -1,7 +1,7 @@
 //! Conversions of arrays, schemas and record batch readers from and to arrow-rs (the crates `arrow-array` and
 //! `arrow-schema`); with the feature `arrow`.
 //!
-//! | of arrow-rs | of ours | |
+//! | arrow-rs | this library | |
 //! |---|---|---|
 //! | `RecordBatch` | [`Batch`] | `TryFrom` of a reference, both ways |
 //! | `&dyn Array`, `ArrayRef` | [`Batch`] | [`Batch::from_arrow_rs`], [`Batch::to_arrow_rs`] |
@@ -323,7 +323,7 @@ unsafe fn hand_over(batch: &Batch, data_type: DataType) -> Result<ArrayRef> {
     let root = unsafe { &raw mut (*exported.as_mut_ptr()).array };
     // SAFETY: the structs are the same; from here on arrow-rs releases the array.
     let mut array = unsafe { FFI_ArrowArray::from_raw(root.cast()) };
-    // SAFETY: exported just now, with the fields of the batch's schema.
+    // SAFETY: the array was exported just now, with the fields of the batch's schema.
     unsafe { make_readable((&raw mut array).cast(), batch.schema().root()) }?;
     // SAFETY: the array has this type, by the caller's contract, and was promised to be valid when it was made.
     match unsafe { from_ffi_and_data_type(array, data_type) } {

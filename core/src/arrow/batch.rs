@@ -1,4 +1,4 @@
-//! A record batch, or any other array with its schema: imported from a producer or made over memory of the caller's.
+//! A record batch, or any other array with its schema: imported from a producer or made over the caller's memory.
 
 mod import;
 mod order;
@@ -72,7 +72,7 @@ impl Drop for Header {
     fn drop(&mut self) {
         let Self { uses, source, .. } = self;
         uses.then_release(|| match std::mem::replace(source, Source::NONE) {
-            // A struct that is only to be released may be moved, so the reaper can have it.
+            // A struct that only has to be released may be moved, so it can be handed to the reaper.
             Source::Foreign(array) => Held::Array(array),
             Source::Own { owner, .. } => Held::Owner(owner),
         });
@@ -178,10 +178,10 @@ impl Batch {
         let mut place = tail.carve::<*const c_void>(n_buffers);
         let mut arrays = repeated(ArrowArray::RELEASED, count)?;
         for (node, number) in nodes.iter().zip(schema.depth_first()?) {
-            // SAFETY: the tail has room for the sum of all buffers, and each node's are stored once.
+            // SAFETY: the tail has room for the addresses of all buffers, and those of each node are stored once.
             unsafe { place.copy_from_nonoverlapping(node.buffers.as_ptr(), node.buffers.len()) };
             let n_buffers = match node.length == 0 && node.offset == 0 {
-                // SAFETY: as many were stored just now.
+                // SAFETY: this many addresses were stored just now.
                 true => unsafe { without_elements(place, node.buffers.len(), schema.ty(number), device) },
                 false => node.buffers.len(),
             };
@@ -321,17 +321,17 @@ impl Batch {
         Ok(sync_event)
     }
 
-    /// What the arrays are.
+    /// The schema that describes the arrays.
     pub fn schema(&self) -> &Schema {
         &self.0.header().schema
     }
 
-    /// Where the buffers are.
+    /// The device that the buffers lie on.
     pub fn device(&self) -> Device {
         self.0.header().device
     }
 
-    /// Sets the owner of the memory of a batch over the caller's memory that nobody shares yet.
+    /// Sets the owner of the caller's memory that a batch describes. Nobody shares the batch yet.
     pub(super) fn set_owner(&mut self, owner: Owner) {
         if let Some(Source::Own { owner: own, .. }) = self.0.unique().map(|header| &mut header.source) {
             *own = owner;

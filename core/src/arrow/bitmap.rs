@@ -14,7 +14,7 @@ pub(super) fn zeros(bytes: &[u8], first: usize, n: usize) -> usize {
     n + before.count_ones() as usize + after.count_ones() as usize - ones
 }
 
-/// Moves all bits forward by `shift`. The bits after the last one become 0.
+/// Moves all bits towards the front by `shift` places. The bits that become free at the end are 0.
 pub(super) fn move_to_front(bytes: &mut [u8], shift: u32) {
     let mut above = 0_u8;
     for byte in bytes.iter_mut().rev() {

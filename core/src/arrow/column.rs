@@ -27,11 +27,11 @@ pub struct Column<'a> {
     length: i64,
 }
 
-/// What a column sees of its children.
+/// The rows of its children that a column sees.
 #[derive(Clone, Copy)]
 enum Seen {
     All,
-    /// So many rows (second number), from a row on (first number).
+    /// The rows from row `.0` on, `.1` of them.
     Rows(i64, i64),
 }
 

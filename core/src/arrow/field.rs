@@ -71,8 +71,8 @@ impl<'a> Field<'a> {
         self.ty().timezone(self.format())
     }
 
-    /// The name of the type, for people. Of a dictionary it has the names of both index and value types, such as "int32
-    /// -> utf8".
+    /// The name of the type, for people. For a dictionary it is the names of the index and the value type: "int32 ->
+    /// utf8".
     pub fn type_name(self) -> impl fmt::Display {
         fmt::from_fn(move |f| {
             write!(f, "{}", TypeName::of(self.ty(), self.format()))?;
@@ -112,7 +112,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// How many children there are.
+    /// The number of children.
     pub fn n_children(self) -> usize {
         self.schema.links(self.node).n_children()
     }
@@ -134,7 +134,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The same name, format, flags, pairs of metadata in the same order, children and dictionary.
+/// Fields are equal if their names, formats, flags, children and dictionaries are, and their metadata has the same
+/// pairs in the same order.
 impl PartialEq for Field<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name()

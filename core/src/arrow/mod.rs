@@ -43,10 +43,10 @@ use crate::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use crate::abi::arrow_stream::ArrowArrayStream;
 use crate::memory::{Releasable, release};
 
-/// Deepest nesting that is accepted, the root being depth 1.
+/// The deepest nesting that is accepted. The root has depth 1.
 pub const MAX_DEPTH: usize = 64;
 
-/// Most nodes (fields or arrays) that one tree may have.
+/// The most nodes (fields or arrays) that one tree may have.
 pub const MAX_NODES: usize = 1 << 20;
 
 /// Releases an array that the caller holds and nobody imports, unless it is released already.

@@ -28,7 +28,7 @@ pub struct NodeDesc<'a> {
 }
 
 impl NodeDesc<'_> {
-    /// From the C record.
+    /// Reads the C record.
     ///
     /// # Errors
     /// `DEVX_INVALID_BUFFERS` for an impossible number of buffers, `DEVX_NULL_ARGUMENT` if their table is missing.
@@ -77,12 +77,12 @@ pub(super) unsafe fn without_elements(
     let is_null = |index| index < n_buffers && unsafe { entry(buffers, index) }.is_null();
     match kinds {
         Buffers::Two(Buffer::Offsets(_)) | Buffers::Three(_) if device.is_host() && is_null(1) => {
-            // SAFETY: there are more than one.
+            // SAFETY: there is more than one buffer.
             unsafe { set_entry(buffers, 1, no_offset()) };
             n_buffers
         }
         Buffers::Views if n_buffers > kinds.count() && is_null(n_buffers - 1) => {
-            // SAFETY: there are more than those.
+            // SAFETY: there are more than `kinds.count()` buffers.
             unsafe { set_entry(buffers, kinds.count() - 1, std::ptr::null()) };
             kinds.count()
         }

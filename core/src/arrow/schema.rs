@@ -56,7 +56,7 @@ pub struct FieldDesc<'a> {
     pub format: &'a CStr,
     /// Name; may be empty.
     pub name: &'a CStr,
-    /// Metadata block (see [`super::metadata::encode`]), exactly as long as its content.
+    /// Metadata block (see [`super::metadata::encode`]), complete and with nothing after it.
     pub metadata: Option<&'a [u8]>,
     /// `ARROW_FLAG_…` bits.
     pub flags: i64,
@@ -77,7 +77,7 @@ impl<'a> FieldDesc<'a> {
         Self { flags: 0, n_children: n_columns, ..Self::new(c"", c"+s") }
     }
 
-    /// From the C record.
+    /// Reads the C record.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT` without a format, `DEVX_INVALID_CHILDREN`, `DEVX_INVALID_ARGUMENT`,
@@ -173,7 +173,7 @@ impl Schema {
             Err(refused) => refused,
         };
         if let Some(Header { root: Root::Foreign(foreign), .. }) = returned.0.unique() {
-            // SAFETY: the struct came from there, and was marked as moved from.
+            // SAFETY: the struct came from `source`, which was marked as moved from.
             unsafe { foreign.put_back(source) };
         }
         Err(error)

@@ -39,8 +39,8 @@ impl Span {
 }
 
 impl Taken {
-    /// What is taken of all arrays, by their nodes. Elements that share a byte with elements in front of them can be
-    /// separated only by moving bits: unless `moves_bits` says that the copier can, those in front are taken, too.
+    /// What is taken of all arrays, by their nodes. Unless the copy moves bits, elements in front that share a byte
+    /// with the first row are taken, too.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -65,7 +65,7 @@ impl Taken {
     fn rows(column: Column<'_>, moves_bits: bool) -> Self {
         let (start, end) = (column.offset(), column.offset() + column.length());
         let first = match column.ty() {
-            // Its offset counts in runs, which its children describe.
+            // Its offset applies to the runs, which are in its children, so nothing is left out here.
             Type::RunEndEncoded => 0,
             _ if !moves_bits && has_bits(column) => start & !7,
             _ => start,
@@ -90,7 +90,7 @@ impl Taken {
     }
 }
 
-/// Whether elements share a byte. Other elements of less than a byte do not exist.
+/// Whether elements share a byte. Elements smaller than a byte have one bit.
 fn is_of_bits(buffer: Buffer) -> bool {
     matches!(buffer, Buffer::Validity | Buffer::Values(1))
 }

@@ -46,7 +46,7 @@ fn moment(number: i64, unit: TimeUnit, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     clock(number.rem_euclid(of_day), unit, f)
 }
 
-/// A time of day.
+/// Writes a time of day.
 fn clock(number: i64, unit: TimeUnit, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (seconds, rest) = (number / unit.of_second(), number % unit.of_second());
     write!(f, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)?;

@@ -36,7 +36,7 @@ enum Known {
     Sizes(Vec<i64>),
 }
 
-/// New memory that is given out piece by piece.
+/// New memory that is handed out piece by piece.
 struct Room {
     first: *mut u8,
     next: *mut u8,
@@ -54,7 +54,7 @@ impl Room {
         Ok(())
     }
 
-    /// Says where the memory is.
+    /// Sets the address of the memory.
     fn begin(&mut self, address: *mut c_void) {
         (self.first, self.next) = (address.cast(), address.cast());
     }
@@ -267,7 +267,8 @@ impl Batch {
                 if let Some(Buffer::Offsets(width)) = kind
                     && rows.end == 0
                 {
-                    // There is no element at all, not even one before the offset, and so there may be no offset buffer.
+                    // There is no element at all, not even one in front of the rows, so there may be no buffer of
+                    // offsets.
                     let known = Some(Known::FirstOffset);
                     push(&mut parts, Part { source: no_offset(), bytes: width as usize, shift: 0, known })?;
                     continue;

@@ -23,7 +23,7 @@ pub fn plan_column(tensor: &Tensor) -> Plan {
             i32::MAX
         ));
     }
-    // Only a tensor without elements gets here: its extents can be anything.
+    // Possible only for a tensor without elements, whose extents can be anything.
     if shape.iter().try_fold(1_i64, |lists, extent| lists.checked_mul(*extent)).is_none() {
         return impossible(format_args!("shape {shape:?}: there are more lists than an int64 can count"));
     }

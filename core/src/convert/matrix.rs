@@ -121,7 +121,7 @@ fn distance(columns: &Columns, rows: i64) -> Option<i64> {
     (even && step % columns.width == 0 && is_one_piece).then(|| step / columns.width)
 }
 
-/// The batch as a column-major matrix, with its rows and columns.
+/// The batch as a column-major matrix with the same rows and columns.
 ///
 /// A view keeps the batch alive and is read-only. A copy in memory of a GPU is queued on `stream`, which is needed only
 /// then.

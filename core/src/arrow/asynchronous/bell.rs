@@ -305,7 +305,7 @@ impl<M> Drop for Awaiting<'_, M> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let waker = self.belled.lock().bells.wakers.remove(number);
-        // Not with the lock held.
+        // Dropped without the lock.
         drop(waker);
     }
 }

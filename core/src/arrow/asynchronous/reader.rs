@@ -148,8 +148,8 @@ impl AsyncReader {
         next.map(|next| taken(self.0.clone().header(), next))
     }
 
-    /// Like [`AsyncReader::try_batch`], but calls the waker when there may be an answer. All `poll_…` calls share one
-    /// waker, that of the latest call; each task that awaits has its own.
+    /// Like [`AsyncReader::try_batch`], but calls the waker when there may be an answer, as
+    /// [`AsyncReader::poll_schema`] does.
     ///
     /// # Errors
     /// Same as [`AsyncReader::try_batch`].

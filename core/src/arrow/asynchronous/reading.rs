@@ -85,7 +85,7 @@ pub(super) enum Next<T> {
 /// A stream of tasks `T` with a schema `S`, as its consumer sees it.
 #[derive(Clone, Debug)]
 pub(super) struct Reading<T, S> {
-    /// How many tasks are kept requested without being asked for.
+    /// How many tasks are kept requested without a request from the user.
     limit: i64,
     producer: Producer,
     schema: Option<S>,
@@ -366,7 +366,7 @@ impl<T, S: Clone> Reading<T, S> {
         std::mem::take(&mut self.news).then_some(Work::Wake)
     }
 
-    /// A call of the producer returned: `request` if `request` is true, otherwise `cancel`.
+    /// A call to the producer returned: `request` if `request` is true, otherwise `cancel`.
     pub(super) fn called(&mut self, request: bool) {
         let call = if request { &mut self.requesting } else { &mut self.cancelling };
         *call = None;

@@ -23,7 +23,7 @@ unsafe impl Send for Target {}
 unsafe impl Sync for Target {}
 
 impl Wake {
-    /// Makes a callback of a function of the caller. If there is no memory, the function is dropped.
+    /// Makes a callback out of a function. If there is no memory, the function is dropped.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -38,7 +38,7 @@ impl Wake {
     /// `DEVX_OUT_OF_MEMORY`; then the record stays with the caller.
     ///
     /// # Safety
-    /// The functions of the record may be called, as `devx_wake` says.
+    /// The functions of the record can be called as `devx_wake` says.
     pub unsafe fn from_raw(record: DevxWake) -> Result<Self> {
         let room = Slab::room(TailSize::default())?;
         let DevxWake { wake, context, release } = record;

@@ -154,8 +154,8 @@ impl AsyncWriter {
         self.0.header().state().with(|writing| writing.ready())
     }
 
-    /// Like [`AsyncWriter::try_ready`], but calls the waker when there may be an answer. All `poll_…` calls share one
-    /// waker, that of the latest call; each task that awaits has its own.
+    /// Like [`AsyncWriter::try_ready`], but calls the waker when there may be an answer. All calls of this method share
+    /// one waker, that of the latest call; each task that awaits has its own.
     ///
     /// # Errors
     /// Same as [`AsyncWriter::try_ready`].

@@ -18,8 +18,7 @@ impl Batch {
         }
     }
 
-    /// Makes this batch a view, whose memory has the owner that `view` names. The conditions of [`Batch::set_ready`]
-    /// hold.
+    /// Makes this batch a view, whose memory has the owner that `view` names. Same conditions as [`Batch::set_ready`].
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -32,7 +31,7 @@ impl Batch {
     }
 
     /// Says when a batch of columns may be touched. Its owner keeps the columns, and what uses the batch uses the
-    /// columns. The conditions of [`Batch::set_ready`] hold.
+    /// columns. Same conditions as [`Batch::set_ready`].
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.

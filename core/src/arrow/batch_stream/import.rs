@@ -16,11 +16,11 @@ use crate::ledger::Kind;
 use crate::memory::{Foreign, release};
 use crate::text::{Lossy, OfErrno, without};
 
-/// Most streams of this library that may have been exported and imported one after the other. They call each other on
-/// one stack: this many fit on a small one, and are more than anybody uses.
+/// The most streams of this library that can have been exported and imported one after the other. They call each other
+/// on one stack: this many fit on a small one, and are more than anybody uses.
 const DEEPEST: usize = 64;
 
-/// Most bytes of a producer's error text that are kept.
+/// The most bytes of a producer's error text that are kept.
 const MAX_MESSAGE: usize = 4096;
 
 impl BatchStream {
