@@ -278,8 +278,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes the exported root and returns its `sync_event`, which points to something that the exported tree keeps
-    /// alive.
+    /// Writes the exported root and returns its `sync_event`, which the exported tree keeps alive.
     ///
     /// # Safety
     /// `out` can be written.

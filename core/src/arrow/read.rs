@@ -107,8 +107,7 @@ unsafe fn columns_of_table(root: &ArrowSchema) -> Option<&[NonNull<ArrowSchema>]
     Some(unsafe { std::slice::from_raw_parts(children.as_ptr().cast(), n_children) })
 }
 
-/// Reads a table whose columns are plain. Returns `false` if they are not; then only the longer way can tell whether
-/// the schema is valid.
+/// Reads a table whose columns are plain. Returns `false` if they are not, valid or not: the longer way decides.
 ///
 /// # Safety
 /// `columns` are those that [`columns_of_table`] returned for the root. There is room for one record more than columns.

@@ -1,7 +1,7 @@
 //! What a copy takes of each array: the rows that can be seen.
 //!
-//! Rows in front of them are left out, so that copying a slice does not cost as much as copying the whole. They are
-//! left out only if no buffer has to be read for that and, unless the host copies, no bits have to be moved.
+//! Rows in front of them are left out, so that a slice does not cost as much as the whole, but only if that needs no
+//! buffer to be read and, unless the host copies, no bits to be moved.
 
 use super::batch::Batch;
 use super::column::Column;
@@ -52,8 +52,8 @@ impl Taken {
             let (node, taken) = (all.len(), Self::rows(column, moves_bits));
             all.push(taken);
             let links = batch.schema().links(node);
-            // The offset of a struct says where the rows of its children are, and in the copy this offset is another
-            // one. A node below another one has a higher number, so its column is replaced before it is used.
+            // The offset of a struct, which is another one in the copy, says where the rows of its children are. Nodes
+            // below have higher numbers, so their columns are replaced before they are used.
             let seen = Column::rows_of(batch, node, taken.first, taken.end - taken.first);
             for (place, child) in columns.iter_mut().skip(links.first_child as usize).zip(seen.below(links)) {
                 *place = child;

@@ -24,8 +24,7 @@ use crate::view::View;
 pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
     let values = innermost(column);
     let (ty, dtype) = (values.ty(), values.ty().dtype());
-    // The type is checked first: if nulls were reported first, somebody would replace them in vain in a column whose
-    // type no tensor has.
+    // The type comes first: nobody should replace nulls in vain, in a column whose type no tensor has.
     if values.dictionary().is_some() {
         return Ok(impossible(format_args!("the {ty} values are indices into a dictionary")));
     }

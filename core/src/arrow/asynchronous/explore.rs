@@ -14,7 +14,7 @@ use crate::error::Error;
 struct Thread {
     me: Caller,
     script: &'static [Step],
-    /// The call to the producer that has not returned: `true` for `request`, `false` for `cancel`.
+    /// A call to the producer that has not returned, of `request` if true, else of `cancel`.
     calling: Option<bool>,
     /// Whether it is asking for work until there is none.
     settling: bool,
@@ -310,7 +310,7 @@ fn a_writer_on_three_threads() {
     assert!(seen.len() > 1_000, "{} states", seen.len());
 }
 
-/// As many batches as can be counted are requested while a batch is on its way that is then not sent after all.
+/// As many batches as can be counted are requested while a batch is on its way, which is then not sent.
 #[test]
 fn a_batch_that_was_not_sent_is_still_requested() {
     let mut writing = Writing::new();

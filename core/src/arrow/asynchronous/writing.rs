@@ -184,8 +184,8 @@ impl Writing {
         self.demand = self.demand.saturating_add(1);
     }
 
-    /// A callback returned `code`. A non-zero code ends the stream, and only the release follows. A consumer may also
-    /// cancel with a code, either because it had no producer to call yet, or during the producer's call.
+    /// A callback returned `code`. A non-zero code ends the stream, and only the release follows. A consumer may cancel
+    /// in this way, too: because it had no producer to call yet, or during the producer's call.
     pub(super) fn answered(&mut self, callback: &'static str, code: i32) -> Result<()> {
         self.vacate();
         if code != 0 {
@@ -200,9 +200,8 @@ impl Writing {
         Ok(())
     }
 
-    /// The stream is complete. Returns the last word to the consumer, like [`Writing::ending`], so that the caller who
-    /// ends the stream says it and gets the consumer's answer. `None` if there is nothing to do because the consumer
-    /// cancelled.
+    /// The stream is complete. Returns the last word to the consumer, like [`Writing::ending`], so that the caller says
+    /// it and gets the consumer's answer. `None` if the consumer cancelled: then there is nothing to do.
     pub(super) fn finish(&mut self) -> Result<Option<Last<'static>>> {
         if self.is_over() && self.cancelled {
             return Ok(None);
@@ -213,8 +212,8 @@ impl Writing {
         Ok(self.ending())
     }
 
-    /// The stream fails. Returns the last word like [`Writing::finish`], so that nothing of the user has to be kept.
-    /// `None` if there is nothing to do because the consumer cancelled.
+    /// The stream fails. Returns the last word or `None`, like [`Writing::finish`], so that nothing of the user has to
+    /// be kept.
     pub(super) fn fail<'a>(&mut self, failure: Failure<'a>) -> Result<Option<Last<'a>>> {
         match self.phase {
             Phase::Over(_) if self.cancelled => return Ok(None),
