@@ -19,19 +19,22 @@ _T = TypeVar("_T")
 
 
 class _Bell:
-    """Tells tasks that there may be something new. What happens elsewhere rings the native half, on any thread. Only a
-    loop in which a task waits watches that, and only meanwhile: so loops come and go as they like."""
+    """Tells tasks that there may be something new.
+
+    Events elsewhere ring the native half, on any thread. A loop watches it only while one of its tasks waits, so loops
+    can come and go freely."""
 
     __slots__ = ("_waiting", "native")
 
     def __init__(self) -> None:
         self.native = _native.Bell()
-        # Of the tasks that wait, those of a loop; touched on the thread of the loop only.
+        # The events of the waiting tasks of each loop; a set is touched only on the thread of its loop.
         self._waiting: dict[asyncio.AbstractEventLoop, set[asyncio.Event]] = {}
 
     async def until(self, ask: Callable[[], _T | None]) -> _T:
-        """What `ask` gives, which is asked again after each ring until that is not None. A task that is cancelled
-        meanwhile has not asked, so nothing is lost."""
+        """Calls `ask`, and again after each ring, until it returns something other than None; returns that.
+
+        A task that is cancelled while it waits has not asked, so nothing is lost."""
         if (answer := ask()) is not None:
             return answer
         loop, process, rung = asyncio.get_running_loop(), os.getpid(), asyncio.Event()
@@ -41,7 +44,7 @@ class _Bell:
             events = self._waiting[loop] = set()
         events.add(rung)
         try:
-            # What comes after this look rings.
+            # Anything that comes after this check rings.
             while (answer := ask()) is None:
                 await rung.wait()
                 rung.clear()
@@ -50,20 +53,20 @@ class _Bell:
             events.discard(rung)
             if not events and self._waiting.get(loop) is events:
                 del self._waiting[loop]
-                # A child of `fork` has the loop of its parent, and would end what the parent watches.
+                # A child of `fork` has its parent's loop; removing the reader there would end the parent's watch.
                 if not loop.is_closed() and os.getpid() == process:
                     loop.remove_reader(self.native.fileno())
 
     def _answer(self) -> None:
-        # First: who looks after that sees what rang.
+        # First, so that any task that checks afterwards sees what rang.
         self.native.clear()
         here = asyncio.get_running_loop()
-        # All of them: this ring is nobody else's any more.
+        # Tell the tasks of all loops: no other loop will see this ring any more.
         for loop, events in self._waiting.copy().items():
             if loop is here:
                 _tell(events)
             else:
-                # Of a loop that is closed nobody waits.
+                # No task of a closed loop waits.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(_tell, events)
 
@@ -74,23 +77,24 @@ def _tell(events: set[asyncio.Event]) -> None:
 
 
 class AsyncReader:
-    """Takes the batches of a producer of an Arrow asynchronous stream (Arrow C device data interface, "Async Device
-    Stream Interface"), which is experimental in Arrow. Give ``handler`` to the producer; then take what comes, in tasks
-    of asyncio or in threads::
+    """Takes the batches of an Arrow asynchronous stream from its producer.
+
+    The protocol (Arrow C device data interface, "Async Device Stream Interface") is experimental in Arrow. Give
+    ``handler`` to the producer, then take the batches in tasks of asyncio or in threads::
 
         async with AsyncReader() as reader:
             start_the_producer(reader.handler())
             async for batch in reader:
                 print(len(batch))
 
-    ``limit`` batches are kept requested: so many when the producer has told the schema, and one more for each that is
-    taken. With 0 they come only after ``request``. ``abi_h_metadata`` says that the producer's struct is that of
-    Arrow's ``abi.h`` (40 bytes), so that its ``metadata`` can be read; it is false if that is not known, as the
-    specification's text has another struct.
+    The reader keeps ``limit`` batches requested: it requests that many once the producer has given the schema, and one
+    more for each batch that is taken. With 0, batches come only after ``request``. ``abi_h_metadata`` says that the
+    producer's struct is that of Arrow's ``abi.h`` (40 bytes), so that its ``metadata`` can be read; leave it false if
+    that is not known, because the text of the specification has another struct.
 
-    An error of the producer's comes after the batches before it, once, as ``Failed`` with its text; and so does that it
-    broke the contract. Any task of any loop may wait, and any thread, several at once; a batch goes to one of them. A
-    task that is cancelled while it waits takes nothing.
+    An error of the producer is raised once, after the batches that came before it, as ``Failed`` with its text; so is a
+    breach of the contract by the producer. Tasks of any loop and threads can wait, several at once; each batch goes to
+    one of them. A task that is cancelled while it waits takes nothing.
 
     Raises ValueError for a negative limit.
     """
@@ -102,23 +106,27 @@ class AsyncReader:
         self._native = _native.AsyncReader(self._bell.native, limit, abi_h_metadata)
 
     def handler(self) -> int:
-        """The address of the ``ArrowAsyncDeviceStreamHandler`` for a producer, once. Whoever has it calls its
-        ``release`` exactly once: the producer that takes it. If none does, let an ``AsyncWriter`` take it, and close
-        that. It is valid until then, also after the reader was closed.
+        """Returns the address of the ``ArrowAsyncDeviceStreamHandler`` for a producer; can be called once.
+
+        The producer that takes the handler calls its ``release`` exactly once. If no producer takes it, let an
+        ``AsyncWriter`` take it, and close that. The handler is valid until its release, also after the reader was
+        closed.
 
         Raises ValueError the second time."""
         return self._native.handler()
 
     def request(self, n: int, /) -> None:
-        """Asks the producer for ``n`` more batches, besides those that the limit keeps requested. After the end it does
-        nothing.
+        """Asks the producer for ``n`` more batches, besides those that the limit keeps requested.
 
-        Raises ValueError unless ``n`` is positive, IndexError if all that is requested cannot be counted."""
+        Does nothing after the end of the stream.
+
+        Raises ValueError unless ``n`` is positive, IndexError if the sum of all requests is too large to be counted."""
         self._native.request(n)
 
     def cancel(self) -> None:
-        """Asks the producer to stop, and takes nothing any more: the stream ends here, without an error, also for those
-        who wait. Again it does nothing."""
+        """Asks the producer to stop, and takes nothing any more.
+
+        The stream ends here without an error, also for waiting tasks and threads. Cancelling again does nothing."""
         self._native.cancel()
 
     @property
@@ -128,36 +136,38 @@ class AsyncReader:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the producer says about the whole stream; nothing before the schema has come, and if it may not be
-        read."""
+        """The producer's metadata for the whole stream.
+
+        Empty before the schema has come, and if it must not be read (see ``abi_h_metadata``)."""
         return self._native.metadata
 
     @property
     def producer_error(self) -> ProducerError | None:
-        """What the producer said with its error besides the text; None if it told of none."""
+        """What the producer reported with its error besides the text; None if it reported no error."""
         return self._native.producer_error
 
     async def schema(self) -> "Schema":
-        """What all batches are. The task waits until the producer has told it.
+        """Waits for the schema of all batches and returns it.
 
-        Raises what ended the stream before that; ValueError if it was cancelled, or the reader is closed."""
+        Raises the error that ended the stream before the schema came; ValueError if the stream was cancelled, or the
+        reader is closed."""
         return await self._bell.until(self._native.try_schema)
 
     async def receive(self) -> Received | None:
-        """The next batch with its metadata; None at the end, and when the reader is closed. The task waits until one
-        has come."""
+        """Waits for the next batch and returns it with its metadata; None at the end, and when the reader is closed."""
         received: Received | Literal[False] = await self._bell.until(self._native.try_next)
         return received or None
 
     def wait_for_schema(self, timeout: float | None = None) -> "Schema":
-        """As ``schema``, for a thread: it waits ``timeout`` seconds at most, and Python's main thread handles signals
-        meanwhile.
+        """Like ``schema``, but for a thread, which waits for at most ``timeout`` seconds.
 
-        Raises TimeoutError (``DEVX_NOT_READY``) if it has not come by then."""
+        Python's main thread handles signals while it waits.
+
+        Raises TimeoutError (``DEVX_NOT_READY``) if the schema has not come by then."""
         return self._native.schema(timeout)
 
     def wait_for_batch(self, timeout: float | None = None) -> Received | None:
-        """As ``receive``, for a thread, which waits as in ``wait_for_schema``."""
+        """Like ``receive``, but for a thread, which waits as in ``wait_for_schema``."""
         return self._native.next(timeout) or None
 
     def __aiter__(self) -> AsyncIterator["RecordBatch"]:
@@ -179,8 +189,10 @@ class AsyncReader:
         return received.batch
 
     def close(self) -> None:
-        """Cancels what is left of the stream, which ends without an error, also for those who wait. Batches outlive
-        their reader. Closing again does nothing."""
+        """Cancels what is left of the stream and closes the reader.
+
+        The stream ends without an error, also for waiting tasks and threads. Batches outlive their reader. Closing
+        again does nothing."""
         self._native.close()
 
     def __enter__(self) -> Self:
@@ -197,9 +209,10 @@ class AsyncReader:
 
 
 class AsyncWriter:
-    """Gives batches to a consumer of an Arrow asynchronous stream (see ``AsyncReader``): takes the handler at this
-    address, which is believed. ``start`` comes first; then a batch may be sent for each that the consumer requested,
-    and ``finish`` or ``fail`` ends the stream, or the end of a block::
+    """Gives batches to the consumer of an Arrow asynchronous stream (see ``AsyncReader``).
+
+    It takes the struct at the address ``handler``. The address is not checked. Call ``start`` first; then send one
+    batch for each that the consumer requested. ``finish``, ``fail`` or the end of a ``with`` block ends the stream::
 
         with AsyncWriter(handler) as writer:
             writer.start(schema)
@@ -207,17 +220,18 @@ class AsyncWriter:
                 await writer.ready()
                 writer.send(batch)
 
-    The consumer's callbacks are called within these methods and nowhere else, one at a time; a call that needs one
-    while another thread is in one is refused (``DEVX_BUSY``). If the consumer cancels, the handler is released in the
-    next call of any of these methods: a task or a thread that waits until it is ready makes one by itself.
+    The consumer's callbacks are called within these methods and nowhere else, one at a time. A call that needs a
+    callback while another thread is in one is refused (``DEVX_BUSY``). If the consumer cancels, the next call of any of
+    these methods releases the handler; a task or thread that waits until a batch can be sent makes such a call by
+    itself.
 
-    The handler is released once: at the end, when the consumer cancelled or refused something, or when this is closed
-    before, which the consumer is told (``EPIPE``). At the end of a block the stream is finished; if the block raised
-    something, the consumer is told so (``EIO``, with the exception as text). ``device_type`` is the kind of device of
-    all batches, and ``metadata`` is said about the whole stream.
+    The handler is released once: at the end of the stream, when the consumer has cancelled or refused something, or
+    when the writer is closed before the end, which the consumer sees as an error (``EPIPE``). The end of a ``with``
+    block finishes the stream; if the block raised an exception, the consumer gets an error instead (``EIO``, with the
+    exception as text). ``device_type`` is the kind of device of all batches; ``metadata`` describes the whole stream.
 
-    Raises ValueError for no address, a handler that was released, or one without all callbacks, BufferError for a
-    device type that this library has no runtime for: then the handler is untouched.
+    Raises ValueError for the address 0, a handler that was released, or one that lacks a callback, BufferError for a
+    device type that this library has no runtime for. Then the handler is untouched.
     """
 
     __slots__ = ("__weakref__", "_bell", "_native", "_over")
@@ -228,14 +242,14 @@ class AsyncWriter:
         self._native = _native.AsyncWriter(self._bell.native, handler, device_type, metadata)
 
     def start(self, schema: "_ArrowSchema", /) -> None:
-        """Tells the consumer what all batches are.
+        """Gives the consumer the schema of all batches.
 
-        Raises RuntimeError if the consumer refuses it, ValueError if it cancelled, or the second time."""
+        Raises RuntimeError if the consumer refuses it, ValueError if the consumer cancelled, or the second time."""
         self._native.start(schema)
 
     @property
     def demand(self) -> int:
-        """How many batches the consumer requested that were not sent yet; 0 when none can be sent any more."""
+        """How many requested batches have not been sent yet; 0 when no more can be sent."""
         return self._native.demand
 
     @property
@@ -244,37 +258,40 @@ class AsyncWriter:
         return self._native.is_cancelled
 
     async def ready(self) -> None:
-        """The task waits until a batch can be sent.
+        """Waits until a batch can be sent.
 
-        Raises why none can be any more: ValueError if the consumer cancelled or requested what cannot be, or the stream
-        was ended or not started; RuntimeError if the consumer refused something."""
+        Raises an error if no more can be sent: ValueError if the consumer cancelled or made an invalid request, or if
+        the stream was ended or not started; RuntimeError if the consumer refused something."""
         await self._bell.until(lambda: self._native.try_ready() or None)
 
     def wait_until_ready(self, timeout: float | None = None) -> None:
-        """As ``ready``, for a thread: it waits ``timeout`` seconds at most, and Python's main thread handles signals
-        meanwhile.
+        """Like ``ready``, but for a thread, which waits for at most ``timeout`` seconds.
+
+        Python's main thread handles signals while it waits.
 
         Raises TimeoutError (``DEVX_NOT_READY``) if the consumer has requested nothing by then."""
         self._native.ready(timeout)
 
     def send(self, batch: "_AnyArrowArray", /, metadata: Mapping[str, str] | None = None) -> None:
-        """Gives the consumer a batch, and what is said about it. It is shared.
+        """Gives the consumer a batch, which is shared, and metadata about it.
 
         Raises BufferError (``DEVX_NOT_READY``) if the consumer requested no more, or if the batch is on another device,
-        TypeError if it is not of the stream's schema, RuntimeError if the consumer refuses it; otherwise as
-        ``ready``."""
+        TypeError if the batch does not have the stream's schema, RuntimeError if the consumer refuses it; otherwise the
+        same errors as ``ready``."""
         self._native.send(batch, metadata)
 
     def finish(self) -> None:
-        """Ends the stream, releases the handler and closes this. Fine too if the consumer cancelled.
+        """Ends the stream, releases the handler and closes the writer; also allowed if the consumer cancelled.
 
         Raises RuntimeError if the consumer refused something, ValueError if the stream was ended already or not
         started."""
         self._end(self._native.finish)
 
     def fail(self, code: int, message: str, /, metadata: Mapping[str, str] | None = None) -> None:
-        """Tells the consumer of an error (an ``errno`` code, a text, and more), releases the handler, started or not,
-        and closes this. Fine too if the consumer cancelled; then it is not told.
+        """Ends the stream with an error, releases the handler and closes the writer.
+
+        The consumer gets an ``errno`` code, a text and metadata, whether or not the stream was started. Also allowed if
+        the consumer cancelled; then it gets no error.
 
         Raises ValueError for the code 0, or if the stream was ended already."""
         self._end(lambda: self._native.fail(code, message, metadata))
@@ -285,10 +302,11 @@ class AsyncWriter:
         self.close()
 
     def close(self) -> None:
-        """Ends the stream, if it is not over: the consumer is told that the producer went away. Closing again does
-        nothing."""
+        """Closes the writer; if the stream has not ended, tells the consumer that the producer went away.
+
+        Closing again does nothing."""
         self._native.close()
-        # A call on another thread has the writer until it returns: those who wait hear it now.
+        # A call on another thread keeps the writer open until it returns; waiting tasks learn of the end now.
         self._bell.native.ring()
 
     def _leave(self, exception: BaseException | None) -> None:
@@ -299,7 +317,7 @@ class AsyncWriter:
                 self.finish()
             else:
                 text = "".join(traceback.format_exception_only(exception)).strip()
-                # The first error is the one to tell.
+                # The exception of the block is the one to report.
                 with suppress(_native.Error):
                     self.fail(EIO, text.encode(errors="replace").decode())
         finally:

@@ -8,7 +8,7 @@ from ._types import DeviceType
 
 
 class Blocks:
-    """Memory of ``manager`` for one device, by its address as long as it is in use."""
+    """Memory of ``manager`` for one device, found by its address while it is in use."""
 
     def __init__(self, manager: MemoryManager, device_id: int) -> None:
         self.device_id = device_id
@@ -16,7 +16,7 @@ class Blocks:
         self._tensors: dict[int, Tensor] = {}
 
     def allocate(self, size: int, stream: Any) -> int:
-        """The address of ``size`` bytes in the order of ``stream``, 0 of none. Raises OutOfMemory."""
+        """Returns the address of ``size`` bytes in the order of ``stream``, or 0 for 0 bytes. Raises OutOfMemory."""
         device = (DeviceType.CUDA, self.device_id)
         tensor = empty(size, "uint8", device=device, stream=stream, manager=self._manager)
         address = tensor.data_ptr
@@ -25,10 +25,10 @@ class Blocks:
         return address
 
     def give_back(self, address: int, stream: Any) -> None:
-        """After what is queued on ``stream`` until now, and on the one that it was allocated with."""
+        """Gives memory back after the work queued so far on ``stream`` and on the stream it was allocated with."""
         if not address:
             return
-        # First, as the same address may be another thread's as soon as it is given back.
+        # Before it is given back: from then on, another thread may be given the same address.
         tensor = self._tensors.pop(address)
         try:
             close_after(tensor, stream)

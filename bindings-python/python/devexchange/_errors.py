@@ -1,5 +1,7 @@
-"""The exceptions of the package. Each has the status of the C API, and is also an exception of Python's own, so that
-code which knows nothing of this package catches what it expects, for example BufferError from ``__dlpack__``."""
+"""The exceptions of the package.
+
+Each has the status of the C API and is also one of Python's built-in exceptions, so that code which knows nothing of
+this package catches what it expects, for example BufferError from ``__dlpack__``."""
 
 from typing import Any
 
@@ -26,28 +28,28 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = dict(self.__dict__)
-        # OSError does not keep it among the attributes.
+        # OSError does not keep `errno` in `__dict__`.
         if isinstance(self, OSError) and self.errno is not None:
             state["errno"] = self.errno
         return type(self), (str(self), self.status, self.driver_code), state
 
 
 class Refused(Error, BufferError):
-    """The exchange is not possible as it was asked for: other device, read-only, only with a copy, unsupported."""
+    """The exchange is not possible as requested: other device, read-only, only with a copy, unsupported."""
 
 
 class InvalidValue(Error, ValueError):
-    """A value that cannot be: a shape, a stream, lengths that do not fit; or something that is closed already."""
+    """An invalid value: a shape, a stream, lengths that do not fit; or something that is closed already."""
 
 
 class InvalidType(Error, TypeError):
-    """Things that do not go together: schema and array, column and element type."""
+    """Types that do not match: schema and array, column and element type."""
 
 
 class OutOfRange(Error, IndexError, KeyError):
-    """There is no such row or column: by a number, or by a name, which is a KeyError elsewhere."""
+    """There is no row or column with this number, or no column with this name (elsewhere a KeyError)."""
 
-    # Not as KeyError, which shows its text as a key.
+    # KeyError's own would show the text quoted, as a key.
     __str__ = Exception.__str__
 
 
@@ -64,9 +66,9 @@ class SystemFailed(Error, OSError):
 
 
 class TimedOut(Refused, TimeoutError):
-    """What was waited for did not come in the time that was given."""
+    """The result of a wait did not come within the given time."""
 
 
-# Programs know them by the package, and so do tracebacks.
+# Programs and tracebacks name them as members of the package.
 for _kind in (Error, Refused, InvalidValue, InvalidType, OutOfRange, OutOfMemory, Failed, SystemFailed, TimedOut):
     _kind.__module__ = "devexchange"

@@ -47,16 +47,16 @@ _DType = str | _Named | _TorchDType | type[Any]
 _Release = Callable[[], object] | None
 
 class _Manager(Protocol):
-    # May also have initialize(device_id), pin(request, address), memory_info(device_id), ipc_handle(address),
+    # Optional: initialize(device_id), pin(request, address), memory_info(device_id), ipc_handle(address),
     # reset(device_id), trim(device_id, keep), defer_cleanup(begin) and close().
     def allocate(self, request: MemoryRequest, /) -> Memory | tuple[int, _Release]: ...
 
 class _Dlpack(Protocol):
-    # Producers know more or fewer arguments. They also have __dlpack_device__, which the types of some do not say (JAX).
+    # Producers take more or fewer arguments. They also have __dlpack_device__, which the stubs of some (JAX) leave out.
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 class _ExchangeApi(Protocol):
-    # A capsule, which the types of PyTorch do not say.
+    # A capsule, although the stubs of PyTorch do not say so.
     __dlpack_c_exchange_api__: ClassVar[Any]
 
 class _CudaArray(Protocol):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class DeviceType(IntEnum):
-    """Kinds of devices, as DLPack and Arrow number them. There are more; these this library has a runtime for."""
+    """Kinds of devices, as DLPack and Arrow number them; only those that this library has a runtime for."""
 
     CPU = 1
     CUDA = 2
@@ -18,8 +18,10 @@ class DeviceType(IntEnum):
 
 
 class Device(NamedTuple):
-    """One device: its kind and its number, as ``__dlpack_device__`` gives them. Where a device is asked for, its name, as
-    ``str`` gives it, does as well: ``"cuda:0"``."""
+    """One device: its kind and its number, as ``__dlpack_device__`` returns them.
+
+    Arguments that take a device, except that of ``MemoryManager.allocate``, also take its name, as ``str`` returns it:
+    ``"cuda:0"``."""
 
     type: int
     id: int = 0
@@ -33,11 +35,11 @@ class Device(NamedTuple):
 class DeviceInfo(NamedTuple):
     """What a device is called and how much memory it has."""
 
-    #: As the driver says it; "host memory" for the CPU.
+    #: As the driver reports it; "host memory" for the CPU.
     name: str
     #: The same in every process, whatever the order of devices there; zero for the CPU.
     uuid: UUID
-    #: Free when it was asked for; -1 for the CPU.
+    #: Free bytes at the time of the call; -1 for the CPU.
     free_bytes: int
     #: -1 for the CPU.
     total_bytes: int
@@ -50,18 +52,18 @@ class Plan(NamedTuple):
 
     #: "view", "copy" or "impossible"
     kind: str
-    #: What a copy writes.
+    #: How many bytes a copy writes.
     copy_bytes: int
-    #: Why it cannot be a view.
+    #: Why the conversion cannot be a view.
     reason: str
 
 
 class Count(NamedTuple):
     """One kind of thing in the ledger."""
 
-    #: All there ever were.
+    #: How many there have been so far.
     total: int
-    #: Those that are not released yet.
+    #: How many of them are not released yet.
     live: int
 
 
@@ -69,12 +71,12 @@ class Received(NamedTuple):
     """A batch of an asynchronous stream."""
 
     batch: "RecordBatch"
-    #: What the producer said about it. Bytes that are not UTF-8 are surrogates, as in names of files.
+    #: The producer's metadata for this batch. Bytes that are not UTF-8 become surrogates, as in file names.
     metadata: dict[str, str]
 
 
 class ProducerError(NamedTuple):
-    """What the producer of an asynchronous stream said with its error, besides the text."""
+    """What the producer of an asynchronous stream reported with its error, besides the text."""
 
     #: An ``errno`` code.
     code: int
@@ -82,37 +84,40 @@ class ProducerError(NamedTuple):
 
 
 class MemoryRequest(NamedTuple):
-    """What a memory manager that is written in Python is asked for."""
+    """A request to a memory manager that is written in Python."""
 
-    #: Kind of memory, and the device that it is for: a pair of numbers, as in DLPack.
+    #: The kind of memory, and the device that it is for: a pair of numbers, as in DLPack.
     device: Device
     bytes: int
-    #: The stream in whose order device memory is given and taken back; None if it has to be ready at once. It is never 2,
-    #: the calling thread's, as memory may be given back on another one: 1 stands for it.
+    #: The stream in whose order device memory is given and taken back; None if it has to be ready at once. It is never
+    #: 2, the calling thread's default stream, because memory may be given back on another thread: 1 stands for it.
     stream: int | None = None
-    #: Of pinned memory: devices can use it; in all contexts; fast to write for the host and slow to read.
+    # For pinned memory:
+    #: Whether devices can use it.
     mapped: bool = False
+    #: Whether it can be used in all contexts.
     portable: bool = False
+    #: Whether it is fast for the host to write and slow to read.
     write_combined: bool = False
 
 
 class MemoryInfo(NamedTuple):
     """How much memory there is for a memory manager."""
 
-    #: That can still be had.
+    #: Bytes that can still be allocated.
     free_bytes: int
-    #: In all.
+    #: All bytes.
     total_bytes: int
 
 
 class IpcHandle(NamedTuple):
-    """By what another process opens the allocation that an address lies in (``cuIpcOpenMemHandle``)."""
+    """The handle with which another process opens the allocation of an address (``cuIpcOpenMemHandle``)."""
 
-    #: The driver's handle, 64 bytes.
+    #: The driver's handle, 64 bytes. It opens the whole allocation.
     handle: bytes
-    #: Where the address is, in bytes from the beginning of the allocation, which is what the handle opens.
+    #: Where the address is, in bytes from the beginning of the allocation.
     offset: int
-    #: Bytes of the allocation.
+    #: Size of the allocation in bytes.
     bytes: int
     #: The device that the allocation is on.
     device_id: int
@@ -121,22 +126,22 @@ class IpcHandle(NamedTuple):
 class Statistics(NamedTuple):
     """What a memory manager allocated and got back."""
 
-    #: In use now.
+    #: Bytes in use now.
     bytes: int
-    #: Most bytes that were in use at a time.
+    #: Most bytes that were in use at one time.
     peak_bytes: int
-    #: In use now.
+    #: Allocations in use now.
     allocations: int
-    #: Since the beginning.
+    #: Allocations since the beginning.
     total_allocations: int
-    #: Since the beginning.
+    #: Bytes allocated since the beginning.
     total_bytes: int
-    #: Requests that were refused for want of memory.
+    #: Requests that were refused for lack of memory.
     refused: int
 
 
 class Interval(NamedTuple):
-    """A span of the calendar, whose parts are not converted into each other."""
+    """A calendar interval, whose parts are not converted into each other."""
 
     months: int
     days: int

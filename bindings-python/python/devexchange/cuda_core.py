@@ -1,4 +1,4 @@
-"""cuda.core on the memory managers of this package: a memory resource for its buffers.
+"""A memory resource with which cuda.core allocates its buffers from the memory managers of this package.
 
 ::
 
@@ -16,39 +16,39 @@ from ._blocks import Blocks
 
 
 class MemoryResource(cuda.core.MemoryResource):
-    """Buffers in memory of ``manager`` for the device of a number.
+    """Buffers in memory of ``manager`` on the device ``device_id``.
 
-    A buffer is allocated in the order of a stream, which must not be destroyed before it is closed. It goes back after what is
-    queued on that stream and on the one that it is closed with.
+    A buffer is allocated in the order of a stream, which must not be destroyed before the buffer is closed. The memory
+    goes back after the work queued on that stream and on the stream that the buffer is closed with.
     """
 
     def __init__(self, manager: MemoryManager, device_id: int = 0) -> None:
         self._blocks = Blocks(manager, device_id)
 
     def allocate(self, size: int, *, stream: "cuda.core.Stream") -> cuda.core.Buffer:
-        """A buffer of ``size`` bytes, not initialised. Raises OutOfMemory."""
+        """Returns a buffer of ``size`` uninitialised bytes. Raises OutOfMemory."""
         return cuda.core.Buffer.from_handle(self._blocks.allocate(size, stream), size, mr=self, stream=stream)
 
     def deallocate(self, ptr: int, size: int, *, stream: "cuda.core.Stream") -> None:
-        """Called by cuda.core when a buffer is closed, or nobody refers to it any more."""
+        """Gives memory back; cuda.core calls this when a buffer is closed or no longer referred to."""
         self._blocks.give_back(int(ptr), stream)
 
     @property
     def is_device_accessible(self) -> bool:
-        """True: the memory is a device's."""
+        """True: it is device memory."""
         return True
 
     @property
     def is_host_accessible(self) -> bool:
-        """False, also of a manager that gives managed memory for a device's."""
+        """False, even if the manager gives managed memory for device memory."""
         return False
 
     @property
     def is_managed(self) -> bool:
-        """As ``is_host_accessible``."""
+        """False, like ``is_host_accessible``."""
         return False
 
     @property
     def device_id(self) -> int:
-        """The device's number."""
+        """The number of the device."""
         return self._blocks.device_id

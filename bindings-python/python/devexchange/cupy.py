@@ -1,13 +1,14 @@
-"""CuPy on the memory managers of this package: an allocator for its arrays.
+"""An allocator with which CuPy takes the memory of its arrays from the memory managers of this package.
 
 ::
 
     import devexchange.cupy
     devexchange.cupy.use(devexchange.MemoryManager.pool(limit=1 << 30))
 
-Memory is allocated in the order of CuPy's current stream, on its current device. It goes back when no array refers to it
-any more, after what is queued on that stream until then: work on other streams has to come before that, as with CuPy's own
-pools. The manager's ``statistics`` say what is in use. This module imports CuPy; the rest of the package never does.
+Memory is allocated on CuPy's current device, in the order of its current stream. It goes back when no array refers to
+it any more, after the work queued on that stream until then. As with CuPy's own pools, work on other streams has to be
+ordered before that. The manager's ``statistics`` say what is in use. This module imports CuPy; the rest of the package
+never does.
 """
 
 from collections.abc import Callable
@@ -20,12 +21,12 @@ from ._types import DeviceType
 
 
 def use(manager: MemoryManager) -> None:
-    """Gives CuPy ``manager`` for all that it allocates from now on, on any thread."""
+    """Makes CuPy allocate from ``manager`` from now on, on all threads."""
     cupy.cuda.set_allocator(allocator(manager))
 
 
 def allocator(manager: MemoryManager) -> "Callable[[int], cupy.cuda.MemoryPointer]":
-    """An allocator as CuPy takes it, for example for a while: ``with cupy.cuda.using_allocator(allocator(manager)):``"""
+    """Returns an allocator for CuPy, for example for ``with cupy.cuda.using_allocator(allocator(manager)):``."""
 
     def allocate(size):
         device_id, stream = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream()
@@ -36,7 +37,7 @@ def allocator(manager: MemoryManager) -> "Callable[[int], cupy.cuda.MemoryPointe
 
 
 class _Block:
-    """Memory as long as CuPy refers to it, and the stream in whose order it is, which is destroyed after it."""
+    """Memory that lives as long as CuPy refers to it, with the stream of its order, which outlives it."""
 
     __slots__ = ("_stream", "_tensor", "address")
 

@@ -1,10 +1,11 @@
-"""Tensors and batches shared with other processes of this machine, without a copy: one process offers them under names
-(``Server``), others import them (``Client``), as the same memory in the same order.
+"""Tensors and batches shared with other processes of this machine, without a copy.
 
-Host memory goes without a copy if it is from ``empty_shared``, device memory if it is an allocation of the driver's or
-of a pool that is made to be shared. Anything else, pinned and managed memory too, is copied, if a copy is allowed. The
-exporter keeps what it gave until the importer releases it or is gone. The data itself is shared: both sides may write
-it, and have to agree who does when.
+One process offers them under names (``Server``); others import them (``Client``) as the same memory in the same order.
+
+Host memory is shared without a copy if it is from ``empty_shared``, device memory if it is an allocation of the driver
+or of a pool that is made to be shared. Anything else, including pinned and managed memory, is copied, if a copy is
+allowed. The exporter keeps what it gave until the importer releases it or is gone. The data itself is shared: if both
+sides can write it, they have to agree on who writes when.
 """
 
 from ._native import Client, Server, empty_shared

@@ -5,22 +5,22 @@ Either set ``NUMBA_CUDA_MEMORY_MANAGER=devexchange.numba``, or call ``use`` befo
     import devexchange.numba
     devexchange.numba.use(devexchange.MemoryManager.pool(limit=1 << 30))
 
-Without ``use``, ``DEVEXCHANGE_NUMBA_MANAGER`` says which manager it is: ``driver`` (the default), ``managed`` or
-``pool``, each with a limit in bytes if one is wanted: ``pool:2G``. It works with ``numba.cuda`` as Numba has it and as
-``numba-cuda`` has it. This module imports Numba; the rest of the package never does.
+Without ``use``, ``DEVEXCHANGE_NUMBA_MANAGER`` names the manager: ``driver`` (the default), ``managed`` or ``pool``,
+each optionally with a limit in bytes: ``pool:2G``. The plugin works with the ``numba.cuda`` of Numba and with that of
+``numba-cuda``. This module imports Numba; the rest of the package never does.
 
-What ``numba.cuda.defer_cleanup()`` means: until it ends, nothing is freed that costs a call of the driver which may
-wait for the device: device memory of ``driver`` and ``managed``, pinned memory of all. Memory of a ``pool`` goes back
-to the pool all the same, which costs nothing and lets the next allocation have it. Arrays that were pinned
-(``numba.cuda.pinned``, ``mapped``) are unpinned all the same: Numba may pin them again. A manager that runs out of
-memory may give up what it holds back.
+Until ``numba.cuda.defer_cleanup()`` ends, nothing is freed by a driver call that may wait for the device: neither
+device memory of ``driver`` and ``managed`` nor pinned memory of any manager. Memory of a ``pool`` still goes back to
+the pool, which costs nothing and makes it available to the next allocation. Arrays that were pinned
+(``numba.cuda.pinned``, ``mapped``) are still unpinned, because Numba may pin them again. A manager that runs out of
+memory may free what it holds back.
 
-Memory is ready for every stream when Numba gets it: for that, an allocation of a ``pool`` waits for the work on the
-legacy default stream. It goes back in the order of that stream, so work on streams that do not wait for it (made with
-``CU_STREAM_NON_BLOCKING``) has to be done before the last reference to an array goes.
+Memory is ready for every stream when Numba gets it. To ensure this, an allocation from a ``pool`` waits for the work on
+the legacy default stream. The memory goes back in the order of that stream. Work on streams that do not wait for it
+(made with ``CU_STREAM_NON_BLOCKING``) therefore has to be done before the last reference to an array goes.
 
-``numba.cuda.close()`` and the reset of a context give back all that the manager has on that device, whoever asked it
-for memory: give Numba a manager of its own if others go on.
+``numba.cuda.close()`` and the reset of a context give back all memory that the manager has on that device, no matter
+who asked for it. If others go on using their memory, give Numba a manager of its own.
 """
 
 import contextlib
@@ -43,14 +43,14 @@ _chosen = None
 
 
 def use(manager: MemoryManager) -> None:
-    """Gives Numba ``manager`` for all contexts that it makes from now on, and makes this plugin its memory manager."""
+    """Makes this plugin Numba's memory manager, with ``manager`` for all contexts that Numba makes from now on."""
     global _chosen
     _chosen = manager
     cuda.set_memory_manager(_numba_memory_manager)
 
 
 def _manager():
-    """The one manager of all contexts."""
+    """Returns the one manager of all contexts."""
     global _chosen
     if _chosen is None:
         _chosen = _named(os.environ.get("DEVEXCHANGE_NUMBA_MANAGER", "driver"))
@@ -90,18 +90,18 @@ else:
 
 
 class DevexchangeMemoryManager(cuda.BaseCUDAMemoryManager):
-    """The memory manager of one context of Numba's. All methods are called by Numba.
+    """The memory manager of one Numba context. Numba calls all methods.
 
-    What Numba's pointers have as finalizer is the ``close`` of one allocation's own ``Memory``: it gives that back
-    once, on any thread, and does nothing after a reset or when the driver is gone.
+    The finalizer of a Numba pointer is the ``close`` of its allocation's ``Memory``: it gives the memory back once, on
+    any thread, and does nothing after a reset or when the driver is gone.
     """
 
     def __init__(self, context):
         super().__init__(context=context)
-        # Numba makes one without a context to look at its version.
+        # Numba makes an instance without a context to read its interface version.
         self._manager = None if context is None else _manager()
         self._device_id = None
-        # Pointers that Numba refers to weakly as long as it counts references to them.
+        # Pointers to which Numba holds only weak references while it counts their users.
         self._counted = {}
         self._numbers = itertools.count()
 
@@ -110,7 +110,7 @@ class DevexchangeMemoryManager(cuda.BaseCUDAMemoryManager):
         return 1
 
     def initialize(self):
-        # The context is the current one, whatever its device calls itself.
+        # Ask the current context, whatever number its device object claims.
         with _driver.driver.get_active_context() as active:
             self._device_id = active.devnum
         self._manager.initialize(self._id())
@@ -138,15 +138,17 @@ class DevexchangeMemoryManager(cuda.BaseCUDAMemoryManager):
         return cuda.MemoryPointer(self._context(), pointer, size, finalizer=memory.close)
 
     def memallocmanaged(self, size, attach_global):
-        """Not in the interface, but what ``numba.cuda.managed_array`` calls. All of it is attached globally."""
+        """Allocates managed memory, always attached globally.
+
+        Not part of the interface, but ``numba.cuda.managed_array`` calls it."""
         try:
             memory = self._allocate(size, DeviceType.CUDA_MANAGED)
-        except Refused:  # A pool has none.
+        except Refused:  # A pool has no managed memory.
             memory = MemoryManager.driver().allocate(size, (DeviceType.CUDA_MANAGED, self._id()))
         return self._count(_driver.ManagedMemory, _device_pointer(memory.address), size, memory)
 
     def memhostalloc(self, size, mapped=False, portable=False, wc=False):
-        # Numba wants an address, also of nothing.
+        # Numba needs an address even for 0 bytes.
         flags = {"mapped": mapped, "portable": portable, "write_combined": wc}
         memory = self._allocate(max(size, 1), DeviceType.CUDA_HOST, **flags)
         return self._host(memory, size, mapped)
@@ -162,7 +164,7 @@ class DevexchangeMemoryManager(cuda.BaseCUDAMemoryManager):
         return cuda.IpcHandle(memory, _ipc_bytes(found.handle), memory.size, identity, offset=found.offset)
 
     def _id(self):
-        """The number of the context's device, also before ``initialize``."""
+        """Returns the number of the context's device, also before ``initialize``."""
         return self.context.device.id if self._device_id is None else self._device_id
 
     def _context(self):
@@ -178,7 +180,7 @@ class DevexchangeMemoryManager(cuda.BaseCUDAMemoryManager):
         return cuda.PinnedMemory(self._context(), pointer, size, owner=owner, finalizer=memory.close)
 
     def _count(self, kind, pointer, size, memory, owner=None):
-        """A pointer that frees itself with the last counted reference, and a first reference."""
+        """Makes a pointer that frees itself with its last counted reference, and returns the first reference."""
         counted, number = self._counted, next(self._numbers)
 
         def finalize():

@@ -1,22 +1,22 @@
-"""PyTorch on the memory managers of this package: an allocator for its memory on GPUs.
+"""An allocator with which PyTorch takes its GPU memory from the memory managers of this package.
 
 ::
 
     import devexchange.torch
     devexchange.torch.use(devexchange.MemoryManager.pool(limit=1 << 30))
 
-Memory is allocated and freed in the order of PyTorch's streams. What ``Tensor.record_stream`` names is waited for, too:
-memory goes back to the manager after all that was queued on those streams when PyTorch frees it.
+Memory is allocated and freed in the order of PyTorch's streams, including those named with ``Tensor.record_stream``: it
+goes back to the manager after the work that is queued on all these streams when PyTorch frees it.
 
-PyTorch's own cache is out of use then: ``torch.cuda.memory_allocated`` and its like are refused by PyTorch, the manager's
-``statistics`` say what is in use. To keep that cache, and take only its segments from a manager::
+PyTorch's own cache is then out of use. PyTorch refuses ``torch.cuda.memory_allocated`` and its like; the manager's
+``statistics`` say what is in use. To keep that cache and take only its segments from a manager::
 
     pool = torch.cuda.MemPool(devexchange.torch.allocator(manager).allocator())
     with torch.cuda.use_mem_pool(pool):
         ...
 
-PyTorch has one manager at a time: another one is asked for what is allocated from then on. An error of the manager is a
-``RuntimeError`` with its text. This module imports PyTorch; the rest of the package never does.
+PyTorch has one manager at a time. A new one is used for everything that is allocated from then on. An error of the
+manager is raised as a ``RuntimeError`` with its text. This module imports PyTorch; the rest of the package never does.
 """
 
 import ctypes
@@ -28,13 +28,15 @@ from . import MemoryManager, _native
 
 
 def use(manager: MemoryManager) -> None:
-    """Gives PyTorch ``manager`` for all memory on GPUs. The first time has to come before PyTorch allocates any itself."""
+    """Makes PyTorch take all its GPU memory from ``manager``.
+
+    The first call has to come before PyTorch allocates any GPU memory itself."""
     _install()
     _native.give_torch(manager)
 
 
 def allocator(manager: MemoryManager) -> _memory.CUDAPluggableAllocator:
-    """The allocator that asks ``manager``, and whoever is named here or to ``use`` later on."""
+    """Returns the allocator, which asks ``manager``, or whichever manager is later named here or in ``use``."""
     _native.give_torch(manager)
     return _allocator()
 
