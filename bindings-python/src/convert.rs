@@ -1,4 +1,4 @@
-//! Tensors as columns, columns as tensors: the plan first, then the thing.
+//! Tensors as columns and batches, and back: for each conversion, first its plan and then the conversion itself.
 
 use devexchange_core::arrow::MAX_NODES;
 use devexchange_core::convert::{self, Plan};
@@ -14,7 +14,7 @@ use crate::python::error::{Result, refuse, wrong_type};
 
 static PLAN: Class = Class::new("devexchange._types", "Plan");
 
-/// True for always, False for never, None for where it is needed.
+/// Translates `copy`: True means always, False never, None only if needed.
 pub(crate) fn copying(copy: Option<bool>) -> Copying {
     match copy {
         Some(true) => Copying::Always,
@@ -73,19 +73,19 @@ pub(crate) fn batch(
 ) -> Result<Batch> {
     let names = match (names, tensor.shape()) {
         (Some(names), &[_, columns]) => names_of(names, columns)?,
-        // What is no matrix is refused as such.
+        // The conversion refuses a tensor that is not a matrix.
         _ => Vec::new(),
     };
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Ok(py.detach(|| convert::batch(tensor, &names, copying(copy)))?)
 }
 
-/// The names for so many columns.
+/// Reads the names for a number of columns.
 fn names_of(names: &Bound<'_, PyAny>, columns: i64) -> Result<Vec<String>> {
     let Some(sequence) = names.cast::<PySequence>().ok().filter(|_| !names.is_instance_of::<PyString>()) else {
         return wrong_type!("names is {names:?}: a sequence of str was expected");
     };
-    // More columns no batch has.
+    // No batch has more columns.
     let most = usize::try_from(columns).unwrap_or(0).min(MAX_NODES);
     match argument::entries(sequence, most, |name| argument::name(&name, "names"))? {
         Some(names) => Ok(names),

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use crate::order::raw_stream;
 use crate::python::error::Result;
 
-/// A copy of a tensor, queued on a stream (the legacy default one if none is named), from which on it is ready. Between host
-/// and host no stream is used if none is named.
+/// Copies a tensor on a stream (the legacy default stream if none is named), after which the copy is ready. A copy within
+/// host memory uses no stream if none is named.
 pub(crate) fn tensor(py: Python<'_>, tensor: &Tensor, target: Device, stream: Option<RawStream>) -> Result<Tensor> {
     let value = raw_stream::of_copy(stream);
     let _hold = raw_stream::hold(value)?;
@@ -18,7 +18,7 @@ pub(crate) fn tensor(py: Python<'_>, tensor: &Tensor, target: Device, stream: Op
     Ok(copy?)
 }
 
-/// As [`tensor`], of a batch.
+/// Like [`tensor`], but for a batch.
 pub(crate) fn batch(py: Python<'_>, batch: &Batch, target: Device, stream: Option<RawStream>) -> Result<Batch> {
     let value = raw_stream::of_copy(stream);
     let _hold = raw_stream::hold(value)?;
@@ -29,7 +29,7 @@ pub(crate) fn batch(py: Python<'_>, batch: &Batch, target: Device, stream: Optio
     Ok(copy?)
 }
 
-/// Whether the host copies between its own memory, and need not look for a driver.
+/// Whether the host copies within its own memory, so that no driver is needed.
 pub(crate) fn is_without_stream(from: Device, to: Device, stream: Option<RawStream>) -> bool {
     from == Device::CPU && to == Device::CPU && stream.is_none_or(|value| value == RawStream::NO_SYNC)
 }

@@ -1,4 +1,4 @@
-//! Devices, as the pairs that DLPack's `__dlpack_device__` gives.
+//! Devices, as the pairs that DLPack's `__dlpack_device__` returns.
 
 use devexchange_core::{Device, DeviceType, text};
 use pyo3::conversion::FromPyObjectOwned;
@@ -14,27 +14,27 @@ static DEVICE: Class = Class::new("devexchange._types", "Device");
 static DEVICE_INFO: Class = Class::new("devexchange._types", "DeviceInfo");
 static UUID: Class = Class::new("uuid", "UUID");
 
-/// How many devices of a type there are: one CPU, and as many CUDA devices as the driver shows.
+/// Returns how many devices of a type there are: one CPU, and as many CUDA devices as the driver shows.
 ///
-/// Raises BufferError (`DEVX_DEVICE`) with the reason if this machine has no driver for the type, or none of its devices, and
-/// for types other than the CPU and CUDA.
+/// Raises BufferError (`DEVX_DEVICE`) with the reason if this machine has no driver or no device of the type, and for types
+/// other than the CPU and CUDA.
 #[pyfunction]
 #[pyo3(signature = (device_type=2))]
 pub(crate) fn device_count(py: Python<'_>, #[pyo3(from_py_with = kind)] device_type: i32) -> Result<i32> {
     Ok(py.detach(|| Device::count(DeviceType(device_type)))?)
 }
 
-/// The name of a device, for example "cuda:0"; a type without a name is shown as its number.
+/// Returns the name of a device, for example "cuda:0"; a type without a name is shown as its number.
 #[pyfunction]
 pub(crate) fn device_name(device: &Bound<'_, PyAny>) -> PyResult<String> {
     let (kind, id) = numbers(device)?;
     Ok(Device { kind: DeviceType(kind), id }.to_string())
 }
 
-/// What a device is called and how much memory it has.
+/// Returns the name of a device and how much memory it has.
 ///
-/// Raises BufferError (`DEVX_DEVICE`) for a device that is not there, and for other types than the CPU and CUDA; RuntimeError
-/// if the driver fails.
+/// Raises BufferError (`DEVX_DEVICE`) for a device that does not exist, and for types other than the CPU and CUDA;
+/// RuntimeError if the driver fails.
 #[pyfunction]
 #[pyo3(signature = (device, /))]
 pub(crate) fn device_info<'py>(py: Python<'py>, device: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
@@ -45,18 +45,18 @@ pub(crate) fn device_info<'py>(py: Python<'py>, device: &Bound<'py, PyAny>) -> R
     Ok(DEVICE_INFO.make(py, (name, uuid, info.free_bytes, info.total_bytes, info.driver_version))?)
 }
 
-/// As Python has it: `devexchange.Device`.
+/// The device as a `devexchange.Device`.
 pub(crate) fn to_python(py: Python<'_>, device: Device) -> Result<Bound<'_, PyAny>> {
     Ok(DEVICE.make(py, (device.kind.0, device.id))?)
 }
 
-/// From a pair of a device type and a number, as protocols write it.
+/// Reads a pair of a device type and a number, as protocols write it.
 pub(crate) fn from_python(pair: &Bound<'_, PyAny>) -> Result<Device> {
     let (kind, id) = pair_of::<i64>(pair)?;
     Ok(Device::new(DeviceType(kind), id)?)
 }
 
-/// The two numbers of such a pair, as they are.
+/// The two numbers of such a pair, unchecked.
 pub(crate) fn numbers(pair: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
     Ok(pair_of(pair)?)
 }
@@ -68,7 +68,7 @@ fn pair_of<'py, I: FromPyObjectOwned<'py>>(pair: &Bound<'py, PyAny>) -> Result<(
     }
 }
 
-/// From what a caller names it by: such a pair, a name, or a device of PyTorch, whose text is its name.
+/// Reads the device that a caller names by such a pair, by a name, or by a PyTorch device, whose text is its name.
 pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
     if let Ok(name) = device.cast::<PyString>() {
         return Ok(name.to_string_lossy().parse()?);
@@ -85,17 +85,17 @@ pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
     }
 }
 
-/// The number of a device, of which the kind is known.
+/// The number of a device whose kind is known.
 pub(crate) fn number(device_id: &Bound<'_, PyAny>) -> PyResult<i32> {
     Ok(argument::number(device_id, "device_id", i32::MIN, i32::MAX)?)
 }
 
-/// A device type of DLPack and of Arrow, as a number.
+/// A device type, as the number that DLPack and Arrow use.
 pub(crate) fn kind(device_type: &Bound<'_, PyAny>) -> PyResult<i32> {
     Ok(argument::number(device_type, "device_type", i32::MIN, i32::MAX)?)
 }
 
-/// Whether an object says that its memory is the host's, in a way that is read without a `PyErr`.
+/// Whether an object says that its memory is host memory, found out without a `PyErr`.
 pub(crate) fn is_said_to_be_host(obj: &Bound<'_, PyAny>) -> bool {
     let Device { kind, id } = Device::CPU;
     let said = ask::answer(obj, intern!(obj.py(), "__dlpack_device__"));

@@ -1,4 +1,4 @@
-//! Element types, by their names.
+//! Element types, read from their names.
 
 use devexchange_core::DType;
 use pyo3::prelude::*;
@@ -6,8 +6,7 @@ use pyo3::types::PyString;
 
 use crate::python::error::{Result, refuse, wrong_type};
 
-/// From a name ("float32"), or something that has one: a dtype or a scalar type of NumPy, a number type of Python's, a dtype
-/// of PyTorch.
+/// Reads a name ("float32") or an object that has one: a NumPy dtype or scalar type, a Python number type, a PyTorch dtype.
 pub(crate) fn from_python(dtype: &Bound<'_, PyAny>) -> Result<DType> {
     if let Ok(name) = dtype.cast::<PyString>() {
         return Ok(name.to_string_lossy().parse()?);
@@ -16,11 +15,11 @@ pub(crate) fn from_python(dtype: &Bound<'_, PyAny>) -> Result<DType> {
         let said = dtype.getattr_opt(attribute)?.map(|said| said.cast_into::<PyString>());
         Ok(said.and_then(std::result::Result::ok).map(|said| said.to_string_lossy().into_owned()))
     };
-    // What NumPy's names leave out: elements that are not those of this machine, and what is called float128 for its size.
+    // NumPy's names do not tell a foreign byte order, nor a long double, which they call float128 after its size.
     if matches!(text("byteorder")?.as_deref(), Some("<" | ">")) {
         return refuse!(DEVX_INVALID_DTYPE, "dtype is {dtype}: not in the byte order of this machine");
     }
-    // Dtypes that are not NumPy's own use the same letters, but not for floating point numbers.
+    // Dtypes from outside NumPy reuse these letters, but not with the kinds of floating point and complex numbers.
     if matches!((text("kind")?.as_deref(), text("char")?.as_deref()), (Some("f"), Some("g")) | (Some("c"), Some("G"))) {
         return refuse!(DEVX_INVALID_DTYPE, "dtype is {dtype}: the format of a long double differs between machines");
     }
@@ -36,7 +35,7 @@ pub(crate) fn from_python(dtype: &Bound<'_, PyAny>) -> Result<DType> {
     wrong_type!("dtype is {dtype}: neither the name of an element type nor something with a name")
 }
 
-/// The name of the elements that NumPy makes of a type whose own name is another one.
+/// The name of the elements that NumPy makes of a type, where it differs from the name of the type.
 fn of_type(name: &str) -> &str {
     match name {
         "int" | "longlong" => "int64",

@@ -1,4 +1,4 @@
-//! Tensors and batches shared with other processes of this machine: what the module `devexchange.ipc` names.
+//! Tensors and batches shared with other processes of this machine: the contents of the module `devexchange.ipc`.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::tensor::Tensor;
 use crate::tensor::type_object::New;
 use crate::{convert, dtype, shape};
 
-/// Where a server listens: a path, as `str` or `os.PathLike`, or "@" and a name.
+/// Reads the address of a server: a path, as `str` or `os.PathLike`, or "@" and a name.
 fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
     let path = match given.is_instance_of::<PyString>() {
         true => Some(given.clone()),
@@ -37,16 +37,16 @@ fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
 }
 
 thread_local! {
-    /// What a signal's handler raised while this thread waited.
+    /// The exception that a signal handler raised while this thread waited.
     static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
-/// Makes a call that waits for another process. Python's main thread handles signals meanwhile (PEP 475), and raises what
-/// their handlers raise.
+/// Makes a call that waits for another process. Python's main thread handles signals while it waits (PEP 475); an exception
+/// of a handler ends the call and is raised.
 fn waiting<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchange_core::Result<T> + Send) -> Result<T> {
     let raises = || {
         let raised = Python::try_attach(|py| py.check_signals().map_err(|raised| RAISED.set(Some(raised))).is_err());
-        // Without an interpreter there is nothing to handle.
+        // Without an interpreter there are no signals to handle.
         raised.unwrap_or(false)
     };
     let done = py.detach(|| ipc::interruptible(raises, call));
@@ -56,7 +56,7 @@ fn waiting<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchange_core::Res
     }
 }
 
-/// What can be shared.
+/// A tensor or batch to be offered.
 enum Thing {
     Tensor(CoreTensor),
     Batch(Batch),
@@ -78,7 +78,7 @@ impl Thing {
     }
 }
 
-/// How `Server.offer` would offer a tensor or batch: as a view, with a copy, or not at all, and why.
+/// Returns how `Server.offer` would offer a tensor or batch: as a view, with a copy, or not at all, and why.
 #[pyfunction]
 #[pyo3(signature = (thing, /))]
 pub(crate) fn plan_offer<'py>(py: Python<'py>, thing: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
@@ -89,10 +89,11 @@ pub(crate) fn plan_offer<'py>(py: Python<'py>, thing: &Bound<'py, PyAny>) -> Res
     convert::plan(py, plan)
 }
 
-/// A tensor in host memory that can be offered to other processes without a copy: compact, row-major, zeroed. `shape`
-/// is an extent or several; `dtype` is as for `empty`.
+/// Returns a tensor in host memory that can be offered to other processes without a copy.
 ///
-/// Raises ValueError for shapes and types that cannot be, MemoryError.
+/// It is compact, row-major and zeroed. `shape` is an extent or a sequence of extents; `dtype` is as for `empty`.
+///
+/// Raises ValueError for an invalid shape or type, MemoryError.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype))]
 pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> Result<New> {
@@ -101,17 +102,19 @@ pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bou
     Ok(New(py.detach(|| ipc::allocate_tensor(dtype, &shape))?))
 }
 
-/// Offers tensors and batches under names to other processes of the same user, at an address: the path of a socket,
-/// or "@" and a name that no file stands for. A thread of the library answers them, and needs no Python for it.
+/// Offers tensors and batches under names to other processes of the same user.
 ///
-/// What was given stays valid until the importer has released it or is gone. `close`, or a `with` block, ends the
-/// offers. When this process ends, host memory that was given stays valid, device memory does not.
+/// The server listens at an address: the path of a socket, or "@" and a name without a file. A thread of the library answers
+/// importers, without Python.
 ///
-/// Raises ValueError for an address that is none, OSError for one that is in use.
+/// Memory that was given to an importer stays valid until the importer has released it or is gone. `close`, or a `with`
+/// block, ends the offers. When this process ends, host memory that was given stays valid; device memory does not.
+///
+/// Raises ValueError for an invalid address, OSError for one that is in use.
 #[pyclass(frozen, module = "devexchange.ipc", weakref)]
 pub(crate) struct Server {
     server: Handle<CoreServer>,
-    /// Where it listens.
+    /// The address at which the server listens.
     #[pyo3(get)]
     address: String,
 }
@@ -126,16 +129,18 @@ impl Server {
         Ok(Self { server: Handle::new("server", server), address })
     }
 
-    /// Offers a tensor or batch under a name, in place of what had that name: a `Tensor`, a `RecordBatch`, or an object
-    /// with the methods of Arrow arrays or of DLPack. Importers get the same memory, and wait for what is queued now.
+    /// Offers a tensor or batch under a name, replacing any earlier offer of that name.
     ///
-    /// Host memory that is not from `empty_shared` or from another process has to be copied, and so has pinned and managed
-    /// memory, and device memory of a pool that is not made to be shared: `copy` is True for a copy in any case, False
-    /// for none in any case, None for one where it is needed. `plan` says which it would be. Importers cannot write host
-    /// memory of batches and of read-only tensors.
+    /// It is a `Tensor`, a `RecordBatch`, or an object with the methods of Arrow arrays or of DLPack. Importers get the same
+    /// memory, and their work comes after what is queued now.
     ///
-    /// Raises BufferError for memory that has to be copied where `copy` is False, ValueError for a name that is empty or
-    /// too long.
+    /// Some memory has to be copied: host memory that is not from `empty_shared` or from another process, pinned and managed
+    /// memory, and device memory of a pool that is not made to be shared. `copy` is True to always copy, False to never copy,
+    /// None to copy only if needed. `plan` says which it would be. Importers cannot write host memory of batches and of
+    /// read-only tensors.
+    ///
+    /// Raises BufferError for memory that has to be copied if `copy` is False, ValueError for a name that is empty or too
+    /// long.
     #[pyo3(signature = (name, thing, /, *, copy=None))]
     fn offer(&self, py: Python<'_>, name: &str, thing: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<()> {
         let (server, thing, copying) = (self.server.get()?, Thing::of(thing)?, convert::copying(copy));
@@ -147,9 +152,11 @@ impl Server {
         Ok(())
     }
 
-    /// Ends an offer; whether there was one. What was given of it stays valid.
+    /// Ends an offer, and returns whether there was one.
     ///
-    /// Raises BufferError in a child of a fork, as `offer` does: what is offered is its parent's.
+    /// Memory that was given to importers stays valid.
+    ///
+    /// Raises BufferError in a child of a fork, as `offer` does, because the offers belong to its parent.
     #[pyo3(signature = (name, /))]
     fn withdraw(&self, name: &str) -> Result<bool> {
         let withdrawn = self.server.get()?.withdraw(name)?;
@@ -157,8 +164,9 @@ impl Server {
         Ok(withdrawn)
     }
 
-    /// How much was given to importers that they have not released yet. What one of them imports again with the same client
-    /// while it holds it counts once, unless an offer has changed.
+    /// How many tensors and batches importers hold and have not released yet.
+    ///
+    /// If an importer that holds one imports it again with the same client, it counts once, unless the offer has changed.
     #[getter]
     fn leases(&self) -> Result<i64> {
         Ok(self.server.get()?.leases())
@@ -166,7 +174,7 @@ impl Server {
 
     /// Ends all offers. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
-        // It waits for the thread to be done with the address.
+        // Closing waits until the thread is done with the address.
         self.server.close_apart(py);
     }
 
@@ -191,21 +199,23 @@ impl Drop for Server {
     }
 }
 
-/// A connection to the `Server` at an address. What is imported may outlive it, and is given back to the exporter when
-/// its last user is gone, after the work that was named with `used_on`.
+/// A connection to the `Server` at an address.
 ///
-/// An exporter is trusted as a producer in this process is: that the memory holds what it says (the offsets of a batch are
+/// Imports can outlive the connection. Each is given back to the exporter when its last user is gone, after the work named
+/// with `used_on`.
+///
+/// The exporter is trusted like a producer in this process: that the memory holds what it says (the offsets of a batch are
 /// followed as they are), and that nobody writes it while it is read here. Nothing can check that.
 ///
-/// The exporter has `timeout` seconds to let this process in, and for each answer; None is for as long as it takes. Python's
-/// main thread handles signals meanwhile: `KeyboardInterrupt` ends the call, not the connection.
+/// The exporter has `timeout` seconds to accept the connection, and for each answer; None is as long as it takes. Python's
+/// main thread handles signals while it waits: `KeyboardInterrupt` ends the call, not the connection.
 ///
-/// Raises OSError if nobody listens there, or a process of another user; TimeoutError if it does not answer in time,
-/// ValueError for what is no address or no answer, BufferError if the exporter speaks another version.
+/// Raises OSError if nobody listens there, or only a process of another user; TimeoutError if the exporter does not answer in
+/// time, ValueError for an invalid address or answer, BufferError if the exporter speaks another version.
 #[pyclass(frozen, module = "devexchange.ipc", weakref)]
 pub(crate) struct Client {
     client: Handle<CoreClient>,
-    /// Where the exporter listens.
+    /// The address at which the exporter listens.
     #[pyo3(get)]
     address: String,
 }
@@ -221,28 +231,30 @@ impl Client {
         Ok(Self { client: Handle::new("client", client), address })
     }
 
-    /// The tensor that is offered under a name, without a copy.
+    /// Imports the tensor that is offered under a name, without a copy.
     ///
-    /// Raises ValueError if there is none or the exporter is gone, TimeoutError if it does not answer in time, TypeError if
-    /// it is a batch, BufferError for a device that this process does not see.
+    /// Raises ValueError if there is no such offer or the exporter is gone, TimeoutError if the exporter does not answer in
+    /// time, TypeError if the offer is a batch, BufferError for a device that this process does not see.
     #[pyo3(signature = (name, /))]
     fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {
         queue::drain();
         let client = self.client.get()?;
-        // SAFETY: the exporter vouches for it, as who connects is told.
+        // SAFETY: the exporter vouches for it, as the documentation of `Client` says.
         Ok(New(waiting(py, || unsafe { client.import_tensor(name) })?))
     }
 
-    /// As `tensor`, for a batch.
+    /// Imports the batch that is offered under a name; otherwise like `tensor`.
     #[pyo3(signature = (name, /))]
     fn batch(&self, py: Python<'_>, name: &str) -> Result<RecordBatch> {
         queue::drain();
         let client = self.client.get()?;
-        // SAFETY: the exporter vouches for it, as who connects is told.
+        // SAFETY: the exporter vouches for it, as the documentation of `Client` says.
         Ok(RecordBatch::new(waiting(py, || unsafe { client.import_batch(name) })?))
     }
 
-    /// Gives the connection up. What was imported stays valid. Closing again does nothing.
+    /// Closes the connection; imports stay valid.
+    ///
+    /// Closing again does nothing.
     fn close(&self) {
         self.client.close();
     }

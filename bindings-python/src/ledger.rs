@@ -1,4 +1,4 @@
-//! What is not released yet.
+//! The ledger: what has not been released yet.
 
 use devexchange_core::ledger as core_ledger;
 use devexchange_core::runtime;
@@ -10,7 +10,7 @@ use crate::python::error::Result;
 
 static COUNT: Class = Class::new("devexchange._types", "Count");
 
-/// What was handed out and taken in until now, and how much of it is not released yet: a `Count` for each kind.
+/// Returns a `Count` for each kind of thing: how many were handed out or taken in so far, and how many are not released yet.
 #[pyfunction]
 pub(crate) fn ledger(py: Python<'_>) -> Result<Bound<'_, PyDict>> {
     let read = core_ledger::read();
@@ -31,20 +31,22 @@ pub(crate) fn ledger(py: Python<'_>) -> Result<Bound<'_, PyDict>> {
     Ok(counts)
 }
 
-/// How many things are not released yet, over all kinds: 0 when nothing is outstanding.
+/// Returns how many things of all kinds are not released yet: 0 when nothing is outstanding.
 #[pyfunction]
 pub(crate) fn outstanding() -> i64 {
     core_ledger::outstanding()
 }
 
-/// How many releases wait for work that is queued on a device (`used_on`).
+/// Returns how many releases wait for work that is queued on a device (`used_on`).
 #[pyfunction]
 pub(crate) fn releases_waiting() -> i64 {
     runtime::releases_waiting()
 }
 
-/// How many releases were never called, because the driver could not say whether the work that used the memory is done; and
-/// how much memory, and how many events and streams, the driver did not take back.
+/// Returns how many releases were lost.
+///
+/// These are releases that were never called, because the driver could not say whether the work that used the memory was
+/// done, and allocations, events and streams that the driver did not take back.
 #[pyfunction]
 pub(crate) fn releases_lost() -> i64 {
     runtime::releases_lost()

@@ -1,13 +1,16 @@
-//! The Python binding, native half: the module `devexchange._native`. What a person uses is the package `devexchange`
-//! (`python/devexchange`), which names what is here.
+//! The native half of the Python binding: the module `devexchange._native`. Programs use the package `devexchange`
+//! (`python/devexchange`), which re-exports the names defined here.
 //!
-//! A file has one noun, a folder one subject, with the names of the core. From below: [`python`] is all that deals with the
-//! interpreter; [`device`], [`dtype`], [`shape`] and [`order`] are what programs name; [`dlpack`], [`copy`] and [`convert`]
-//! know the core's types only; [`tensor`], [`arrow`], [`manager`] and [`ipc`] are what programs have. A tensor and a batch turn
-//! into each other by methods: those of a tensor are above both.
+//! Each file has one noun and each folder one subject, with the names of the core. From the bottom up:
 //!
-//! A method converts, guards and delegates. Python holds a counted reference to a thing of the core's; what the core holds
-//! of Python's is given up through [`python::queue`].
+//! * [`python`] has everything that deals with the interpreter.
+//! * [`device`], [`dtype`], [`shape`] and [`order`] read what programs name in arguments.
+//! * [`dlpack`], [`copy`] and [`convert`] know only the core's types.
+//! * [`tensor`], [`arrow`], [`manager`] and [`ipc`] have the objects that programs use. Methods turn a tensor and a batch into
+//!   each other; the methods of a tensor are above both.
+//!
+//! A method converts, guards and delegates. A Python object holds a counted reference to an object of the core. Python
+//! objects that the core holds are given up through [`python::queue`].
 
 mod arrow;
 mod convert;
@@ -25,7 +28,7 @@ mod tensor;
 
 use pyo3::prelude::*;
 
-// Without a GIL, what must be one step is a lock (`handle`, `queue`) or a critical section (`capsule`).
+// Without a GIL, a lock (`handle`, `queue`) or a critical section (`capsule`) makes steps atomic where necessary.
 #[pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;

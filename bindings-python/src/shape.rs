@@ -1,4 +1,4 @@
-//! Shapes, as programs name them.
+//! Shapes, read from arguments.
 
 use devexchange_core::layout::MAX_NDIM;
 use pyo3::exceptions::PyOverflowError;
@@ -8,7 +8,7 @@ use pyo3::types::PySequence;
 use crate::python::argument::{self, is_index};
 use crate::python::error::{Result, refuse, wrong_type};
 
-/// From one extent, or a sequence of them. An extent is an int, or something that stands for one (`numpy.int64`).
+/// Reads one extent or a sequence of extents. An extent is an int or stands for one (`numpy.int64`).
 pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
     if is_index(shape) {
         return Ok(vec![extent(shape)?]);
@@ -25,7 +25,7 @@ pub(crate) fn from_python(shape: &Bound<'_, PyAny>) -> Result<Vec<i64>> {
 fn too_many(extents: &Bound<'_, PySequence>) -> Result<Vec<i64>> {
     match extents.len() {
         Ok(n) => refuse!(DEVX_INVALID_SHAPE, "shape has {n} extents: more than {MAX_NDIM}"),
-        // Longer than Python can say.
+        // The length is too large for Python's `len`.
         Err(error) if error.is_instance_of::<PyOverflowError>(extents.py()) => {
             refuse!(DEVX_INVALID_SHAPE, "shape has more than {MAX_NDIM} extents")
         }

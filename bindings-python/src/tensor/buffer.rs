@@ -16,11 +16,13 @@ use crate::tensor::type_object::New;
 
 // ---- in ----
 
-/// A view of the memory of an object with the buffer protocol (bytes, bytearray, array.array, memoryview, NumPy
-/// arrays, …), which stays locked until the last user of the tensor is gone.
+/// Returns a view of the memory of an object with the buffer protocol.
 ///
-/// Raises TypeError for objects without the protocol, BufferError for elements that are no numbers in this machine's
-/// byte order.
+/// Such objects are bytes, bytearray, array.array, memoryview, NumPy arrays and others. The buffer stays locked until the
+/// last user of the tensor is gone.
+///
+/// Raises TypeError for objects without the protocol, BufferError for elements that are not numbers in this machine's byte
+/// order.
 #[pyfunction]
 #[pyo3(signature = (obj, /))]
 pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<New> {
@@ -36,7 +38,7 @@ pub(super) fn view_of(obj: &Bound<'_, PyAny>) -> Result<CoreTensor> {
         return Err(PyErr::fetch(obj.py()).into());
     }
     let Described { data, dtype, shape, strides, flags } = Described::new(&view).inspect_err(|_| {
-        // SAFETY: attached; filled in above, and given back here only.
+        // SAFETY: attached; the view was filled in above, and is given back only here.
         unsafe { ffi::PyBuffer_Release(&raw mut *view) }
     })?;
     let owner = queue::owner(Held::Buffer(view));
@@ -46,7 +48,7 @@ pub(super) fn view_of(obj: &Bound<'_, PyAny>) -> Result<CoreTensor> {
     Ok(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?)
 }
 
-/// The bytes of an object with the buffer protocol, and what keeps them where they are.
+/// The bytes of an object with the buffer protocol, and the owner that keeps them in place.
 pub(crate) fn bytes_of(obj: &Bound<'_, PyAny>) -> Result<(*mut c_void, usize, Owner)> {
     let mut view = Box::new(ffi::Py_buffer::new());
     // SAFETY: attached, and there is room for the view.
@@ -56,23 +58,23 @@ pub(crate) fn bytes_of(obj: &Bound<'_, PyAny>) -> Result<(*mut c_void, usize, Ow
     Ok((view.buf, view.len as usize, queue::owner(Held::Buffer(view))))
 }
 
-/// What a view says.
+/// A buffer view, translated.
 struct Described {
     data: *mut c_void,
     dtype: DType,
     shape: Vec<i64>,
-    /// In elements; none for compact row-major.
+    /// In elements; `None` for compact row-major.
     strides: Option<Vec<i64>>,
     flags: Flags,
 }
 
 impl Described {
     fn new(view: &ffi::Py_buffer) -> Result<Self> {
-        // SAFETY: a view with a format has one that ends, or none, which is a byte.
+        // SAFETY: a format ends with a NUL. Without a format the elements are bytes.
         let format = if view.format.is_null() { c"B" } else { unsafe { CStr::from_ptr(view.format) } };
         let width = (view.itemsize as i64).max(1);
         let shape = extents(view, view.shape)?;
-        // The arrays of ctypes are row-major, and leave it at that.
+        // The arrays of ctypes are row-major and have no strides.
         let mut strides = (!view.strides.is_null()).then(|| extents(view, view.strides)).transpose()?;
         for (i, stride) in strides.iter_mut().flatten().enumerate() {
             if *stride % width != 0 && layout::is_stepped(&shape, i) {
@@ -93,7 +95,7 @@ impl Described {
     }
 }
 
-/// Shape or strides, which a view that was asked for has so many of.
+/// The shape or strides of a view, one number for each dimension.
 fn extents(view: &ffi::Py_buffer, from: *const ffi::Py_ssize_t) -> Result<Vec<i64>> {
     let ndim = match usize::try_from(view.ndim) {
         Ok(ndim) if ndim <= MAX_NDIM => ndim,
@@ -105,11 +107,11 @@ fn extents(view: &ffi::Py_buffer, from: *const ffi::Py_ssize_t) -> Result<Vec<i6
     if from.is_null() {
         return refuse!(DEVX_INVALID_SHAPE, "the view has {ndim} dimensions, but no shape");
     }
-    // SAFETY: not NULL, so there is one for each dimension.
+    // SAFETY: not NULL, so there is one number for each dimension.
     Ok(unsafe { std::slice::from_raw_parts(from, ndim) }.iter().map(|&extent| extent as i64).collect())
 }
 
-/// The element type of a format of the module `struct`, with `Z` before a floating point number for a complex one.
+/// The element type of a format of the module `struct`; `Z` before a floating point format makes it complex.
 fn dtype_of(format: &str, itemsize: isize) -> Result<DType> {
     let foreign: &[char] = if cfg!(target_endian = "little") { &['>', '!'] } else { &['<'] };
     if itemsize > 1 && format.starts_with(foreign) {
@@ -142,14 +144,14 @@ fn dtype_of(format: &str, itemsize: isize) -> Result<DType> {
 
 // ---- out ----
 
-/// What a lent view points to: it is kept in the view's `internal`.
+/// The data that a lent view points to, kept in the view's `internal`.
 struct Lent {
     tensor: CoreTensor,
     /// In bytes.
     strides: Vec<isize>,
 }
 
-/// Fills in a view of a tensor in host memory, which keeps the tensor until it is given back.
+/// Fills in a view of a tensor in host memory. The view keeps the tensor until it is given back.
 ///
 /// # Safety
 /// `view` can be written, and is not filled in.
@@ -191,15 +193,15 @@ pub(crate) unsafe fn lend(object: Bound<'_, Tensor>, view: *mut ffi::Py_buffer, 
     let lent = Box::into_raw(Box::new(Lent { tensor, strides }));
     // SAFETY: made above.
     let Lent { tensor, strides } = unsafe { &*lent };
-    // A view of nothing still has an address.
+    // Even a view without elements has an address.
     view.buf = if tensor.data().is_null() { lent.cast() } else { tensor.data() };
     view.len = tensor.layout().bytes as isize;
     view.itemsize = width;
     view.readonly = read_only.into();
-    // Who asks for no shape gets bytes side by side, as of a `memoryview`: `hashlib` takes none of more dimensions.
+    // A request without a shape gets plain bytes in one dimension, as from a `memoryview`: `hashlib` takes no other view.
     view.ndim = if wants(ffi::PyBUF_ND) { tensor.shape().len() as c_int } else { 1 };
     view.format = if wants(ffi::PyBUF_FORMAT) { format.as_ptr().cast_mut() } else { std::ptr::null_mut() };
-    // Without dimensions there is neither (buffer protocol, `ndim`).
+    // With zero dimensions there is neither shape nor strides (buffer protocol, `ndim`).
     let has = |flag: c_int| wants(flag) && !strides.is_empty();
     view.shape = if has(ffi::PyBUF_ND) { tensor.shape().as_ptr().cast_mut().cast() } else { std::ptr::null_mut() };
     view.strides = if has(ffi::PyBUF_STRIDES) { strides.as_ptr().cast_mut() } else { std::ptr::null_mut() };

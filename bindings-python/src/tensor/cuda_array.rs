@@ -1,5 +1,4 @@
-//! Tensors in and out through the CUDA Array Interface, versions 0 to 3 in, 3 out. Here only the dictionary is
-//! translated.
+//! Tensors through the CUDA Array Interface: versions 0 to 3 in, version 3 out. Only the dictionary is translated here.
 
 use core::ffi::{CStr, c_void};
 use std::ffi::CString;
@@ -23,20 +22,20 @@ use crate::tensor::type_object::{self, New};
 
 // ---- in ----
 
-/// Takes a tensor from an object with `__cuda_array_interface__`, which is kept alive until the last user of the
-/// tensor is gone. An object that keeps the tensor made over it has to close it: Python's cycle collector cannot see
-/// such a cycle. Where the memory is, the driver says.
+/// Takes a tensor from an object with `__cuda_array_interface__`.
 ///
-/// What the producer queued on its stream is waited for on the device: by `stream`, if one is given, and by whoever
+/// The object is kept alive until the last user of the tensor is gone. An object that refers to the tensor made over it has
+/// to close the tensor, because Python's cycle collector cannot see such a cycle. The driver says where the memory is.
+///
+/// The work that the producer queued on its stream is waited for on the device: by `stream`, if one is given, and by whoever
 /// the tensor is handed to. Producers before version 3 name no stream; `no_stream` says what takes its place:
-/// "legacy-default", "host-sync" (the host waits until the device has done all its work), or "trust" (the data is
-/// ready).
+/// "legacy-default", "host-sync" (the host waits until the device has done all its work), or "trust" (the data is ready).
 ///
-/// With `mask=True` the result is a pair: the tensor, and None or a tensor of the same shape that says which elements
-/// are valid, true or not true. Without it, an array with a mask is refused.
+/// With `mask=True` the result is a pair: the tensor, and None or a tensor of the same shape that is true where an element is
+/// valid. Without it, an array with a mask is refused.
 ///
-/// Raises TypeError for objects without the protocol and entries of a wrong type, ValueError for what no array can be,
-/// BufferError for what a tensor cannot say (structured elements, foreign byte order) and for host memory.
+/// Raises TypeError for objects without the protocol and entries of a wrong type, ValueError for an invalid array,
+/// BufferError for host memory and for elements that a tensor cannot describe (structured elements, foreign byte order).
 #[pyfunction]
 #[pyo3(signature = (obj, /, *, stream=None, no_stream="legacy-default", mask=false))]
 pub(crate) fn from_cuda_array_interface<'py>(
@@ -66,12 +65,12 @@ pub(crate) fn from_cuda_array_interface<'py>(
         ),
     })?;
     let _hold = request.stream.map(raw_stream::hold).transpose()?;
-    // The copy of the dictionary is read from here on: the object may change it.
+    // From here on only the copy of the dictionary is read, because the object may change its own.
     let mut array = source.into_array();
-    // The host may have to wait, and Python meanwhile goes on.
+    // The host may have to wait; other threads run Python meanwhile.
     let imported = import(obj.py(), &mut array, &request, mask);
     if imported.is_err() {
-        // SAFETY: refused, so the array is as it was, and ours.
+        // SAFETY: the import was refused, so the array is unchanged and still ours.
         unsafe { cuda_array::release(&raw mut array) };
         queue::drain();
     }
@@ -89,11 +88,11 @@ fn import(
     request: &Request,
     mask: bool,
 ) -> devexchange_core::Result<Imported> {
-    // SAFETY: made just now, and nobody else has it; its producer vouches for the stream.
+    // SAFETY: the array was made just now, and nobody else has it; its producer vouches for the stream.
     waiting::detached(py, array, |array| unsafe { cuda_array::import(array, request, mask) })
 }
 
-/// A copy of the dictionary, with what the array points to.
+/// A copy of the dictionary, including everything that the array points to.
 struct Source {
     version: i32,
     read_only: bool,
@@ -106,14 +105,14 @@ struct Source {
     _owner: Owner,
 }
 
-/// A mask is part of its array, and released with it.
+/// The mask of an array, which is released with the array.
 struct Mask {
     array: DevxCudaArray,
     /// What the array points to.
     _source: Source,
 }
 
-// SAFETY: what the array points to is its source's, and so its own.
+// SAFETY: the array points only into its source, which the mask owns.
 unsafe impl Send for Mask {}
 
 impl Source {
@@ -122,7 +121,7 @@ impl Source {
             Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) => {
                 let text = format!("{} has no __cuda_array_interface__", obj.get_type());
                 let refused = PyTypeError::new_err(text);
-                // A property may say why.
+                // If a property raised this, it may say why.
                 refused.set_cause(obj.py(), Some(error));
                 return Err(refused.into());
             }
@@ -143,7 +142,7 @@ impl Source {
             2 => (data.get_item(0)?, data.get_item(1)?),
             n => return refuse!(DEVX_INVALID_ARGUMENT, "data has {n} entries: an address and a bool were expected"),
         };
-        // Python's or NumPy's.
+        // A bool of Python or of NumPy.
         let Ok(read_only) = read_only.extract::<bool>() else {
             return wrong_type!("data[1] is {read_only:?}: a bool was expected");
         };
@@ -179,7 +178,7 @@ impl Source {
         })
     }
 
-    /// As a struct that nobody releases, over what this has.
+    /// Describes this source as a struct without a release.
     fn describe(&self) -> DevxCudaArray {
         DevxCudaArray {
             version: self.version,
@@ -216,7 +215,7 @@ unsafe extern "C" fn release(array: *mut DevxCudaArray) {
     // SAFETY: a release callback is called with a valid struct.
     let Some(array) = (unsafe { array.as_mut() }) else { return };
     if array.release.take().is_some() {
-        // SAFETY: made by `into_array`, and marked as released above.
+        // SAFETY: `into_array` made it, and it was marked as released above.
         drop(unsafe { Box::from_raw(array.private_data.cast::<Source>()) });
     }
 }
@@ -232,12 +231,12 @@ fn required<'py>(interface: &Bound<'py, PyDict>, key: &str) -> Result<Bound<'py,
     }
 }
 
-/// An int, or what stands for one: shapes and addresses are often NumPy's numbers.
+/// Whether this is an int, or stands for one: shapes and addresses are often NumPy numbers.
 fn is_integer(value: &Bound<'_, PyAny>) -> bool {
     argument::is_index(value) && !value.is_instance_of::<PyBool>()
 }
 
-/// An int of 64 bits; `beyond` is the status of a larger one.
+/// Reads an int of 64 bits; `beyond` is the error status for a larger one.
 fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i64> {
     if !is_integer(value) {
         return wrong_type!("{what} is {value:?}: an int was expected");
@@ -276,7 +275,7 @@ fn address(value: &Bound<'_, PyAny>) -> Result<usize> {
 
 // ---- out ----
 
-/// The dictionary for a tensor. Host memory has none, as `hasattr` is to see.
+/// The dictionary for a tensor. For host memory it raises an `AttributeError`, so that `hasattr` finds none.
 pub(crate) fn export(py: Python<'_>, tensor: CoreTensor) -> Result<Bound<'_, PyDict>> {
     let exported = match cuda_array::export(tensor, &Request::default()).map_err(|refused| refused.error) {
         Ok(exported) => exported,
@@ -288,11 +287,11 @@ pub(crate) fn export(py: Python<'_>, tensor: CoreTensor) -> Result<Bound<'_, PyD
     let array = exported.as_raw();
     let extents = |from: *const i64| {
         let n = if from.is_null() { 0 } else { array.ndim as usize };
-        // SAFETY: an exported array has so many of each.
+        // SAFETY: an exported array has `ndim` extents and as many strides.
         let values = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(from, n) } };
         PyTuple::new(py, values)
     };
-    // SAFETY: an exported array has a type that ends.
+    // SAFETY: the `typestr` of an exported array ends with a NUL.
     let typestr = unsafe { CStr::from_ptr(array.typestr) }.to_string_lossy();
     let interface = PyDict::new(py);
     interface.set_item("version", array.version)?;

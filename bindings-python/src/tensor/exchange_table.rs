@@ -1,11 +1,11 @@
-//! The function table that this library offers to others: `type(Tensor).__dlpack_c_exchange_api__` (DLPack 1.3,
+//! The function table that this library offers to others: `Tensor.__dlpack_c_exchange_api__` (DLPack 1.3,
 //! `DLPackExchangeAPI`).
 //!
-//! None of its functions makes the host wait. The stream that it names is the legacy default one: what goes out is
-//! ready for work that is queued there, and what comes in is taken to be queued there.
+//! None of its functions makes the host wait. The stream that it names is the legacy default stream: exported data is ready
+//! for work queued there, and imported data is taken to be queued there.
 //!
-//! Functions that are given objects of Python's are called by who is attached to the interpreter; the other two by
-//! anybody.
+//! Functions that take or make Python objects are called by threads that are attached to the interpreter; the other two by
+//! any thread.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;
@@ -29,7 +29,7 @@ use crate::tensor::{Tensor, type_object};
 /// A table that never changes.
 #[repr(transparent)]
 struct Table(DLPackExchangeAPI);
-// SAFETY: nothing in it is written, and its one pointer is NULL.
+// SAFETY: nothing in the table is written, and its one pointer is NULL.
 unsafe impl Sync for Table {}
 
 static TABLE: Table = Table(DLPackExchangeAPI {
@@ -46,7 +46,7 @@ pub(crate) fn capsule(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     capsule::of_table(py, &TABLE.0)
 }
 
-/// Runs `work` as a function of the table: 0, or -1 after `tell` was told why.
+/// Runs `work` as a function of the table. Returns 0, or -1 after passing the error to `tell`.
 fn answer(work: impl FnOnce() -> Result<()>, tell: impl FnOnce(Error)) -> c_int {
     let done = catch_unwind(AssertUnwindSafe(work));
     match done.unwrap_or_else(|payload| Err(Error::Refused(CoreError::panicked(payload)))) {
@@ -62,12 +62,12 @@ fn raise(error: Error) {
     Python::attach(|py| PyErr::from(error).restore(py));
 }
 
-/// As [`raise`], on any thread. Who cannot enter the interpreter has no use for an exception.
+/// Like [`raise`], but on any thread. A thread that cannot enter the interpreter has no use for an exception.
 fn raise_anywhere(error: Error) {
     let _ = interpreter::enter(|py| PyErr::from(error).restore(py));
 }
 
-/// An argument that must not be NULL.
+/// Checks an argument that must not be NULL.
 fn given<T>(pointer: *mut T, name: &str) -> Result<NonNull<T>> {
     match NonNull::new(pointer) {
         Some(pointer) => Ok(pointer),
@@ -75,10 +75,10 @@ fn given<T>(pointer: *mut T, name: &str) -> Result<NonNull<T>> {
     }
 }
 
-/// An object of ours.
+/// Checks that an object is one of our tensors.
 ///
 /// # Safety
-/// `object` is NULL or a borrowed object of Python's, and the caller is attached.
+/// `object` is NULL or a borrowed Python object, and the caller is attached.
 unsafe fn ours<'py>(object: *mut c_void) -> Result<Bound<'py, Tensor>> {
     let object = given(object, "py_object")?.cast::<ffi::PyObject>();
     // SAFETY: the caller's contract.
@@ -120,17 +120,17 @@ unsafe extern "C" fn borrow(object: *mut c_void, out: *mut DLTensor) -> c_int {
     answer(work, raise)
 }
 
-/// On failure the tensor is still the caller's.
+/// Makes an object of a tensor. On failure the tensor still belongs to the caller.
 unsafe extern "C" fn take(managed: *mut DLManagedTensorVersioned, out: *mut *mut c_void) -> c_int {
     let work = || {
         let (managed, out) = (given(managed, "tensor")?, given(out, "out_py_object")?);
         // SAFETY: the contract of the table: attached.
         let py = unsafe { Python::assume_attached() };
-        // The object first: making it may fail, and the tensor cannot be given back once it was taken.
+        // The object comes first: making it may fail, and the tensor cannot be given back once it was taken.
         let object = type_object::empty(py)?;
-        // SAFETY: the caller gives a tensor that it owns; work on it was queued on the stream that this table names.
+        // SAFETY: the caller passes a tensor that it owns; work on it was queued on the stream that this table names.
         let tensor = unsafe { dlpack::import(managed.as_ptr()) }?;
-        // SAFETY: made just now, so nobody else has it.
+        // SAFETY: the object was made just now, so nobody else has it.
         unsafe { object.get().fill_alone(tensor) };
         // SAFETY: room for an address, by the contract of the table.
         unsafe { out.write(object.into_ptr().cast()) };
@@ -139,7 +139,7 @@ unsafe extern "C" fn take(managed: *mut DLManagedTensorVersioned, out: *mut *mut
     answer(work, raise)
 }
 
-/// May be called by anybody.
+/// Names the legacy default stream. Any thread may call this.
 unsafe extern "C" fn work_stream(kind: DLDeviceType, id: i32, out: *mut *mut c_void) -> c_int {
     let work = || {
         let out = given(out, "out_current_stream")?;
@@ -153,7 +153,7 @@ unsafe extern "C" fn work_stream(kind: DLDeviceType, id: i32, out: *mut *mut c_v
     answer(work, raise_anywhere)
 }
 
-/// A tensor for a consumer, ready for work on the stream that the table names.
+/// Exports a tensor, ready for work on the stream that the table names.
 fn exported(tensor: CoreTensor) -> Result<Owned<DLManagedTensorVersioned>> {
     let request = Request { stream: raw_stream::default(tensor.device()), ..Request::default() };
     Ok(dlpack::export(tensor, &request)?)
@@ -161,7 +161,7 @@ fn exported(tensor: CoreTensor) -> Result<Owned<DLManagedTensorVersioned>> {
 
 type SetError = Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char)>;
 
-/// May be called by anybody: errors go to `set_error`.
+/// Allocates a tensor like a prototype. Any thread may call this, so errors go to `set_error`.
 unsafe extern "C" fn allocate(
     prototype: *mut DLTensor,
     out: *mut *mut DLManagedTensorVersioned,
@@ -185,7 +185,7 @@ unsafe extern "C" fn allocate(
     })
 }
 
-/// Kind and text of an error, without Python.
+/// The kind and text of an error, made without Python.
 fn in_words(error: &Error) -> (&'static CStr, CString) {
     match error {
         Error::Refused(error) => (builtin(error.status()), CString::new(error.message()).unwrap_or_default()),
@@ -193,7 +193,7 @@ fn in_words(error: &Error) -> (&'static CStr, CString) {
     }
 }
 
-/// New memory of the prototype's type, shape and device, which is all that counts of it.
+/// Allocates a tensor of the prototype's type, shape and device; nothing else of the prototype is used.
 fn new_like(prototype: &DLTensor) -> Result<*mut DLManagedTensorVersioned> {
     let wanted = DLTensor { data: std::ptr::null_mut(), strides: std::ptr::null_mut(), byte_offset: 0, ..*prototype };
     // SAFETY: a prototype has `ndim` extents.

@@ -1,4 +1,4 @@
-//! The way in for everything of DLPack.
+//! `from_dlpack`, the way in for all producers of DLPack.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -14,16 +14,17 @@ use crate::python::queue;
 use crate::python::quick::{PyObject_Vectorcall, borrowed, define, quickly, table, unready};
 use crate::tensor::type_object::{self, New};
 
-/// Takes a tensor from an object whose type has `__dlpack_c_exchange_api__`, or with `__dlpack__`: a view of the same
-/// memory, which is released when the last user of the tensor is gone.
+/// Takes a tensor from an object with `__dlpack__`, or whose type has `__dlpack_c_exchange_api__`.
 ///
-/// `device` is where the elements are wanted, a name such as "cpu", "cuda" or "cuda:1", a pair of device type and number
-/// (`Device`), or a `torch.device`; by default where they are. `copy` is True for a copy in any case, False for none in any
-/// case, None for one where it is needed, which is for another device. On a GPU the data is ready for work on `stream`, or on the
-/// legacy default stream (1), which is made to wait for the producer's work; with -1 nothing waits.
+/// The tensor is a view of the same memory, which is released when the last user of the tensor is gone.
 ///
-/// Raises BufferError if the exchange is not possible as asked, TypeError for objects without the protocol,
-/// ValueError for what no tensor or stream can be. Then nothing was taken.
+/// `device` is where the elements are wanted: a name such as "cpu", "cuda" or "cuda:1", a pair of device type and number
+/// (`Device`), or a `torch.device`; by default where they are. `copy` is True to always copy, False to never copy, None to
+/// copy only if needed, which is for another device. On a GPU the data is ready for work on `stream`, by default the legacy
+/// default stream (1), which is made to wait for the producer's work; with -1 nothing waits.
+///
+/// Raises BufferError if the exchange is not possible as requested, TypeError for objects without the protocol, ValueError
+/// for an invalid tensor or stream. Then nothing was taken.
 #[pyfunction]
 #[pyo3(signature = (obj, /, *, device=None, copy=None, stream=None))]
 pub(crate) fn from_dlpack(
@@ -38,10 +39,10 @@ pub(crate) fn from_dlpack(
     Ok(New(import::import(obj, &wanted)?))
 }
 
-/// PyO3's function, for what is not quick. It lives as long as the process.
+/// PyO3's function, for calls that the quick function cannot do. It lives as long as the process.
 static USUAL: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Puts the quick function in the place of PyO3's.
+/// Replaces PyO3's function with the quick one.
 pub(crate) fn add_quick(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let function = module.getattr("from_dlpack")?;
@@ -69,7 +70,7 @@ unsafe extern "C" fn quick_from_dlpack(
         }
         // SAFETY: there is one argument.
         let object = unsafe { *arguments };
-        // SAFETY: its caller keeps it alive.
+        // SAFETY: the caller keeps the object alive.
         let object = unsafe { borrowed::<PyAny>(py, object) };
         queue::drain();
         Some(type_object::make_quickly(py, import::take_quickly(&object)?))

@@ -1,4 +1,4 @@
-//! What a program does with a tensor: looking at it, handing it on.
+//! The methods of a tensor: looking at it and handing it on.
 
 use core::ffi::c_int;
 
@@ -23,13 +23,13 @@ use crate::{convert, copy, device};
 
 #[pymethods]
 impl Tensor {
-    /// An object that is closed: what `type_object` fills. Programs cannot ask for one.
+    /// A closed object, which `type_object` fills. Programs cannot create one.
     #[new]
     fn closed() -> Self {
         Self(Handle::closed("tensor"))
     }
 
-    /// Extents.
+    /// Extent of each dimension, in elements.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>> {
         Ok(PyTuple::new(py, self.get()?.shape())?)
@@ -41,7 +41,7 @@ impl Tensor {
         Ok(self.get()?.shape().len())
     }
 
-    /// Distances of neighbours along each dimension, in elements.
+    /// Distance between neighbours along each dimension, in elements.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>> {
         Ok(PyTuple::new(py, self.get()?.strides())?)
@@ -65,7 +65,7 @@ impl Tensor {
         Ok(self.get()?.data().addr())
     }
 
-    /// Bytes of all elements, without gaps.
+    /// Size of all elements in bytes, without gaps.
     #[getter]
     fn nbytes(&self) -> Result<usize> {
         Ok(self.get()?.layout().bytes)
@@ -83,20 +83,21 @@ impl Tensor {
         Ok(self.get()?.flags().has(Flags::IS_COPIED))
     }
 
-    /// Says that the elements are there when what is queued on `stream` is done: for work of your own that fills the memory on
-    /// another stream than the one that it was allocated on. To be called before it is handed on. Memory that is given back in
-    /// the order of another stream is so only after that work, too. The stream outlives this, and what is handed on of it; a
-    /// `DeviceStream` may be closed before.
+    /// Declares that the elements are ready when the work queued on `stream` so far is done.
     ///
-    /// Raises ValueError if somebody else has it already, BufferError for memory without streams.
+    /// This is for work of your own that fills the memory on another stream than the one that it was allocated on. Call it
+    /// before the tensor is handed on. Memory that is given back in the order of another stream goes back only after that
+    /// work, too. The stream must outlive this tensor and everything handed on from it; a `DeviceStream` may be closed
+    /// earlier.
+    ///
+    /// Raises ValueError if somebody else has the tensor already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let stream = self.get()?.stream(stream::number(stream)?)?;
-        // SAFETY: that is what the caller says.
+        // SAFETY: the caller declares exactly this.
         Ok(self.0.change(|tensor| unsafe { tensor.produced_on(stream) })??)
     }
 
-    /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is
-    /// done.
+    /// Declares that the work queued on `stream` so far uses the memory, which is released only when that work is done.
     fn used_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let tensor = self.get()?;
         Ok(tensor.used_on(tensor.stream(stream::number(stream)?)?)?)
@@ -108,19 +109,22 @@ impl Tensor {
         Ok(tensor.wait(tensor.stream(stream::number(stream)?)?)?)
     }
 
-    /// Asks the driver whether the memory is where the tensor says, all of it: what no description can prove. Host memory
-    /// is not asked for.
+    /// Asks the driver whether all of the memory is where the tensor says.
     ///
-    /// Raises BufferError if it is not.
+    /// No description can prove this. Host memory is not checked.
+    ///
+    /// Raises BufferError if the memory is not there.
     fn check_pointers(&self) -> Result<()> {
         Ok(self.get()?.check_pointers()?)
     }
 
-    /// So many of the indices along one dimension from the one at `offset` on, or all of them, as a tensor of its own. It shares
-    /// the memory: nothing is copied, on a GPU the slice is in the order of the whole, and work that is noted for it is noted for
-    /// the whole.
+    /// Returns `length` indices along one dimension from `offset` on, or all from there, as a tensor of its own.
     ///
-    /// Raises IndexError if there is no such dimension or it has not so many, BufferError for elements that begin within a byte.
+    /// The slice shares the memory: nothing is copied. On a GPU it has the order of the whole tensor, and work declared with
+    /// `used_on` for the slice counts for the whole.
+    ///
+    /// Raises IndexError if there is no such dimension or it has too few indices, BufferError if the first element of the
+    /// slice begins within a byte.
     #[pyo3(signature = (dimension, offset=0, length=None))]
     fn slice(
         &self,
@@ -133,86 +137,99 @@ impl Tensor {
         Ok(New(tensor.slice(dimension, offset, argument::length(length, offset, extent.unwrap_or(0))?)?))
     }
 
-    /// A copy on `device`, which is named as for `from_dlpack`, queued on `stream` (by default the legacy default
-    /// stream), after which it is ready; into host memory that is not pinned the call waits. Between such memory no stream is
-    /// used if none is named, and a default stream is that of device 0. Elements in another order than row-major are so in
-    /// copies from and to such memory; other copies have the same strides.
+    /// Returns a copy on `device`, queued on `stream` (by default the legacy default stream).
+    ///
+    /// `device` is named as for `from_dlpack`. The copy is ready after that work; if it is in host memory that is not pinned,
+    /// the call waits for it. For a copy within host memory that is not pinned, no stream is used if none is named, and a
+    /// default stream is that of device 0. A copy from or to such memory is row-major; any other copy has the same strides.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         let target = device::asked(device)?;
         Ok(New(copy::tensor(py, &self.get()?, target, stream::optional(stream)?)?))
     }
 
-    /// Reads all elements into the memory of an object with the buffer protocol (a bytearray, an array of NumPy), in row-major
-    /// order, behind what is queued on `stream` (by default the legacy default stream; of host memory that is not pinned, none),
-    /// and waits for them. It has to be writable and compact, with elements of this type or bytes, as many as the tensor's elements take, which lie compactly,
-    /// too.
+    /// Reads all elements, in row-major order, into the memory of an object with the buffer protocol.
     ///
-    /// Raises ValueError for another number of bytes, TypeError for other elements, BufferError for elements with gaps between
-    /// them, and for a buffer that is read-only.
+    /// The object is, for example, a bytearray or a NumPy array. The elements are read after the work queued on `stream` (by
+    /// default the legacy default stream; for host memory that is not pinned, no stream), and the call waits for them. The
+    /// buffer has to be writable and compact. Its elements are bytes or have the tensor's type, and it is as large as the
+    /// tensor's elements, which have to be compact and row-major, too.
+    ///
+    /// Raises ValueError for another number of bytes, TypeError for other elements, BufferError for elements that are not
+    /// compact and row-major, and for a buffer that is read-only.
     #[pyo3(signature = (into, /, stream=None))]
     fn read(&self, into: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<()> {
         transfer::read(&self.get()?, into, stream::optional(stream)?)
     }
 
-    /// Writes all elements from the memory of an object with the buffer protocol, as `read` reads them. Work that is queued on
-    /// `stream` afterwards sees them, and the buffer may be used again at once. Nobody else uses the elements meanwhile; if the
-    /// stream is not the one that the tensor was made on, say `produced_on`.
+    /// Writes all elements from the memory of an object with the buffer protocol.
     ///
-    /// Raises as `read`; BufferError also if the tensor is read-only.
+    /// `stream` and the buffer are as for `read`, but the buffer may be read-only. Work queued on `stream` afterwards sees
+    /// the elements, and the buffer can be reused at once. Nobody else may use the elements meanwhile. If the stream is not
+    /// the one that the tensor was made on, call `produced_on` afterwards.
+    ///
+    /// Raises the same errors as `read`; BufferError also if the tensor is read-only.
     #[pyo3(signature = (source, /, stream=None))]
     fn write(&self, source: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<()> {
         transfer::write(&self.get()?, source, stream::optional(stream)?)
     }
 
-    /// How `to_column` would make a column of it: as a view, with a copy, or not at all, and why.
+    /// Returns how `to_column` would make a column: as a view, with a copy, or not at all, and why.
     fn plan_column<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         convert::plan_column(py, &self.get()?)
     }
 
-    /// The tensor as an Arrow array: numbers if it is a vector, fixed-size lists for each dimension more. `copy` is
-    /// as for `from_dlpack`. The result has one array and no columns; see `RecordBatch.root`.
+    /// Returns the tensor as an Arrow array.
+    ///
+    /// A vector becomes an array of numbers; each further dimension becomes a level of fixed-size lists. `copy` is as for
+    /// `from_dlpack`. The result has one array and no columns; see `RecordBatch.root`.
     #[pyo3(signature = (name="", *, copy=None))]
     fn to_column(&self, py: Python<'_>, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
         Ok(RecordBatch::new(convert::column(py, &self.get()?, name, copy)?))
     }
 
-    /// How `to_batch` would make a record batch of it: as a view, with a copy, or not at all, and why.
+    /// Returns how `to_batch` would make a record batch: as a view, with a copy, or not at all, and why.
     fn plan_batch<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         convert::plan_batch(py, &self.get()?)
     }
 
-    /// A matrix as a record batch with a column for each column, named by `names`, or "0", "1" and so on. `copy` is as
-    /// for `from_dlpack`. A view needs columns whose values follow each other (column-major).
+    /// Returns a matrix as a record batch with a column for each column of the matrix.
+    ///
+    /// The columns are named by `names`, or else "0", "1" and so on. `copy` is as for `from_dlpack`. A view needs columns
+    /// whose values follow each other (column-major).
     #[pyo3(signature = (names=None, *, copy=None))]
     fn to_batch(&self, py: Python<'_>, names: Option<&Bound<'_, PyAny>>, copy: Option<bool>) -> Result<RecordBatch> {
         Ok(RecordBatch::new(convert::batch(py, &self.get()?, names, copy)?))
     }
 
-    /// How `to_fixed_shape_column` would make a column of it: as a view, with a copy, or not at all, and why.
+    /// Returns how `to_fixed_shape_column` would make a column: as a view, with a copy, or not at all, and why.
     fn plan_fixed_shape_column<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         convert::plan_fixed_shape_column(py, &self.get()?)
     }
 
-    /// As `to_column`, as a column of the extension type `arrow.fixed_shape_tensor`: the rows are the first dimension,
-    /// each is a tensor of the others, which may lie in any order. `Column.to_tensor` is the way back.
+    /// Like `to_column`, but returns a column of the extension type `arrow.fixed_shape_tensor`.
+    ///
+    /// The rows are the first dimension. Each row is a tensor of the other dimensions, which can lie in any order.
+    /// `Column.to_tensor` is the way back.
     #[pyo3(signature = (name="", *, copy=None))]
     fn to_fixed_shape_column(&self, py: Python<'_>, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
         Ok(RecordBatch::new(convert::fixed_shape_column(py, &self.get()?, name, copy)?))
     }
 
-    /// Device type and number (array API).
+    /// Returns the device type and number (array API).
     fn __dlpack_device__(&self) -> Result<(i32, i32)> {
         let device = self.get()?.device();
         Ok((device.kind.0, device.id))
     }
 
-    /// A capsule with the tensor, for one consumer (array API). The consumer's `stream` is made to wait for the
-    /// elements; None is the legacy default stream, and the host if it can read the memory (pinned and managed), -1 is
-    /// none. Without `max_version` the consumer gets the struct of DLPack before 1.0.
+    /// Returns a capsule with the tensor, for one consumer (array API).
     ///
-    /// Raises BufferError if that is not possible as asked: read-only memory for a consumer that cannot know, another
-    /// device or a copy where `copy` is False.
+    /// The consumer's `stream` is made to wait for the elements. With None, the legacy default stream waits, and so does the
+    /// host if it can read the memory (pinned and managed); with -1, nothing waits. Without `max_version` the consumer gets
+    /// the struct of DLPack before 1.0.
+    ///
+    /// Raises BufferError if the export is not possible as requested: read-only memory for a consumer that cannot be told so,
+    /// another device or a copy where `copy` is False.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -228,10 +245,11 @@ impl Tensor {
         export::export(py, self.get()?, &asked)
     }
 
-    /// Takes a tensor from the `DLManagedTensorVersioned` at this address, whose deleter is called when the last user is
-    /// gone. Its producer was asked for it with `stream`, or made it ready for the legacy default one.
+    /// Takes a tensor from the `DLManagedTensorVersioned` at an address.
     ///
-    /// The address is believed: there has to be such a struct, which belongs to the caller.
+    /// Its deleter is called when the last user is gone. The producer must have made the tensor ready for `stream`, or for
+    /// the legacy default stream if none is given. The address is not checked: there must be such a struct, owned by the
+    /// caller.
     #[staticmethod]
     #[pyo3(signature = (address, /, *, stream=None))]
     fn import_dlpack(address: Address, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
@@ -239,25 +257,30 @@ impl Tensor {
         Ok(New(unsafe { address::import(address, stream::optional(stream)?) }?))
     }
 
-    /// The address of a new `DLManagedTensorVersioned` with the tensor, for a consumer in this process that takes
-    /// addresses: it calls the deleter, once. The consumer's `stream` is as for `__dlpack__`. This object keeps its part.
+    /// Returns the address of a new `DLManagedTensorVersioned` with the tensor.
+    ///
+    /// It is for a consumer in this process that takes addresses; the consumer calls the deleter once. The consumer's
+    /// `stream` is made to wait for the elements; by default it is the legacy default stream. This object keeps its part.
     #[pyo3(signature = (*, stream=None))]
     fn export_share(&self, stream: Option<&Bound<'_, PyAny>>) -> Result<usize> {
         address::export(self.get()?, stream::optional(stream)?)
     }
 
-    /// The function table for exchanges in C (DLPack 1.3, `DLPackExchangeAPI`). None of its functions makes the host
-    /// wait; the stream that it names is the legacy default one of the device.
+    /// The function table for exchanges in C (DLPack 1.3, `DLPackExchangeAPI`).
+    ///
+    /// None of its functions makes the host wait. The stream that it names is the legacy default stream of the device.
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Py<PyAny>> {
         Ok(exchange_table::capsule(py)?.unbind())
     }
 
-    /// An object of another library over the same memory, made by the function table of its type: `kind` has
-    /// `__dlpack_c_exchange_api__` (DLPack 1.3), as `torch.Tensor` has. It keeps the memory alive. The stream that this
-    /// library works on now is made to wait for the elements.
+    /// Returns an object of another library over the same memory, made by the function table of its type.
     ///
-    /// Raises TypeError for a type without such a table, and what the library raises. Then nothing was given.
+    /// `kind` is a type with `__dlpack_c_exchange_api__` (DLPack 1.3), such as `torch.Tensor`. The object keeps the memory
+    /// alive. The stream that the other library works on now is made to wait for the elements.
+    ///
+    /// Raises TypeError for a type without such a table, and any exception of the other library. Then nothing was handed
+    /// over.
     #[pyo3(signature = (kind, /))]
     fn to<'py>(&self, kind: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         let Ok(kind) = kind.cast::<PyType>() else {
@@ -266,19 +289,23 @@ impl Tensor {
         Maker::of(kind)?.make(kind.py(), self.get()?)
     }
 
-    /// The CUDA Array Interface, version 3; there is none for host memory, and none once it is closed. It keeps nothing
-    /// alive, this object does.
+    /// The CUDA Array Interface, version 3.
+    ///
+    /// Host memory and closed tensors do not have this attribute. The dictionary does not keep the memory alive; this object
+    /// does.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         match self.get() {
             Ok(tensor) => cuda_array::export(py, tensor),
-            // Who looks whether there is one, at any object, is to see that there is none.
+            // A program that tests any object for the interface must find that there is none.
             Err(closed) => Err(Error::Python(PyAttributeError::new_err(PyErr::from(closed).value(py).to_string()))),
         }
     }
 
-    /// The elements as an array of NumPy's (`numpy.asarray`), which asks for this where the buffer protocol does not do:
-    /// for what it has no type or no memory for, this raises what `numpy.from_dlpack` says.
+    /// Returns the elements as a NumPy array (`numpy.asarray`).
+    ///
+    /// NumPy calls this where the buffer protocol is not enough. For element types and memory that NumPy does not support, it
+    /// raises the exception of `numpy.from_dlpack`.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -289,7 +316,7 @@ impl Tensor {
         numpy::array(py, New(self.get()?), dtype, copy)
     }
 
-    /// Without this and the next one Python would take the bytes for the text of a number.
+    /// Refuses. Without this and `__int__`, Python would parse the bytes of the buffer as the text of a number.
     fn __float__(&self) -> Result<f64> {
         no_number()
     }
@@ -308,7 +335,9 @@ impl Tensor {
         unsafe { buffer::take_back(view) }
     }
 
-    /// Gives up this object's part of the memory. Who it was handed to keeps theirs. Closing again does nothing.
+    /// Gives up this object's part of the memory; whoever it was handed to keeps theirs.
+    ///
+    /// Closing again does nothing.
     fn close(&self) {
         self.0.close();
     }
@@ -340,8 +369,9 @@ fn dimension_of(given: &Bound<'_, PyAny>) -> PyResult<i64> {
     Ok(argument::number(given, "dimension", 0, i64::MAX)?)
 }
 
-/// Gives up a tensor's part of the memory after what is queued on a stream until now, in one step that cannot fail halfway, as
-/// `used_on` and `close` can: for the allocators of this package.
+/// Gives up a tensor's part of the memory after the work queued on a stream so far.
+///
+/// This is one step, for the allocators of this package: unlike `used_on` followed by `close`, it cannot fail halfway.
 #[pyfunction]
 pub(crate) fn close_after(py: Python<'_>, tensor: &Bound<'_, Tensor>, stream: &Bound<'_, PyAny>) -> Result<()> {
     let tensor = tensor.get();

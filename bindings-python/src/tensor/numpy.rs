@@ -1,4 +1,4 @@
-//! Tensors as arrays of NumPy's.
+//! Tensors as NumPy arrays.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -7,7 +7,7 @@ use pyo3::types::IntoPyDict;
 use crate::python::error::Result;
 use crate::tensor::type_object::New;
 
-/// The values as an array of NumPy's, as its protocol has it (`__array__`): a view is read-only if the tensor is.
+/// Makes a NumPy array of a tensor, as NumPy's protocol (`__array__`) asks for. A view is read-only if the tensor is.
 pub(crate) fn array<'py>(
     py: Python<'py>,
     tensor: New,
@@ -21,7 +21,7 @@ pub(crate) fn array<'py>(
     }
     let numpy = py.import("numpy")?;
     Ok(match copy {
-        // As before NumPy 2, which knows nothing of copies here.
+        // This also works before NumPy 2, which does not pass `copy`.
         None => numpy.call_method1("asarray", (array, dtype))?,
         Some(copy) => numpy.call_method("array", (array, dtype), Some(&[("copy", copy)].into_py_dict(py)?))?,
     })

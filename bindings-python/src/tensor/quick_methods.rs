@@ -1,4 +1,4 @@
-//! The methods of a tensor that programs call for each exchange, done quickly ([`quick`](crate::python::quick)).
+//! The quick versions of the methods of a tensor that programs call for each exchange ([`quick`](crate::python::quick)).
 
 use std::ptr::null_mut;
 
@@ -15,7 +15,7 @@ use crate::dlpack::{capsule, version};
 use crate::python::quick::{borrowed, call_method, define, or_raise, quickly, table, unready};
 use crate::tensor::Tensor;
 
-/// PyO3's methods, for what is not quick. They live as long as the process.
+/// PyO3's methods, for calls that the quick ones cannot do. They live as long as the process.
 struct Methods {
     dlpack: Py<PyAny>,
     dlpack_device: Py<PyAny>,
@@ -23,7 +23,7 @@ struct Methods {
 }
 static METHODS: PyOnceLock<Methods> = PyOnceLock::new();
 
-/// The quick methods, which a type takes over that has PyO3's class as its base.
+/// The quick methods, for a type whose base is PyO3's class.
 pub(crate) fn definitions(base: &Bound<'_, PyType>) -> PyResult<*mut ffi::PyMethodDef> {
     let [dlpack, device, to_object] = ["__dlpack__", "__dlpack_device__", "to"].map(|name| base.getattr(name));
     let (dlpack, device, to_object) = (dlpack?, device?, to_object?);
@@ -39,7 +39,7 @@ pub(crate) fn definitions(base: &Bound<'_, PyType>) -> PyResult<*mut ffi::PyMeth
     Ok(defined)
 }
 
-/// `Tensor.__dlpack__` of host memory, for who asks for no more than a version.
+/// `Tensor.__dlpack__` for host memory and a consumer that asks for nothing but a version.
 unsafe extern "C" fn give(
     this: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -66,7 +66,7 @@ unsafe extern "C" fn give(
     })
 }
 
-/// `Tensor.__dlpack_device__`, of host memory: the same pair each time.
+/// `Tensor.__dlpack_device__` for host memory: the same pair each time.
 unsafe extern "C" fn place(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     static HOST: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     // SAFETY: Python calls it, so it is attached.
@@ -81,13 +81,13 @@ unsafe extern "C" fn place(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *
         Some(pair.bind(py).clone().into_ptr())
     };
     quickly(py, quick, || match METHODS.get(py) {
-        // SAFETY: it has no arguments.
+        // SAFETY: the call has no arguments.
         Some(usual) => unsafe { call_method(&usual.dlpack_device, this, null_mut(), 0, null_mut()) },
         None => unready(py),
     })
 }
 
-/// `Tensor.to` of host memory, for a type with a function table.
+/// `Tensor.to` for host memory and a type with a function table.
 unsafe extern "C" fn to(this: *mut ffi::PyObject, kind: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: Python calls it, so it is attached.
     let py = unsafe { Python::assume_attached() };
@@ -104,7 +104,7 @@ unsafe extern "C" fn to(this: *mut ffi::PyObject, kind: *mut ffi::PyObject) -> *
         or_raise(maker.object_of(py, shared)).map(Bound::into_ptr)
     };
     quickly(py, quick, || match METHODS.get(py) {
-        // SAFETY: it has one argument.
+        // SAFETY: the call has one argument.
         Some(usual) => unsafe { call_method(&usual.to, this, &raw const kind, 1, null_mut()) },
         None => unready(py),
     })

@@ -1,4 +1,4 @@
-//! The elements of a tensor, wherever it is, into and out of host memory of Python's.
+//! Copies of the elements of a tensor, wherever it is, into and out of buffers of Python objects.
 
 use devexchange_core::{DType, Device, Flags, RawStream, Stream, Tensor as CoreTensor};
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ pub(super) fn read(tensor: &CoreTensor, into: &Bound<'_, PyAny>, stream: Option<
         if bytes == 0 {
             return Ok(tensor.read(&mut [], stream)?);
         }
-        // SAFETY: as many bytes that may be written, as the view is of this description; the caller keeps others away.
+        // SAFETY: the view has this many writable bytes, and the caller keeps others away from them.
         Ok(tensor.read(unsafe { std::slice::from_raw_parts_mut(host.data().cast(), bytes) }, stream)?)
     })
 }
@@ -32,7 +32,7 @@ pub(super) fn write(tensor: &CoreTensor, source: &Bound<'_, PyAny>, stream: Opti
     })
 }
 
-/// Uses a buffer of a tensor's elements, or of bytes, for a while, and without the interpreter.
+/// Calls `transfer`, detached from the interpreter, with a buffer of a tensor's elements or of bytes.
 fn with_buffer(
     tensor: &CoreTensor,
     buffer: &Bound<'_, PyAny>,
@@ -54,7 +54,7 @@ fn with_buffer(
         refuse!(DEVX_MISMATCH, "{name} has elements of {given}, the tensor of {wanted}: they are not converted")
     };
     drop(host);
-    // The buffer is free again when this returns.
+    // Drain the queue, so that the buffer is free again when this returns.
     queue::drain();
     done
 }

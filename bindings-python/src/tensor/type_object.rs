@@ -1,6 +1,6 @@
-//! The type of Python's tensors, `devexchange.Tensor`. PyO3's class (`tensor`) is its base and has nearly all of it. What
-//! an exchange needs each time is here, by hand, with as few steps as an extension in C takes: an object is made and
-//! ended, and asked for its capsule.
+//! The Python type `devexchange.Tensor`. Its base is PyO3's class (`tensor`), which has nearly all of it. The parts that
+//! every exchange needs are written by hand here, with as few steps as in a C extension: making an object, ending it, and
+//! asking it for its capsule.
 
 use core::ffi::{CStr, c_int, c_void};
 use std::ffi::CString;
@@ -19,25 +19,25 @@ use crate::python::aside::Aside;
 use crate::python::quick;
 use crate::tensor::{Tensor, quick_methods};
 
-/// What is needed of both types. They live as long as the process.
+/// The parts of both types that are used here. The types live as long as the process.
 struct Kind {
     object: *mut ffi::PyTypeObject,
     make: ffi::newfunc,
     end: ffi::destructor,
-    /// Where in an object the list of its weak references is.
+    /// The offset in an object of its list of weak references.
     weak: isize,
 }
-// SAFETY: types are touched by who is attached.
+// SAFETY: only attached threads touch the types.
 unsafe impl Send for Kind {}
 // SAFETY: as above.
 unsafe impl Sync for Kind {}
 
 impl Kind {
-    /// Whether an object that ends may have weak references. It hardly ever has, and a look costs less than a call. Without a
-    /// GIL others may look at the list, too.
+    /// Whether an object that ends may have weak references. It hardly ever has, and this check costs less than a call.
+    /// Without a GIL the answer is always yes, because other threads may use the list, too.
     #[inline]
     fn may_be_referred_to(&self, object: *mut ffi::PyObject) -> bool {
-        // SAFETY: within the object.
+        // SAFETY: the offset is within the object.
         let list = unsafe { object.byte_offset(self.weak) }.cast::<*mut ffi::PyObject>();
         // SAFETY: the object has its list there.
         cfg!(Py_GIL_DISABLED) || !unsafe { *list }.is_null()
@@ -46,10 +46,10 @@ impl Kind {
 
 static KIND: OnceLock<Kind> = OnceLock::new();
 
-/// The type, which is made once, however often the module is imported.
+/// Returns the type, which is made once, however often the module is imported.
 pub(crate) fn init<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
     if let Some(kind) = KIND.get() {
-        // SAFETY: attached, and never given up.
+        // SAFETY: attached, and the type is never given up.
         let kind = unsafe { Bound::from_borrowed_ptr(py, kind.object.cast()) };
         return Ok(kind.cast_into()?);
     }
@@ -70,17 +70,17 @@ pub(crate) fn init<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyType>> {
         slots: slots.as_mut_ptr(),
     };
     let bases = PyTuple::new(py, [&base])?;
-    // SAFETY: attached; the slots are functions and texts of the right kinds, the last one is 0.
+    // SAFETY: attached; the slots have functions and texts of the right kinds, and the last slot is 0.
     let made = unsafe { ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     let object = unsafe { Bound::from_owned_ptr_or_err(py, made) }?.cast_into::<PyType>()?;
-    // Consumers may look for it on the type itself.
+    // On the type itself, because consumers may look for it only there.
     let table = intern!(py, "__dlpack_c_exchange_api__");
     object.setattr(table, base.getattr(table)?)?;
     let weak = base.getattr("__weakrefoffset__")?.extract()?;
     let (make, end) = (slot(&base, ffi::Py_tp_new), slot(&base, ffi::Py_tp_dealloc));
     let none = || PyTypeError::new_err("the base of Tensor makes no objects");
-    // SAFETY: that is what the slot has.
+    // SAFETY: the slot has a function of this type.
     let make = unsafe { std::mem::transmute::<Option<NonNull<c_void>>, Option<ffi::newfunc>>(make) };
     // SAFETY: as above.
     let end = unsafe { std::mem::transmute::<Option<NonNull<c_void>>, Option<ffi::destructor>>(end) };
@@ -95,12 +95,12 @@ fn slot(kind: &Bound<'_, PyType>, slot: c_int) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), slot) })
 }
 
-/// A tensor object without a tensor, which is put in afterwards.
+/// Makes an object without a tensor, which is put in afterwards.
 pub(crate) fn empty(py: Python<'_>) -> PyResult<Bound<'_, Tensor>> {
     checked(py, empty_quickly(py))
 }
 
-/// A new object with the tensor.
+/// Makes an object with a tensor.
 pub(crate) fn make(py: Python<'_>, tensor: CoreTensor) -> PyResult<Bound<'_, Tensor>> {
     checked(py, make_quickly(py, tensor))
 }
@@ -108,11 +108,11 @@ pub(crate) fn make(py: Python<'_>, tensor: CoreTensor) -> PyResult<Bound<'_, Ten
 fn checked(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Bound<'_, Tensor>> {
     // SAFETY: a new reference, or NULL with an exception.
     let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
-    // SAFETY: an object of the type.
+    // SAFETY: the object is of this type.
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
-/// As [`make`], without a `PyErr`: a new reference, or NULL with an exception.
+/// Like [`make`], but without a `PyErr`: a new reference, or NULL with an exception.
 #[inline]
 pub(crate) fn make_quickly(py: Python<'_>, tensor: CoreTensor) -> *mut ffi::PyObject {
     let object = empty_quickly(py);
@@ -121,9 +121,9 @@ pub(crate) fn make_quickly(py: Python<'_>, tensor: CoreTensor) -> *mut ffi::PyOb
         drop(tensor);
         return object;
     }
-    // SAFETY: of this type, and referred to by the result.
+    // SAFETY: the object is of this type, and the result keeps it alive.
     let made = unsafe { quick::borrowed::<Tensor>(py, object) };
-    // SAFETY: made just now, so nobody else has it.
+    // SAFETY: the object was made just now, so nobody else has it.
     unsafe { made.get().fill_alone(tensor) };
     object
 }
@@ -132,37 +132,38 @@ pub(crate) fn make_quickly(py: Python<'_>, tensor: CoreTensor) -> *mut ffi::PyOb
 fn empty_quickly(py: Python<'_>) -> *mut ffi::PyObject {
     let Some(kind) = KIND.get() else { return type_error(py, c"the module is not there") };
     match spare::take(py) {
-        // SAFETY: attached; the memory of an object of the type, whole, with a closed handle in it, which nobody has.
+        // SAFETY: attached; the memory is that of a whole object of the type, with a closed handle in it, and nobody else has
+        // it.
         Some(memory) => unsafe { ffi::PyObject_Init(memory.as_ptr(), kind.object) },
         None => fresh(py, kind),
     }
 }
 
-/// An object in new memory.
+/// Makes an object in new memory.
 #[inline(never)]
 fn fresh(py: Python<'_>, kind: &Kind) -> *mut ffi::PyObject {
-    // SAFETY: attached; the arguments are none.
+    // SAFETY: attached; there are no arguments.
     let object = unsafe { (kind.make)(kind.object, PyTuple::empty(py).as_ptr(), null_mut()) };
     if !object.is_null() {
-        // Python's collector looks for objects that refer to each other: a tensor refers to none but its type, which is there
-        // for ever. So it never needs to see one.
-        // SAFETY: attached, and an object of a type with a collector, as all of PyO3's have one.
+        // Python's collector looks for objects that refer to each other. A tensor refers only to its type, which lives for
+        // ever, so the collector never needs to see a tensor.
+        // SAFETY: attached; the type takes part in garbage collection, like all types of PyO3.
         unsafe { ffi::PyObject_GC_UnTrack(object.cast()) };
     }
     object
 }
 
-/// NULL, with an exception.
+/// Raises a `TypeError` and returns NULL.
 #[cold]
 fn type_error(_py: Python<'_>, text: &'static CStr) -> *mut ffi::PyObject {
-    // SAFETY: never written.
+    // SAFETY: the variable is never written.
     let error = unsafe { ffi::PyExc_TypeError };
     // SAFETY: attached; the text lives for ever.
     unsafe { ffi::PyErr_SetString(error, text.as_ptr()) };
     null_mut()
 }
 
-/// A tensor that is to become an object of Python's.
+/// A tensor that is to become a Python object.
 pub(crate) struct New(pub(crate) CoreTensor);
 
 impl<'py> IntoPyObject<'py> for New {
@@ -175,7 +176,7 @@ impl<'py> IntoPyObject<'py> for New {
     }
 }
 
-/// Python makes no tensors out of nothing.
+/// Refuses the constructor: Python code cannot make a tensor from nothing.
 unsafe extern "C" fn refuse_new(
     _: *mut ffi::PyTypeObject,
     _: *mut ffi::PyObject,
@@ -186,40 +187,40 @@ unsafe extern "C" fn refuse_new(
     type_error(unsafe { Python::assume_attached() }, text)
 }
 
-/// The end of an object: the memory is kept for the next one.
+/// Ends an object, and keeps its memory for the next one.
 unsafe extern "C" fn end(object: *mut ffi::PyObject) {
     // SAFETY: Python calls it, so it is attached.
     let py = unsafe { Python::assume_attached() };
     let kind = KIND.get();
     if kind.is_none_or(|kind| kind.may_be_referred_to(object)) {
-        // SAFETY: attached, and the object is not yet gone.
+        // SAFETY: attached, and the object still exists.
         unsafe { ffi::PyObject_ClearWeakRefs(object) };
     }
-    // What a panic says is in the trace; the object ends all the same.
+    // A panic goes to the trace; the object still ends.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // The object may end because of an exception, which a foreign release must not see.
         let _aside = Aside::if_raised(py);
-        // SAFETY: of this type; no reference is counted, so none may be made.
+        // SAFETY: the object is of this type. Its count is 0, so no counted reference may be made.
         let tensor = unsafe { quick::borrowed::<Tensor>(py, object) };
-        // SAFETY: nobody else has it.
+        // SAFETY: nobody else has the object.
         drop(unsafe { tensor.get().take_alone() });
         crate::python::queue::drain();
     }));
     if !spare::keep(py, object) {
         if let Some(kind) = kind {
-            // SAFETY: PyO3's class made it, and nobody has it.
+            // SAFETY: PyO3's class made the object, and nobody else has it.
             unsafe { (kind.end)(object) };
         }
         return;
     }
-    // SAFETY: its memory is still there.
+    // SAFETY: the object's memory still exists.
     let kind = unsafe { ffi::Py_TYPE(object) };
-    // SAFETY: an object of a type of the heap counts its type; this one is no object any more.
+    // SAFETY: an object counts its heap type, and this is no object any more.
     unsafe { ffi::Py_DECREF(kind.cast()) };
 }
 
-/// The memory of the object that ended last, with a closed handle in it: as CPython keeps the memory of its own small
-/// objects. Whoever is attached has it alone.
+/// The memory of the object that ended last, with a closed handle in it, kept as CPython keeps the memory of its own small
+/// objects. An attached thread has exclusive access to it.
 #[cfg(not(Py_GIL_DISABLED))]
 mod spare {
     use std::ptr::{NonNull, null_mut};
@@ -237,7 +238,7 @@ mod spare {
         Some(memory)
     }
 
-    /// Whether there was room.
+    /// Keeps the memory of an object, if there is room. Returns whether there was.
     #[inline]
     pub(super) fn keep(_py: Python<'_>, object: *mut PyObject) -> bool {
         let room = SPARE.load(Relaxed).is_null();
@@ -248,7 +249,7 @@ mod spare {
     }
 }
 
-/// Without a GIL no memory is kept: it would have to be locked, which takes as long as to ask for it.
+/// Without a GIL no memory is kept: this would need a lock, which takes as long as an allocation.
 #[cfg(Py_GIL_DISABLED)]
 mod spare {
     use std::ptr::NonNull;
