@@ -26,11 +26,13 @@ use crate::tensor::numpy;
 use crate::tensor::type_object::New;
 use crate::{convert, copy, device};
 
-/// An Arrow array with its schema. It is a record batch if its type is struct: then its children are the columns; of
-/// any other array, `root` is the one column that there is.
+/// An Arrow array with its schema.
 ///
-/// It comes from `from_arrow`, a stream or a tensor, and goes to every consumer of the Arrow PyCapsule interface. The
-/// memory is released when the last user is gone.
+/// If its type is struct, it is a record batch, and its children are the columns. Any other array has no columns; `root` is
+/// the whole array as one column.
+///
+/// It comes from `from_arrow`, a stream or a tensor, and goes to every consumer of the Arrow PyCapsule interface. The memory
+/// is released when its last user is gone.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct RecordBatch(Handle<Batch>);
 
@@ -51,15 +53,17 @@ impl RecordBatch {
 
 #[pymethods]
 impl RecordBatch {
-    /// A record batch of these columns, which it shares: a mapping of names to `Column`s, `RecordBatch`es or other arrays with
-    /// the methods of the Arrow PyCapsule interface, or an iterable of pairs, as names may repeat. All have the same length and
-    /// are on the same device.
+    /// Returns a record batch of columns, which it shares.
     ///
-    /// Columns of which one is not ready yet are in the order of `stream` from then on, which waits for all of them on the
-    /// device; it is needed only then.
+    /// `columns` is a mapping of names to `Column`s, `RecordBatch`es or other arrays with the methods of the Arrow PyCapsule
+    /// interface, or, because names may repeat, an iterable of such pairs. All columns have the same length and are on the
+    /// same device.
     ///
-    /// Raises ValueError for no column or if lengths differ, TypeError if devices do, BufferError without a stream that is
-    /// needed.
+    /// `stream` is needed only if a column is not ready yet. It waits for all columns on the device, and the batch is in its
+    /// order from then on.
+    ///
+    /// Raises ValueError if there is no column or if lengths differ, TypeError if devices differ, BufferError if a stream is
+    /// needed and none is given.
     #[staticmethod]
     #[pyo3(signature = (columns, /, *, stream=None))]
     fn of(py: Python<'_>, columns: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
@@ -81,7 +85,7 @@ impl RecordBatch {
         Ok(Self::new(batch?))
     }
 
-    /// What the arrays are.
+    /// The schema of the arrays.
     #[getter]
     fn schema(&self) -> Result<Schema> {
         Ok(Schema::new(self.get()?.schema().clone()))
@@ -93,7 +97,7 @@ impl RecordBatch {
         device::to_python(py, self.get()?.device())
     }
 
-    /// Number of columns: 0 if it is not a record batch.
+    /// Number of columns; 0 if this is not a record batch.
     #[getter]
     fn n_columns(&self) -> Result<usize> {
         Ok(self.get()?.n_columns())
@@ -114,10 +118,11 @@ impl RecordBatch {
         Ok(Column::new(batch, &root))
     }
 
-    /// So many rows from the one at `offset` on, or all of them, as a batch of their own. It shares the memory: nothing is
-    /// copied.
+    /// Returns `length` rows from `offset` on, or all from there, as a batch of their own.
     ///
-    /// Raises IndexError if there are not so many.
+    /// It shares the memory: nothing is copied.
+    ///
+    /// Raises IndexError if there are too few rows.
     #[pyo3(signature = (offset=0, length=None))]
     fn slice(
         &self,
@@ -128,7 +133,7 @@ impl RecordBatch {
         Ok(Self::new(batch.slice(offset, argument::length(length, offset, batch.length())?)?))
     }
 
-    /// The column with this number, negative ones from the end, or the first one with this name.
+    /// Returns the column with a number (negative numbers count from the end), or the first column with a name.
     fn column(&self, which: &Bound<'_, PyAny>) -> Result<Column> {
         let batch = self.get()?;
         let raw = find(&batch, which)?;
@@ -139,7 +144,7 @@ impl RecordBatch {
         self.column(which)
     }
 
-    /// Whether there is a column of that name.
+    /// Whether there is a column with this name.
     fn __contains__(&self, name: &Bound<'_, PyAny>) -> Result<bool> {
         match name.extract::<&str>() {
             Ok(name) => Ok(self.get()?.column_named(name).is_some()),
@@ -157,25 +162,26 @@ impl RecordBatch {
         Ok(InOrder::new(slf.into_any(), n))
     }
 
-    /// All rows as Python objects; those of a record batch are dicts.
+    /// Returns all rows as Python objects; rows of a record batch are dicts.
     fn to_pylist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyList>> {
         self.root()?.to_pylist(py)
     }
 
-    /// Says that the data is there when what is queued on `stream` is done: for work of your own that fills the memory on
-    /// another stream than the one that it was allocated on. To be called before it is handed on. Memory that is given back in
-    /// the order of another stream is so only after that work, too. The stream outlives this, and what is handed on of it; a
-    /// `DeviceStream` may be closed before.
+    /// Declares that the data is ready when the work queued on `stream` so far is done.
     ///
-    /// Raises ValueError if somebody else has it already, BufferError for memory without streams.
+    /// This is for work of your own that fills the memory on another stream than the one that it was allocated on. Call it
+    /// before the batch is handed on. Memory that is given back in the order of another stream goes back only after that
+    /// work, too. The stream must outlive this batch and everything handed on from it; a `DeviceStream` may be closed
+    /// earlier.
+    ///
+    /// Raises ValueError if somebody else has the batch already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let stream = self.get()?.stream(stream::number(stream)?)?;
-        // SAFETY: that is what the caller says.
+        // SAFETY: the caller declares exactly this.
         Ok(self.0.change(|batch| unsafe { batch.produced_on(stream) })??)
     }
 
-    /// Says that work which is queued on `stream` until now uses the memory: it is released only when that work is
-    /// done.
+    /// Declares that the work queued on `stream` so far uses the memory, which is released only when that work is done.
     fn used_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let batch = self.get()?;
         Ok(batch.used_on(batch.stream(stream::number(stream)?)?)?)
@@ -187,39 +193,44 @@ impl RecordBatch {
         Ok(batch.wait(batch.stream(stream::number(stream)?)?)?)
     }
 
-    /// Asks the driver whether the buffers are where the batch says, with all bytes that its lengths and offsets come to. No
-    /// buffer is read, so the bytes that offsets and views point into are left out: only those tell how many they are.
+    /// Asks the driver whether the buffers are where the batch says, with all bytes that lengths and offsets call for.
     ///
-    /// Raises BufferError with the array and the buffer that is not.
+    /// No buffer is read. The bytes that offset and view buffers point into are therefore not checked: only those buffers
+    /// tell how many there are.
+    ///
+    /// Raises BufferError, naming the array and the buffer that is not there.
     fn check_pointers(&self) -> Result<()> {
         Ok(self.get()?.check_pointers()?)
     }
 
-    /// A copy on `device`, which is named as for `from_dlpack`, queued on `stream` (by default the legacy default
-    /// stream), after which it is ready; into host memory that is not pinned the call waits. Between such memory no stream is used
-    /// if none is named, and a default stream is that of device 0.
+    /// Returns a copy on `device`, queued on `stream` (by default the legacy default stream).
+    ///
+    /// `device` is named as for `from_dlpack`. The copy is ready after that work; if it is in host memory that is not pinned,
+    /// the call waits for it. For a copy within host memory that is not pinned, no stream is used if none is named, and a
+    /// default stream is that of device 0.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::asked(device)?);
         Ok(Self::new(copy::batch(py, &batch, target, stream::optional(stream)?)?))
     }
 
-    /// How `to_matrix` would make a matrix of it: as a view, with a copy, or not at all, and why.
+    /// Returns how `to_matrix` would make a matrix: as a view, with a copy, or not at all, and why.
     fn plan_matrix<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         convert::plan_matrix(py, &self.get()?)
     }
 
-    /// A record batch of equal columns as a matrix with a row for each row and a column for each column, column-major.
-    /// `copy` is as for `Column.to_tensor`; a copy of device memory is queued on `stream` (by default the legacy
-    /// default stream). A view is read-only; it needs columns that follow each other at equal distances.
+    /// Returns a record batch of columns of one type as a column-major matrix with the same rows and columns.
+    ///
+    /// `copy` is as for `Column.to_tensor`; a copy of device memory is queued on `stream` (by default the legacy default
+    /// stream). A view is read-only; it needs columns that follow each other at equal distances.
     #[pyo3(signature = (*, copy=None, stream=None))]
     fn to_matrix(&self, py: Python<'_>, copy: Option<bool>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         Ok(New(convert::matrix(py, &self.get()?, copy, stream::optional(stream)?)?))
     }
 
-    /// The matrix as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
+    /// Returns the matrix as a NumPy array, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
     ///
-    /// Raises BufferError for what cannot be a matrix, ValueError if it needs a copy and `copy` is False.
+    /// Raises BufferError if the batch cannot be a matrix, ValueError if a copy is needed and `copy` is False.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -231,13 +242,14 @@ impl RecordBatch {
         numpy::array(py, matrix, dtype, copy)
     }
 
-    /// A capsule with the schema (Arrow PyCapsule interface).
+    /// Returns a capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         export::schema(py, self.get()?.schema())
     }
 
-    /// Capsules with schema and array, for one consumer. Nothing is converted: `requested_schema` must have as many
-    /// fields.
+    /// Returns capsules with schema and array, for one consumer.
+    ///
+    /// Nothing is converted: `requested_schema` must have as many fields as the data.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -247,7 +259,7 @@ impl RecordBatch {
         export::array(py, self.get()?, requested_schema)
     }
 
-    /// As `__arrow_c_array__`, with device and event.
+    /// Like `__arrow_c_array__`, but with device and event.
     #[pyo3(signature = (requested_schema=None, **kwargs))]
     fn __arrow_c_device_array__<'py>(
         &self,
@@ -259,7 +271,7 @@ impl RecordBatch {
         export::device_array(py, self.get()?, requested_schema)
     }
 
-    /// A capsule with a stream of this batch alone, for a consumer that takes nothing else.
+    /// Returns a capsule with a stream of this batch alone, for a consumer that takes only streams.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -269,7 +281,7 @@ impl RecordBatch {
         export::stream(py, self.as_stream()?, requested_schema)
     }
 
-    /// As `__arrow_c_stream__`, with the device type.
+    /// Like `__arrow_c_stream__`, but with the device type.
     #[pyo3(signature = (requested_schema=None, **kwargs))]
     fn __arrow_c_device_stream__<'py>(
         &self,
@@ -281,10 +293,10 @@ impl RecordBatch {
         export::device_stream(py, self.as_stream()?, requested_schema)
     }
 
-    /// Takes an array and its schema from structs of the Arrow C data interface at these addresses, as PyArrow's
-    /// `_export_to_c` fills them in: both or neither. The structs are marked as released.
+    /// Takes an array and its schema, both or neither, from structs of the Arrow C data interface at two addresses.
     ///
-    /// The addresses are believed: there have to be such structs, and nobody else may use them meanwhile.
+    /// PyArrow's `_export_to_c`, for example, fills in such structs. They are marked as released. The addresses are not
+    /// checked: there must be such structs, and nobody else may use them meanwhile.
     #[staticmethod]
     #[pyo3(signature = (array_address, schema_address, /))]
     fn import_arrow(array_address: Address, schema_address: Address) -> Result<Self> {
@@ -292,7 +304,7 @@ impl RecordBatch {
         unsafe { import_at(array_address.pointer(), schema_address.pointer(), false) }
     }
 
-    /// As `import_arrow`, from an `ArrowDeviceArray`.
+    /// Like `import_arrow`, but from an `ArrowDeviceArray`.
     #[staticmethod]
     #[pyo3(signature = (array_address, schema_address, /))]
     fn import_arrow_device(array_address: Address, schema_address: Address) -> Result<Self> {
@@ -300,22 +312,25 @@ impl RecordBatch {
         unsafe { import_at(array_address.pointer(), schema_address.pointer(), true) }
     }
 
-    /// Fills in the `ArrowArray` at this address (Arrow C data interface), whose release is its consumer's to call. This
-    /// object keeps its part; `schema.export_arrow` gives the schema. The address is believed.
+    /// Fills in the `ArrowArray` at an address (Arrow C data interface); its consumer calls its release.
+    ///
+    /// This object keeps its part; `schema.export_arrow` exports the schema. The address is not checked.
     #[pyo3(signature = (address, /))]
     fn export_share(&self, address: Address) -> Result<()> {
         // SAFETY: the caller vouches for the address.
         Ok(unsafe { self.get()?.export(address.pointer()) }?)
     }
 
-    /// As `export_share`, into an `ArrowDeviceArray`.
+    /// Like `export_share`, but fills in an `ArrowDeviceArray`.
     #[pyo3(signature = (address, /))]
     fn export_share_device(&self, address: Address) -> Result<()> {
         // SAFETY: as above.
         Ok(unsafe { self.get()?.export_device(address.pointer()) }?)
     }
 
-    /// Gives up this object's part of the memory. Closing again does nothing.
+    /// Gives up this object's part of the memory; whoever it was handed to keeps theirs.
+    ///
+    /// Closing again does nothing.
     fn close(&self) {
         self.0.close();
     }
@@ -343,7 +358,7 @@ impl RecordBatch {
 fn find(batch: &Batch, which: &Bound<'_, PyAny>) -> Result<DevxColumn> {
     let n = batch.n_columns();
     if let Ok(name) = which.cast::<PyString>() {
-        // With half a surrogate pair in it, it is the name of none.
+        // A name with half a surrogate pair in it cannot be that of a column.
         let Ok(text) = name.to_str() else {
             return refuse!(DEVX_OUT_OF_RANGE, "there is no column {name:?}");
         };
@@ -360,7 +375,7 @@ fn find(batch: &Batch, which: &Bound<'_, PyAny>) -> Result<DevxColumn> {
     }
 }
 
-/// What an object offers through the Arrow PyCapsule interface, if it offers an array.
+/// The array that an object offers through the Arrow PyCapsule interface, if any.
 pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<RecordBatch>> {
     let py = obj.py();
     for (method, on_device) in
@@ -384,7 +399,7 @@ pub(crate) fn offered(obj: &Bound<'_, PyAny>) -> Result<Option<Batch>> {
     }
 }
 
-/// As [`offered`], of an object that has to offer one. What it is, and where, is said by `given`.
+/// Like [`offered`], but refuses an object that offers no batch. `given` introduces the object in the text of the error.
 pub(crate) fn wanted(obj: &Bound<'_, PyAny>, given: impl Display) -> Result<Batch> {
     match offered(obj)? {
         Some(batch) => Ok(batch),
@@ -395,7 +410,7 @@ pub(crate) fn wanted(obj: &Bound<'_, PyAny>, given: impl Display) -> Result<Batc
     }
 }
 
-/// A name and a batch, out of what an iterable of pairs gave.
+/// Reads one item of an iterable of pairs: a name and a batch.
 fn named(pair: PyResult<Bound<'_, PyAny>>) -> Result<(String, Batch)> {
     let pair = pair?;
     let Ok((name, column)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
@@ -420,7 +435,7 @@ fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
     let schema = capsule::claim::<ArrowSchema>(&schema)?;
     if on_device {
         let array = capsule::claim::<ArrowDeviceArray>(&array)?;
-        // SAFETY: what capsules of these names hold is valid, and claimed by this call.
+        // SAFETY: capsules of these names hold valid structs, and this call has claimed them.
         return unsafe { import_at(array.pointer.cast(), schema.pointer, on_device) };
     }
     let array = capsule::claim::<ArrowArray>(&array)?;
@@ -428,11 +443,11 @@ fn import(pair: &Bound<'_, PyAny>, on_device: bool) -> Result<RecordBatch> {
     unsafe { import_at(array.pointer.cast(), schema.pointer, on_device) }
 }
 
-/// Takes an array and its schema from where they are, both or neither.
+/// Takes an array and its schema from two addresses, both or neither.
 ///
 /// # Safety
-/// Each address is NULL or that of a valid struct that nobody else uses now; `array` is an `ArrowDeviceArray` if it is
-/// `on_device`, or else an `ArrowArray`.
+/// Each address is NULL or that of a valid struct that nobody else uses now. `array` points to an `ArrowDeviceArray` if
+/// `on_device` is true, otherwise to an `ArrowArray`.
 unsafe fn import_at(array: *mut c_void, schema: *mut ArrowSchema, on_device: bool) -> Result<RecordBatch> {
     let batch = if on_device {
         // SAFETY: the caller's contract.

@@ -1,4 +1,4 @@
-//! Batches that an iterator of Python's gives, one at a time, on whatever thread asks for the next one.
+//! Batches that a Python iterator yields, one at a time, on whatever thread asks for the next one.
 
 use std::ptr::NonNull;
 
@@ -16,16 +16,17 @@ use crate::python::error::Result;
 use crate::python::queue::{self, Held};
 use crate::python::{interpreter, raised};
 
-/// Gives the iterator up at its end, at its first error, or when it is dropped, whatever is first.
+/// A source of batches. It gives the iterator up at its end, at its first error, or when the source is dropped, whichever is
+/// first.
 pub(crate) struct Source(Option<Kept>);
 
-/// An iterator that the owner keeps alive, and Python gives up.
+/// An iterator that the owner keeps alive and that Python gives up.
 struct Kept {
     iterator: NonNull<ffi::PyObject>,
     _owner: Owner,
 }
 
-// SAFETY: the object is used only by who is attached to the interpreter.
+// SAFETY: only threads that are attached to the interpreter use the object.
 unsafe impl Send for Kept {}
 
 impl Source {
@@ -35,8 +36,10 @@ impl Source {
         Self(address.map(|iterator| Kept { iterator, _owner: owner }))
     }
 
+    /// The next batch; `None` at the end.
+    ///
     /// # Errors
-    /// What the iterator raises, as text; `DEVX_CLOSED` when the interpreter ends.
+    /// Whatever the iterator raises, as text; `DEVX_CLOSED` when the interpreter ends.
     pub(crate) fn next(&mut self) -> CoreResult<Option<Batch>> {
         let Some(kept) = self.0.take() else { return Ok(None) };
         let given = interpreter::enter(|py| {
@@ -48,7 +51,7 @@ impl Source {
                 drop(kept);
                 queue::drain();
             }
-            // Last, as `to_core` is.
+            // Last, because `to_core` asks for that.
             given.map_err(|error| raised::to_core(py, error))
         });
         given.unwrap_or_else(|why| Err(CoreError::new(DEVX_CLOSED, format_args!("the source is not asked: {why}"))))
@@ -57,7 +60,7 @@ impl Source {
 
 impl Kept {
     fn next(&self, py: Python<'_>) -> Result<Option<Batch>> {
-        // The iterator may be a stream of another one of these.
+        // The iterator may itself be a stream over another iterator.
         let _deeper = Deeper::enter(py, c" while a batch was asked for")?;
         // SAFETY: attached, and the owner keeps the object alive.
         let iterator = unsafe { Bound::from_borrowed_ptr(py, self.iterator.as_ptr()) };

@@ -16,10 +16,11 @@ use crate::python::error::Result;
 use crate::python::handle::Handle;
 use crate::python::{aside, queue, raised, waiting};
 
-/// Batches of one schema on one kind of device, pulled one after the other: an iterator. Who it is handed to as an
-/// Arrow stream pulls from the same source.
+/// An iterator over batches of one schema on one kind of device, pulled one after the other.
 ///
-/// It takes one call at a time: who asks while another thread is being given a batch gets `Failed` ("in use by another
+/// A consumer that it is handed to as an Arrow stream pulls from the same source.
+///
+/// A stream takes one call at a time: a call while another thread is getting a batch raises `Failed` ("in use by another
 /// call"). Threads that share a stream need a lock around `next`.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct BatchStream(Handle<CoreStream>);
@@ -35,8 +36,8 @@ impl BatchStream {
 }
 
 impl Drop for BatchStream {
-    /// A producer may wait for threads of its own, which may be in Python: when it is asked for the schema or a batch,
-    /// and when it is released.
+    /// A producer may wait for its own threads, which may be in Python, when it is asked for the schema or a batch and when
+    /// it is released. So other threads run Python meanwhile.
     fn drop(&mut self) {
         aside::quietly(|py| self.close(py));
     }
@@ -44,15 +45,17 @@ impl Drop for BatchStream {
 
 #[pymethods]
 impl BatchStream {
-    /// A stream of what an iterable gives: `RecordBatch`es, or other arrays with the methods of the Arrow PyCapsule
-    /// interface, of `schema` and on devices of `device_type` (1 the host, 2 CUDA, …). An iterator, for example a
-    /// generator, is asked for a batch when the consumer asks, on the consumer's thread, and is given up at its end, at
-    /// its first error, or when the stream is released.
+    /// Returns a stream of the batches of an iterable.
     ///
-    /// An exception ends the stream; whoever pulls gets its text, and in Python the exception as the cause of the error. A
+    /// The iterable yields `RecordBatch`es, or other arrays with the methods of the Arrow PyCapsule interface, of `schema`
+    /// and on devices of `device_type` (1 the host, 2 CUDA, …). Its iterator, for example a generator, is asked for a batch
+    /// when the consumer asks, on the consumer's thread. It is given up at its end, at its first error, or when the stream is
+    /// released.
+    ///
+    /// An exception ends the stream. The consumer gets its text, and in Python the exception as the cause of the error. A
     /// `KeyboardInterrupt` is never lost: Python raises it where the batch was asked for, or else soon after in its main
-    /// thread. When the interpreter ends, so do its streams, with an error; handlers of `atexit` may still pull from them. An
-    /// iterator that keeps the stream is a cycle which Python's collector cannot see: close the stream.
+    /// thread. When the interpreter ends, its streams end with an error; `atexit` handlers can still pull from them. If the
+    /// iterator refers to the stream, close the stream: Python's collector cannot see such a cycle.
     #[staticmethod]
     #[pyo3(signature = (schema, batches, /, *, device_type=1))]
     fn of(
@@ -69,7 +72,7 @@ impl BatchStream {
         Ok(Self::new(stream))
     }
 
-    /// What all batches are.
+    /// The schema of all batches.
     #[getter]
     fn schema(&self) -> Result<Schema> {
         Ok(Schema::new(self.get()?.schema().clone()))
@@ -91,12 +94,14 @@ impl BatchStream {
         Ok(raised::calling(py, move || stream.next())?.map(RecordBatch::new))
     }
 
-    /// A capsule with the schema (Arrow PyCapsule interface).
+    /// Returns a capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         export::schema(py, self.get()?.schema())
     }
 
-    /// A capsule with the stream, for one consumer. Nothing is converted: `requested_schema` must have as many fields.
+    /// Returns a capsule with the stream, for one consumer.
+    ///
+    /// Nothing is converted: `requested_schema` must have as many fields as the data.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -106,7 +111,7 @@ impl BatchStream {
         export::stream(py, self.get()?, requested_schema)
     }
 
-    /// As `__arrow_c_stream__`, with the device type.
+    /// Like `__arrow_c_stream__`, but with the device type.
     #[pyo3(signature = (requested_schema=None, **kwargs))]
     fn __arrow_c_device_stream__<'py>(
         &self,
@@ -118,8 +123,9 @@ impl BatchStream {
         export::device_stream(py, self.get()?, requested_schema)
     }
 
-    /// Takes a stream from the `ArrowArrayStream` at this address, which is marked as released. The address is believed:
-    /// there has to be such a struct, and nobody else may use it meanwhile.
+    /// Takes a stream from the `ArrowArrayStream` at an address, and marks the struct as released.
+    ///
+    /// The address is not checked: there must be such a struct, and nobody else may use it meanwhile.
     #[staticmethod]
     #[pyo3(signature = (address, /))]
     fn import_arrow(py: Python<'_>, address: Address) -> Result<Self> {
@@ -127,7 +133,7 @@ impl BatchStream {
         unsafe { take(py, address.pointer()) }
     }
 
-    /// As `import_arrow`, from an `ArrowDeviceArrayStream`.
+    /// Like `import_arrow`, but from an `ArrowDeviceArrayStream`.
     #[staticmethod]
     #[pyo3(signature = (address, /))]
     fn import_arrow_device(py: Python<'_>, address: Address) -> Result<Self> {
@@ -135,21 +141,25 @@ impl BatchStream {
         unsafe { take_device(py, address.pointer()) }
     }
 
-    /// Fills in the `ArrowArrayStream` at this address, whose release is its consumer's to call. The address is believed.
+    /// Fills in the `ArrowArrayStream` at an address; its consumer calls its release.
+    ///
+    /// The address is not checked.
     #[pyo3(signature = (address, /))]
     fn export_arrow(&self, address: Address) -> Result<()> {
         // SAFETY: as above.
         Ok(unsafe { self.get()?.export(address.pointer()) }?)
     }
 
-    /// As `export_arrow`, into an `ArrowDeviceArrayStream`.
+    /// Like `export_arrow`, but fills in an `ArrowDeviceArrayStream`.
     #[pyo3(signature = (address, /))]
     fn export_arrow_device(&self, address: Address) -> Result<()> {
         // SAFETY: as above.
         Ok(unsafe { self.get()?.export_device(address.pointer()) }?)
     }
 
-    /// Gives up this object's part of the stream. Closing again does nothing.
+    /// Gives up this object's part of the stream; whoever it was handed to keeps theirs.
+    ///
+    /// Closing again does nothing.
     fn close(&self, py: Python<'_>) {
         self.0.close_apart(py);
     }
@@ -177,7 +187,7 @@ impl BatchStream {
 pub(crate) fn import(capsule: &Bound<'_, PyAny>, on_device: bool) -> Result<BatchStream> {
     if on_device {
         let stream = capsule::claim::<ArrowDeviceArrayStream>(capsule)?;
-        // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
+        // SAFETY: a capsule of this name holds a valid struct, and this call has claimed it.
         return unsafe { take_device(capsule.py(), stream.pointer) };
     }
     let stream = capsule::claim::<ArrowArrayStream>(capsule)?;
@@ -186,7 +196,7 @@ pub(crate) fn import(capsule: &Bound<'_, PyAny>, on_device: bool) -> Result<Batc
 }
 
 /// # Safety
-/// As [`CoreStream::import`].
+/// As for [`CoreStream::import`].
 unsafe fn take(py: Python<'_>, stream: *mut ArrowArrayStream) -> Result<BatchStream> {
     // SAFETY: the caller's contract.
     let taken = waiting::detached(py, stream, |stream| unsafe { CoreStream::import(stream) });
@@ -194,7 +204,7 @@ unsafe fn take(py: Python<'_>, stream: *mut ArrowArrayStream) -> Result<BatchStr
 }
 
 /// # Safety
-/// As [`CoreStream::import_device`].
+/// As for [`CoreStream::import_device`].
 unsafe fn take_device(py: Python<'_>, stream: *mut ArrowDeviceArrayStream) -> Result<BatchStream> {
     // SAFETY: the caller's contract.
     let taken = waiting::detached(py, stream, |stream| unsafe { CoreStream::import_device(stream) });

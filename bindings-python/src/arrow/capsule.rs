@@ -1,5 +1,5 @@
-//! Capsules around the structs of Arrow (Arrow PyCapsule interface). A destructor gives up what nobody took. It may run while
-//! an exception is on its way, which it puts aside.
+//! Capsules around the structs of Arrow (Arrow PyCapsule interface). The destructor releases a struct that nobody took. It
+//! may run while an exception propagates, and puts that aside.
 
 use core::ffi::CStr;
 
@@ -20,6 +20,8 @@ use crate::python::waiting;
 /// A struct of Arrow, with the name of its capsule (Arrow PyCapsule interface).
 pub(super) trait ArrowStruct: Sized + 'static {
     const NAME: &'static CStr;
+    /// Releases the struct, unless it was released or moved from.
+    ///
     /// # Safety
     /// `this` is valid, and nobody else uses it.
     unsafe fn release(this: *mut Self);
@@ -45,16 +47,16 @@ arrow_structs! {
     ArrowDeviceArrayStream = c"arrow_device_array_stream": |this| waiting(this, arrow::release_device_stream);
 }
 
-/// Releases a stream, whose producer may wait for threads that are in Python.
+/// Releases a stream, detached from the interpreter because its producer may wait for threads that are in Python.
 ///
 /// # Safety
 /// `release` may be called with `this`.
 unsafe fn waiting<T>(this: *mut T, release: unsafe fn(*mut T)) {
-    // SAFETY: the caller's contract; a capsule's destructor is called by who is attached.
+    // SAFETY: the caller's contract; a thread that runs a capsule's destructor is attached.
     waiting::detached(unsafe { Python::assume_attached() }, this, |this| unsafe { release(this) });
 }
 
-/// A capsule around a struct that `fill` writes to the address that it gets.
+/// A capsule around a struct that `fill` writes to the given address.
 pub(super) fn filled<T: ArrowStruct>(
     py: Python<'_>,
     fill: impl FnOnce(*mut T) -> Result<()>,
@@ -64,13 +66,13 @@ pub(super) fn filled<T: ArrowStruct>(
     if raw.is_null() {
         return Err(PyMemoryError::new_err(()).into());
     }
-    // SAFETY: there is room for one; all zero is a released struct.
+    // SAFETY: there is room for one struct; all zeros is a released struct.
     unsafe { raw.write_bytes(0, 1) };
     // SAFETY: the destructor is that of this struct.
     match unsafe { capsule::new(py, raw.cast(), T::NAME, Some(drop_struct::<T>)) } {
         Ok(capsule) => fill(raw).map(|()| capsule),
         Err(error) => {
-            // SAFETY: attached; made above, and nobody has it.
+            // SAFETY: attached; the memory was allocated above, and nobody else has it.
             unsafe { ffi::PyMem_Free(raw.cast()) };
             Err(error.into())
         }
@@ -78,13 +80,13 @@ pub(super) fn filled<T: ArrowStruct>(
 }
 
 unsafe extern "C" fn drop_struct<T: ArrowStruct>(capsule: *mut ffi::PyObject) {
-    // SAFETY: a destructor is called by who is attached.
+    // SAFETY: a thread that runs a destructor is attached.
     let py = unsafe { Python::assume_attached() };
     let _aside = Aside::new(py);
-    // SAFETY: attached; a capsule of ours keeps its name.
+    // SAFETY: attached; our capsules keep their names.
     let raw = unsafe { ffi::PyCapsule_GetPointer(capsule, T::NAME.as_ptr()) }.cast::<T>();
     if !raw.is_null() {
-        // SAFETY: made by `filled`, and nobody else uses it any more.
+        // SAFETY: `filled` made the struct, and nobody else uses it any more.
         unsafe { T::release(raw) };
         // SAFETY: attached, and as above.
         unsafe { ffi::PyMem_Free(raw.cast()) };
@@ -93,7 +95,7 @@ unsafe extern "C" fn drop_struct<T: ArrowStruct>(capsule: *mut ffi::PyObject) {
 
 const TAKING: &CStr = c"devexchange is taking this";
 
-/// The struct in a capsule of somebody else's, to be moved out of it or left as it is.
+/// Claims the struct in somebody else's capsule, to be moved out of it or left as it is.
 pub(super) fn claim<'a, 'py, T: ArrowStruct>(capsule: &'a Bound<'py, PyAny>) -> Result<Claim<'a, 'py, T>> {
     match Claim::new(capsule, named, T::NAME, TAKING) {
         Some(claim) => Ok(claim),

@@ -16,7 +16,9 @@ use crate::python::in_order::InOrder;
 use crate::tensor::numpy;
 use crate::tensor::type_object::New;
 
-/// A view of one array of a batch, whose memory it keeps: values by the number of their row, in order or reversed.
+/// A view of one array of a batch, whose memory it keeps alive.
+///
+/// Its values can be read by row number, in order or reversed.
 #[pyclass(frozen, sequence, module = "devexchange", weakref)]
 pub(crate) struct Column {
     batch: Kept<Batch>,
@@ -42,13 +44,13 @@ impl Column {
 
 #[pymethods]
 impl Column {
-    /// Name; empty if there is none.
+    /// Name of the column; empty if there is none.
     #[getter]
     fn name(&self) -> Result<&str> {
         Ok(self.view()?.field().name())
     }
 
-    /// Name of the type, for people; of a dictionary those of the indices and of the values, as "int32 -> utf8".
+    /// Name of the type, for people; for a dictionary, the types of indices and values, as in "int32 -> utf8".
     #[getter]
     fn r#type(&self) -> Result<String> {
         Ok(self.view()?.field().type_name().to_string())
@@ -60,19 +62,19 @@ impl Column {
         Ok(self.view()?.field().format())
     }
 
-    /// Metadata of the field. Bytes that are not UTF-8 are surrogates, as in names of files.
+    /// Metadata of the field. Bytes that are not UTF-8 become surrogates, as in file names.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         metadata::of_pairs(py, self.view()?.field().metadata())
     }
 
-    /// Number of nulls; counted, in host memory, if it is not known.
+    /// Number of nulls. If it is not known, the nulls are counted, which needs host memory.
     #[getter]
     fn null_count(&self) -> Result<i64> {
         Ok(self.view()?.null_count()?)
     }
 
-    /// The columns below: of a struct, a list, a union, ….
+    /// The child columns of a struct, a list, a union, ….
     #[getter]
     fn children(&self) -> Result<Vec<Self>> {
         let view = self.view()?;
@@ -80,27 +82,31 @@ impl Column {
         Ok(view.children().map(child).collect())
     }
 
-    /// The values of all rows as Python objects: None for nulls, int, float, bool, str, bytes, Decimal, date, time,
-    /// datetime, timedelta, lists, lists of pairs for maps, dicts for structs. For host memory.
+    /// Returns the values of all rows as Python objects; for host memory only.
+    ///
+    /// Nulls become None, lists become lists, maps lists of pairs and structs dicts. Other values are int, float, bool, str,
+    /// bytes, Decimal, date, time, datetime, timedelta or `Interval`.
     pub(crate) fn to_pylist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyList>> {
         value::list(py, self.view()?)
     }
 
-    /// How `to_tensor` would make a tensor of it: as a view, with a copy, or not at all, and why.
+    /// Returns how `to_tensor` would make a tensor: as a view, with a copy, or not at all, and why.
     fn plan_tensor<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         convert::plan_tensor(py, self.view()?)
     }
 
-    /// The column as a read-only tensor. `copy` is True for a copy in any case, False for none in any case, None for
-    /// one where a view is not possible.
+    /// Returns the column as a tensor, which is read-only unless it is a copy.
+    ///
+    /// `copy` is True to always copy, False to never copy, None to copy only if a view is not possible.
     #[pyo3(signature = (*, copy=None))]
     fn to_tensor(&self, py: Python<'_>, copy: Option<bool>) -> Result<New> {
         Ok(New(convert::tensor(py, self.view()?, copy)?))
     }
 
-    /// The values as an array of NumPy's, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
+    /// Returns the values as a NumPy array, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
     ///
-    /// Raises BufferError for what cannot be a tensor: texts, nulls; ValueError if it needs a copy and `copy` is False.
+    /// Raises BufferError for values that cannot be a tensor (texts, nulls), ValueError if a copy is needed and `copy` is
+    /// False.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -112,9 +118,11 @@ impl Column {
         numpy::array(py, tensor, dtype, copy)
     }
 
-    /// So many rows from the one at `offset` on, or all of them; `column[i:j]` as with any sequence.
+    /// Returns `length` rows from `offset` on, or all from there, as a column.
     ///
-    /// Raises IndexError if there are not so many.
+    /// `column[i:j]` works as with any sequence.
+    ///
+    /// Raises IndexError if there are too few rows.
     #[pyo3(signature = (offset=0, length=None))]
     fn slice(
         &self,
@@ -124,17 +132,17 @@ impl Column {
         self.part(offset, argument::length(length, offset, self.length)?)
     }
 
-    /// The rows as a batch of their own, which shares the memory: a record batch if the column is a struct.
+    /// Returns the rows as a batch of their own, which shares the memory; a record batch if the column is a struct.
     pub(crate) fn share(&self) -> Result<RecordBatch> {
         Ok(RecordBatch::new(self.view()?.share()?))
     }
 
-    /// A capsule with the schema (Arrow PyCapsule interface).
+    /// Returns a capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         export::schema(py, self.view()?.share()?.schema())
     }
 
-    /// Capsules with schema and array, for one consumer, as those of a batch.
+    /// Returns capsules with schema and array, for one consumer, like those of a batch.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -144,7 +152,7 @@ impl Column {
         export::array(py, self.view()?.share()?, requested_schema)
     }
 
-    /// As `__arrow_c_array__`, with device and event.
+    /// Like `__arrow_c_array__`, but with device and event.
     #[pyo3(signature = (requested_schema=None, **kwargs))]
     fn __arrow_c_device_array__<'py>(
         &self,

@@ -1,4 +1,4 @@
-//! Capsules for consumers (Arrow PyCapsule interface), and what consumers may ask for.
+//! Capsules for consumers (Arrow PyCapsule interface), and the checks of consumers' requests.
 
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
@@ -31,7 +31,7 @@ pub(super) fn array<'py>(
     Ok(PyTuple::new(py, [schema, array])?)
 }
 
-/// As [`array()`], with device and event.
+/// Like [`array()`], but with device and event.
 pub(super) fn device_array<'py>(
     py: Python<'py>,
     batch: Batch,
@@ -55,7 +55,7 @@ pub(super) fn stream<'py>(
     capsule::filled::<ArrowArrayStream>(py, |out| Ok(unsafe { stream.export(out) }?))
 }
 
-/// As [`stream`], with the device type.
+/// Like [`stream`], but with the device type.
 pub(super) fn device_stream<'py>(
     py: Python<'py>,
     stream: BatchStream,
@@ -66,7 +66,7 @@ pub(super) fn device_stream<'py>(
     capsule::filled::<ArrowDeviceArrayStream>(py, |out| Ok(unsafe { stream.export_device(out) }?))
 }
 
-/// Keyword arguments that this library does not know must be None (Arrow PyCapsule interface).
+/// Refuses keyword arguments that are not None: this library knows none (Arrow PyCapsule interface).
 pub(super) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<()> {
     for (name, value) in arguments.into_iter().flatten() {
         if !value.is_none() {
@@ -76,13 +76,13 @@ pub(super) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<
     Ok(())
 }
 
-/// Looks at the schema that a consumer would like to have. Nothing is converted here, which the consumer has to
-/// expect; but data with other fields than it asked for is refused (Arrow PyCapsule interface, "Schema requests").
+/// Checks the schema that a consumer requests. Nothing is converted, and the consumer has to expect that; but if the number
+/// of fields differs from the request, the export is refused (Arrow PyCapsule interface, "Schema requests").
 fn check_request(schema: &Schema, requested: Option<&Bound<'_, PyAny>>) -> Result<()> {
     let Some(requested) = requested else { return Ok(()) };
     let claim = capsule::claim::<ArrowSchema>(requested)?;
-    // It stays the consumer's, whatever comes of the call: nothing is moved out of it.
-    // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
+    // The schema stays the consumer's, whatever the result: nothing is moved out of it.
+    // SAFETY: a capsule of this name holds a valid struct, and this call has claimed it.
     let requested = unsafe { &*claim.pointer };
     if requested.release.is_none() {
         return refuse!(DEVX_RELEASED, "requested_schema.release is NULL: the schema was released or moved from");

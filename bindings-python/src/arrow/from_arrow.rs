@@ -1,4 +1,4 @@
-//! The way in for everything of Arrow.
+//! `from_arrow`, the way in for all producers of Arrow.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -9,11 +9,13 @@ use crate::python::call::call_if_there;
 use crate::python::error::{Result, wrong_type};
 use crate::python::queue;
 
-/// Takes what an object offers through the Arrow PyCapsule interface: a `RecordBatch`, a `BatchStream` or a `Schema`.
-/// Of several protocols the first one is used: device array, array, device stream, stream, schema.
+/// Takes what an object offers through the Arrow PyCapsule interface, as a `RecordBatch`, a `BatchStream` or a `Schema`.
 ///
-/// Raises TypeError for objects without any of them, ValueError for data that cannot be, BufferError for devices that
-/// this library has no runtime for. Then nothing was taken.
+/// If the object has several of its protocols, the first in this order is used: device array, array, device stream, stream,
+/// schema.
+///
+/// Raises TypeError for objects without any of them, ValueError for invalid data, BufferError for devices that this library
+/// has no runtime for. Then nothing was taken.
 #[pyfunction]
 #[pyo3(signature = (obj, /))]
 pub(crate) fn from_arrow<'py>(obj: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {

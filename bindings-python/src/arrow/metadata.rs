@@ -1,4 +1,4 @@
-//! Metadata of streams, batches and errors: pairs of texts in Python, a block of bytes elsewhere.
+//! Metadata of streams, batches, fields and errors: a dict of texts in Python, a block of bytes elsewhere.
 
 use devexchange_core::arrow::asynchronous::MetadataBlock;
 use devexchange_core::arrow::metadata;
@@ -9,15 +9,15 @@ use pyo3::types::{PyBytes, PyDict, PyMapping, PyString};
 
 use crate::python::error::{Error, Result, refuse, wrong_type};
 
-/// Bytes that are not UTF-8 are kept as surrogates, as in names of files, and go out as they came (PEP 383).
+/// Bytes that are not UTF-8 become surrogates, as in file names, and go out as they came (PEP 383).
 const OTHER_BYTES: &str = "surrogateescape";
 
-/// The pairs of a block.
+/// The pairs of a block as a dict of texts; empty without a block.
 pub(crate) fn to_python<'py>(py: Python<'py>, block: Option<&MetadataBlock>) -> Result<Bound<'py, PyDict>> {
     of_pairs(py, block.into_iter().flat_map(MetadataBlock::pairs))
 }
 
-/// As texts. The last one of several values of a key stays.
+/// Pairs as a dict of texts. If a key has several values, the last one is kept.
 pub(crate) fn of_pairs<'a, 'py>(
     py: Python<'py>,
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -36,7 +36,7 @@ fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
     }
 }
 
-/// The block of these pairs; none if there are none.
+/// The block of a mapping of texts; `None` if there are no pairs.
 pub(crate) fn block(pairs: Option<&Bound<'_, PyAny>>) -> Result<Option<Vec<u8>>> {
     let Some(given) = pairs.filter(|given| !given.is_none()) else { return Ok(None) };
     let Ok(mapping) = given.cast::<PyMapping>() else {

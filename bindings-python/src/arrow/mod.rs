@@ -1,5 +1,5 @@
-//! Arrow: batches, their columns, schemas and values, streams of batches, and the way in for all of them. Capsules for
-//! consumers are filled in one place.
+//! Arrow: batches, their columns, schemas and values, streams of batches, and `from_arrow`, the way in for all of them.
+//! `capsule` fills all capsules for consumers.
 
 pub(crate) mod asynchronous;
 pub(crate) mod batch;

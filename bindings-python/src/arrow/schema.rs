@@ -1,4 +1,4 @@
-//! Schemas: in and out as Arrow, and what they say.
+//! Schemas: in and out as Arrow, and their contents.
 
 use std::hash::{Hash, Hasher};
 
@@ -15,7 +15,9 @@ use crate::python::call::call_if_there;
 use crate::python::error::{Result, wrong_type};
 use crate::python::handle::Kept;
 
-/// What the arrays of a batch are: a tree of fields. Two are equal if names, formats, flags and metadata of all fields are.
+/// The schema of a batch: a tree of fields.
+///
+/// Two schemas are equal if the names, formats, flags and metadata of all their fields are equal.
 #[pyclass(frozen, eq, hash, module = "devexchange", weakref)]
 pub(crate) struct Schema(Kept<CoreSchema>);
 
@@ -49,7 +51,7 @@ impl Schema {
         self.0.root().children().map(Field::name).collect()
     }
 
-    /// Format strings of the columns (Arrow C data interface), or of the dictionaries' indices.
+    /// Format strings of the columns (Arrow C data interface); for a dictionary, the format of its indices.
     #[getter]
     fn formats(&self) -> Vec<&str> {
         self.0.root().children().map(Field::format).collect()
@@ -67,19 +69,20 @@ impl Schema {
         self.0.root().name()
     }
 
-    /// Metadata of the root. Bytes that are not UTF-8 are surrogates, as in names of files.
+    /// Metadata of the root. Bytes that are not UTF-8 become surrogates, as in file names.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>> {
         metadata::of_pairs(py, self.0.root().metadata())
     }
 
-    /// A capsule with the schema (Arrow PyCapsule interface).
+    /// Returns a capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         export::schema(py, &self.0)
     }
 
-    /// Takes a schema from the `ArrowSchema` at this address, which is marked as released. The address is believed: there
-    /// has to be such a struct, and nobody else may use it meanwhile.
+    /// Takes a schema from the `ArrowSchema` at an address, and marks the struct as released.
+    ///
+    /// The address is not checked: there must be such a struct, and nobody else may use it meanwhile.
     #[staticmethod]
     #[pyo3(signature = (address, /))]
     fn import_arrow(address: Address) -> Result<Self> {
@@ -87,7 +90,9 @@ impl Schema {
         Ok(Self::new(unsafe { CoreSchema::import(address.pointer()) }?))
     }
 
-    /// Fills in the `ArrowSchema` at this address, whose release is its consumer's to call. The address is believed.
+    /// Fills in the `ArrowSchema` at an address; its consumer calls its release.
+    ///
+    /// The address is not checked.
     #[pyo3(signature = (address, /))]
     fn export_arrow(&self, address: Address) -> Result<()> {
         // SAFETY: as above.
@@ -103,10 +108,10 @@ impl Schema {
     }
 }
 
-/// Most columns that are shown.
+/// The maximum number of columns that are shown.
 const SHOWN: usize = 20;
 
-/// Names and types of the columns, or the type of what is no record batch, for people.
+/// Names and types of the columns, for people; just the type if there are no columns.
 pub(crate) fn fields(schema: &CoreSchema) -> String {
     let root = schema.root();
     if root.ty() != Type::Struct || root.n_children() == 0 {
@@ -120,11 +125,11 @@ pub(crate) fn fields(schema: &CoreSchema) -> String {
 /// Takes the schema out of a capsule.
 pub(crate) fn import(capsule: &Bound<'_, PyAny>) -> Result<CoreSchema> {
     let schema = capsule::claim::<ArrowSchema>(capsule)?;
-    // SAFETY: what a capsule of this name holds is valid, and claimed by this call.
+    // SAFETY: a capsule of this name holds a valid struct, and this call has claimed it.
     Ok(unsafe { CoreSchema::import(schema.pointer) }?)
 }
 
-/// The schema that an object offers, if it does.
+/// The schema that an object offers, if any.
 pub(crate) fn exported(obj: &Bound<'_, PyAny>) -> Result<Option<CoreSchema>> {
     call_if_there(obj, intern!(obj.py(), "__arrow_c_schema__"))?.map(|capsule| import(&capsule)).transpose()
 }

@@ -1,4 +1,4 @@
-//! Values as Python has them.
+//! Values of columns as Python objects.
 
 use devexchange_core::abi::types::DEVX_UNSUPPORTED;
 use devexchange_core::arrow::value::Temporal;
@@ -32,7 +32,7 @@ pub(crate) fn list<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py
     Ok(values)
 }
 
-/// All rows of a column of numbers without nulls, which need not be asked one by one; `None` for any other.
+/// All rows of a column of numbers without nulls, read without a look at each row; `None` for any other column.
 fn numbers<'py>(py: Python<'py>, column: Column<'_>) -> Result<Option<Bound<'py, PyList>>> {
     if column.dictionary().is_some() || column.known_null_count() != 0 {
         return Ok(None);
@@ -52,7 +52,7 @@ fn numbers<'py>(py: Python<'py>, column: Column<'_>) -> Result<Option<Bound<'py,
     }
 }
 
-/// `None` also if they cannot be had at once, whose rows say why.
+/// All rows as numbers; `None` if they cannot be read at once. Reading the rows one by one then reports why.
 fn numbers_of<'py, T: Element + IntoPyObject<'py>>(
     py: Python<'py>,
     column: Column<'_>,
@@ -63,7 +63,7 @@ fn numbers_of<'py, T: Element + IntoPyObject<'py>>(
 
 /// The value of a row.
 pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'py, PyAny>> {
-    // Behind dictionaries, unions and runs lies what says how an integer is meant.
+    // The column behind dictionaries, unions and runs has the type that gives an integer its meaning.
     let Some((column, row)) = column.resolve(row)? else { return Ok(py.None().into_bound(py)) };
     Ok(match column.stored(row)? {
         Value::Null => py.None().into_bound(py),
@@ -107,7 +107,7 @@ fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'p
     Ok(values)
 }
 
-/// The date, time or span that a number stands for.
+/// The date, time or duration that a number stands for.
 fn temporal<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>> {
     meaning(py, stored).map_err(|error| match error {
         Error::Python(raised) if raised.is_instance_of::<PyOverflowError>(py) => {
@@ -124,7 +124,7 @@ fn meaning<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>
         Type::Date32 => DATE.make(py, epoch)?.add(days(py, value)?)?,
         Type::Date64 => DATE.make(py, epoch)?.add(span(py, value, TimeUnit::Millisecond)?)?,
         Type::Time(unit) => {
-            // Past midnight, Python would take it for a time of the next day.
+            // Python would wrap a value past midnight to a time of the next day.
             if !(0..86_400 * unit.of_second()).contains(&value) {
                 return Err(stored.refused("no time of day"));
             }
@@ -136,7 +136,7 @@ fn meaning<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>
     })
 }
 
-/// What a row of a column holds, for errors.
+/// The value stored in a row, with its place for errors.
 #[derive(Clone, Copy)]
 struct Stored<'a> {
     column: Column<'a>,
@@ -153,7 +153,8 @@ impl Stored<'_> {
     }
 }
 
-/// Without a time zone it is as on a clock on the wall; with one it is a moment, shown in that zone.
+/// A timestamp from the time since the epoch. Without a time zone it is wall-clock time; with one it is a moment, shown in
+/// that zone.
 fn timestamp<'py>(py: Python<'py>, zone: &str, since: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     let epoch = DATETIME.make(py, (1970, 1, 1))?;
     if zone.is_empty() {
@@ -166,7 +167,7 @@ fn timestamp<'py>(py: Python<'py>, zone: &str, since: &Bound<'py, PyAny>) -> Res
     Ok(moment.call_method1("astimezone", (time_zone(py, zone)?,))?)
 }
 
-/// A zone by its name, or as an offset ("+05:30").
+/// A time zone, given by its name or as an offset ("+05:30").
 fn time_zone<'py>(py: Python<'py>, zone: &str) -> Result<Bound<'py, PyAny>> {
     match offset_minutes(zone.as_bytes()) {
         None => ZONE_INFO.make(py, (zone,)).map_err(|error| no_zone(py, zone, error).into()),
@@ -174,7 +175,8 @@ fn time_zone<'py>(py: Python<'py>, zone: &str) -> Result<Bound<'py, PyAny>> {
     }
 }
 
-/// What `zoneinfo` says of a name that it does not have; of one that it takes for another file, it says something of that.
+/// The error for a zone that does not exist. `zoneinfo` raises it for an unknown name; for a name that leads it to some other
+/// file, it raises an error about that file, which becomes the cause here.
 fn no_zone(py: Python<'_>, zone: &str, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyOSError>(py) && !error.is_instance_of::<PyValueError>(py) {
         return error;
@@ -189,7 +191,7 @@ fn no_zone(py: Python<'_>, zone: &str, error: PyErr) -> PyErr {
     }
 }
 
-/// An offset is "+XX:XX" or "-XX:XX" (Arrow C data interface), hours and minutes.
+/// Reads an offset, "+XX:XX" or "-XX:XX" in hours and minutes (Arrow C data interface).
 fn offset_minutes(zone: &[u8]) -> Option<i64> {
     let &[sign @ (b'+' | b'-'), h1 @ b'0'..=b'2', h2 @ b'0'..=b'9', b':', m1 @ b'0'..=b'5', m2 @ b'0'..=b'9'] = zone
     else {
@@ -200,7 +202,7 @@ fn offset_minutes(zone: &[u8]) -> Option<i64> {
     Some(if sign == b'-' { -minutes } else { minutes }).filter(|_| two(h1, h2) < 24)
 }
 
-/// A span that Python can say: refuses parts of a microsecond.
+/// Like [`span`], but refuses fractions of a microsecond, which Python cannot represent.
 fn whole_span<'py>(py: Python<'py>, stored: Stored<'_>, unit: TimeUnit) -> Result<Bound<'py, PyAny>> {
     if unit == TimeUnit::Nanosecond && stored.value % 1000 != 0 {
         return Err(stored.refused("Python's times are whole microseconds"));
@@ -208,7 +210,7 @@ fn whole_span<'py>(py: Python<'py>, stored: Stored<'_>, unit: TimeUnit) -> Resul
     span(py, stored.value, unit)
 }
 
-/// So many of a unit, as days, seconds and microseconds: Python's spans reach further than 64 bits of microseconds.
+/// A number of units as a `timedelta`, made of seconds and microseconds: it reaches further than 64 bits of microseconds.
 fn span(py: Python<'_>, value: i64, unit: TimeUnit) -> Result<Bound<'_, PyAny>> {
     let (seconds, rest) = (value.div_euclid(unit.of_second()), value.rem_euclid(unit.of_second()));
     Ok(TIMEDELTA.make(py, (0, seconds, rest * 1_000_000 / unit.of_second()))?)

@@ -1,4 +1,4 @@
-//! Streams that are made here, and streams of somebody else's with their device.
+//! Streams that are made here, and other streams together with their device.
 
 use devexchange_core::{Device, RawStream, Stream};
 use pyo3::prelude::*;
@@ -10,12 +10,14 @@ use crate::python::error::Result;
 use crate::python::handle::Handle;
 use crate::python::queue;
 
-/// A queue of work on a device: work on one stream is done in order, after what the stream was made to wait for, and the
-/// host goes on meanwhile. One that is made here does not wait for the legacy default stream; `of` is somebody else's.
+/// A queue of work on a device.
 ///
-/// It is a `stream` for everything in this package and, by `__cuda_stream__`, for other libraries. Close it when nobody queues
-/// work on it any more; what was allocated, copied, imported or produced in its order may live on. A stream that is never
-/// closed is left to the driver.
+/// The work on a stream is done in order, after what the stream was made to wait for, while the host goes on. A stream made
+/// here does not wait for the legacy default stream; `of` names a stream that somebody else made.
+///
+/// It can be passed as `stream` everywhere in this package and, through `__cuda_stream__`, to other libraries. Close it when
+/// nobody queues work on it any more; what was allocated, copied, imported or produced in its order may live on. A stream
+/// that is never closed is left to the driver.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct DeviceStream {
     device: Device,
@@ -25,7 +27,7 @@ pub(crate) struct DeviceStream {
 #[derive(Clone, Copy)]
 struct Held {
     value: RawStream,
-    /// Whether it was made here, and not by somebody else.
+    /// Whether the stream was made here, not by somebody else.
     owned: bool,
 }
 
@@ -34,12 +36,12 @@ impl DeviceStream {
         Self { device, stream: Handle::new("stream", Held { value, owned }) }
     }
 
-    /// What the number means on this thread: 2 is the default stream of the one that asks.
+    /// The stream that the number means on this thread: 2 is the default stream of the calling thread.
     fn get(&self) -> Result<Stream> {
         Ok(self.device.stream_with(self.device, self.stream.get()?.value)?)
     }
 
-    /// As a `stream` of this package: with the device of a default stream.
+    /// The number for a `stream` argument of this package: a default stream includes its device.
     pub(crate) fn number(&self) -> Result<RawStream> {
         Ok(self.device.own_stream(self.stream.get()?.value)?)
     }
@@ -47,7 +49,7 @@ impl DeviceStream {
 
 #[pymethods]
 impl DeviceStream {
-    /// A new stream of a device, which is named as for `from_dlpack`.
+    /// A new stream of a device, by default the first CUDA device. The device is named as for `from_dlpack`.
     #[new]
     #[pyo3(signature = (device=None))]
     fn new(device: Option<&Bound<'_, PyAny>>) -> Result<Self> {
@@ -60,9 +62,11 @@ impl DeviceStream {
         Ok(Self::hold(device, Stream::create(device.id)?.into(), true))
     }
 
-    /// A stream of somebody else's, who also destroys it: a number as the protocols write it, or an object with
-    /// `__cuda_stream__`. A default stream (1, 2) is one of its device, wherever the data is that it is used with; with the
-    /// device of pinned or managed memory, which is none, it is one of the data's, of such memory the one that it was made
+    /// Names a stream of a device that somebody else made and also destroys.
+    ///
+    /// `value` is a number as the protocols write it, or an object with `__cuda_stream__`. A default stream (1, 2) is that of
+    /// `device`, wherever the data is that it is used with. If `device` is that of pinned or managed memory, which names no
+    /// GPU, a default stream is that of the data's device or, for data in such memory, of the device that the memory was made
     /// for.
     #[staticmethod]
     #[pyo3(signature = (device, value, /))]
@@ -80,34 +84,37 @@ impl DeviceStream {
         device::to_python(py, self.device)
     }
 
-    /// The number of the stream, as the protocols write it (`CUstream`, `cudaStream_t`). That of a default stream does not
-    /// name its device.
+    /// The number of the stream, as the protocols write it (`CUstream`, `cudaStream_t`).
+    ///
+    /// The number of a default stream does not name its device.
     #[getter]
     fn value(&self) -> Result<i64> {
         Ok(self.stream.get()?.value.value())
     }
 
-    /// Version 0 of the protocol, and the handle (cuda.core, "CUDA stream protocol").
+    /// Returns version 0 of the protocol, and the handle (cuda.core, "CUDA stream protocol").
     fn __cuda_stream__(&self) -> Result<(i64, i64)> {
         Ok((0, self.value()?))
     }
 
-    /// Blocks until all work that is queued on the stream is done. No exchange needs it.
+    /// Blocks until all work queued on the stream is done; no exchange needs this.
     fn synchronize(&self, py: Python<'_>) -> Result<()> {
         let stream = self.get()?;
         let _hold = raw_stream::hold(stream.into())?;
         Ok(py.detach(|| stream.synchronize())?)
     }
 
-    /// Ends its use. A stream that was made here is destroyed as soon as all is released that was allocated, copied, imported or
-    /// produced in its order, and what was handed on of that, and no release waits for work that waits now; what is queued on
-    /// it is still done. Closing again does nothing.
+    /// Ends the use of the stream.
+    ///
+    /// A stream that was made here is destroyed once everything that was allocated, copied, imported or produced in its
+    /// order, and everything handed on from that, is released, and once the releases that wait for work now no longer wait.
+    /// Work queued on it is still done. Closing again does nothing.
     fn close(&self) -> Result<()> {
         queue::drain();
         match self.stream.take() {
             Some(Held { value, owned: true }) => {
                 let stream = self.device.stream_with(self.device, value)?;
-                // SAFETY: Python gives it up; who still has the number was told to be done before.
+                // SAFETY: Python gives the stream up; the documentation tells other users of the number to be done before.
                 Ok(unsafe { stream.close() }?)
             }
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! When memory may be touched: streams, those that programs name and those that are made here.
+//! When memory may be touched: streams that programs name, and streams that are made here.
 
 pub(crate) mod device_stream;
 pub(crate) mod raw_stream;

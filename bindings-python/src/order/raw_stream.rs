@@ -1,4 +1,4 @@
-//! Streams as the protocols write them: numbers, and objects that have one.
+//! Streams as the protocols write them: numbers, and objects with a number.
 
 use devexchange_core::runtime::cuda::Hold;
 use devexchange_core::stream::PER_THREAD;
@@ -10,9 +10,9 @@ use crate::python::argument::is_index;
 use crate::python::call;
 use crate::python::error::{Result, refuse, wrong_type};
 
-/// The number of a stream: an integer as the protocols write it, something that stands for one (`numpy.int64`), or an object
-/// with `__cuda_stream__`, which gives a pair of a version and a handle (cuda.core, "CUDA stream protocol"). An object's handle 0,
-/// as PyTorch, CuPy and Numba have it, is a default stream.
+/// Reads a stream: an integer as the protocols write it, an object that stands for one (`numpy.int64`), or an object with
+/// `__cuda_stream__`, which returns a pair of a version and a handle (cuda.core, "CUDA stream protocol"). A handle 0, which
+/// objects of PyTorch, CuPy and Numba can have, is a default stream.
 pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     if stream.is_instance_of::<PyBool>() {
         return wrong_type!("stream is {stream}: a bool is not a stream");
@@ -38,30 +38,31 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
         return refuse!(DEVX_UNSUPPORTED, "__cuda_stream__ is of version {version}: this library knows version 0");
     }
     let stream = integer(&handle)?;
-    // Which of the two default streams that is, depends on how the other library was built. The legacy one does for either: it
-    // waits for the per-thread ones, and they for it (CUDA, "Stream synchronization behavior").
+    // Which of the two default streams that is depends on how the other library was built. The legacy one serves for either:
+    // it waits for the per-thread ones, and they wait for it (CUDA, "Stream synchronization behavior").
     Ok(if stream.value() == 0 { RawStream::LEGACY } else { stream })
 }
 
 fn integer(value: &Bound<'_, PyAny>) -> Result<RawStream> {
     match value.extract::<i64>() {
-        // SAFETY: a program that names a stream keeps it, as the documentation of the package asks for.
+        // SAFETY: a program that names a stream keeps it alive, as the documentation of the package demands.
         Ok(value) => Ok(unsafe { RawStream::new(value) }),
         Err(_) => refuse!(DEVX_INVALID_STREAM, "stream is {value}: neither -1 nor a stream handle"),
     }
 }
 
-/// Holds a stream for a call during which other threads run Python: one that is closed meanwhile is destroyed after it.
+/// Holds a stream for a call during which other threads run Python: if one of them closes the stream, it is destroyed after
+/// the call.
 pub(crate) fn hold(stream: RawStream) -> Result<Hold> {
     if stream.value() > PER_THREAD { Ok(Hold::new(stream.value())?) } else { Ok(Hold::none()) }
 }
 
-/// The stream of a consumer that names none: the legacy default one where there are streams.
+/// The stream of a consumer that names none: the legacy default stream, if the device has streams.
 pub(crate) fn default(device: Device) -> RawStream {
     if device.has_streams() { RawStream::LEGACY } else { RawStream::NO_SYNC }
 }
 
-/// The stream for a copy: the legacy default one if none is named.
+/// The stream for a copy: the legacy default stream if none is named.
 pub(crate) fn of_copy(stream: Option<RawStream>) -> RawStream {
     stream.filter(|&value| value != RawStream::NO_SYNC).unwrap_or(RawStream::LEGACY)
 }

@@ -7,7 +7,8 @@ use crate::order::device_stream::DeviceStream;
 use crate::order::raw_stream;
 use crate::python::error::Result;
 
-/// The number of a stream: of one of this package's, which names the device of a default stream, or as [`raw_stream::number`].
+/// Reads a stream: a [`DeviceStream`], which names the device of a default stream, or anything that [`raw_stream::number`]
+/// reads.
 pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     match stream.cast::<DeviceStream>() {
         Ok(ours) => ours.get().number(),
@@ -15,7 +16,7 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     }
 }
 
-/// As [`number`], where `None` stands for no stream.
+/// Like [`number`], but `None` stands for no stream.
 pub(crate) fn optional(stream: Option<&Bound<'_, PyAny>>) -> Result<Option<RawStream>> {
     stream.map(number).transpose()
 }

@@ -1,4 +1,4 @@
-//! Tells an event loop that there may be something new, from threads that know nothing of Python.
+//! The bell, with which threads that know nothing of Python tell an event loop that there may be something new.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
@@ -13,17 +13,18 @@ use rustix::io::{DupFlags, Errno, dup3, read, write};
 
 use crate::python::error::Result;
 
-/// A file descriptor that can be read from a ring on until the bell is cleared. To ring takes no GIL and waits for nothing:
-/// it is one write that does not block, or none if the bell was rung already.
+/// A file descriptor that is readable from a ring until the bell is cleared. Ringing takes no GIL and waits for nothing: it
+/// is one write that does not block, or none if the bell was rung already.
 #[pyclass(frozen, module = "devexchange._native")]
 pub(crate) struct Bell(Counted<Ring>);
 
 struct Ring {
-    /// Closed with the last who rings or listens. No loop watches it then: one that does has the bell.
+    /// Closed with the last reference of a ringer or listener. No loop watches it then, because a loop that does keeps the
+    /// bell.
     fd: OwnedFd,
-    /// Since it was cleared last. What rings after that looks here first.
+    /// Whether it was rung since it was last cleared. A ring looks here first.
     rung: AtomicBool,
-    /// Whose file it is: a child of `fork` that listens to its parent's would take rings from it.
+    /// The process that the file belongs to: a child of `fork` that listened to its parent's file would take its rings.
     process: Lock<Process>,
 }
 
@@ -35,29 +36,29 @@ impl Ring {
     }
 
     fn write(&self) {
-        // It is full only if nobody has cleared it for 2⁶⁴ rings.
+        // The eventfd is full only if nobody has cleared it for 2⁶⁴ rings.
         let _ = write(&self.fd, &1_u64.to_ne_bytes());
     }
 
-    /// Who looks after this sees what rang before.
+    /// Clears the bell. A look after this sees the cause of every ring before it.
     fn clear(&self) {
         let mut count = [0; 8];
-        // There may be nothing: another thread was first.
+        // There may be nothing to read: another thread was first.
         let _ = read(&self.fd, &mut count);
-        // Last: what rings in between has written already, or sees this.
+        // Last: a ring in between has written already, or sees this.
         self.rung.swap(false, AcqRel);
     }
 
-    /// In a child of `fork`, puts a file of its own in the place of its parent's, under the same number.
+    /// In a child of `fork`, replaces the parent's file with its own under the same number.
     fn own(&self) -> std::result::Result<(), Errno> {
         let mut process = self.process.lock();
         if !process.is_here() {
             let fresh = silent()?;
-            // SAFETY: the number is that of a file which is open as long as this; it is not closed here.
+            // SAFETY: the number is that of a file which stays open as long as `self`; it is not closed here.
             let mut place = mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.fd.as_raw_fd()) });
             dup3(&fresh, &mut place, DupFlags::CLOEXEC)?;
             *process = Process::here();
-            // What rang meanwhile may have rung the other file.
+            // A ring in the meantime may have gone to the parent's file.
             self.write();
         }
         Ok(())
@@ -73,7 +74,7 @@ fn raised(errno: Errno) -> PyErr {
 }
 
 impl Bell {
-    /// Rings it.
+    /// A wake that rings the bell.
     pub(crate) fn wake(&self) -> Result<Wake> {
         let ring = self.0.clone();
         Ok(Wake::new(move || ring.ring())?)
@@ -90,7 +91,7 @@ impl Bell {
         Ok(Self(room.fill(Ring { fd, rung: AtomicBool::new(false), process })))
     }
 
-    /// What a loop watches, of this process.
+    /// The file descriptor for a loop of this process to watch.
     fn fileno(&self) -> PyResult<i32> {
         self.0.own().map_err(raised)?;
         Ok(self.0.fd.as_raw_fd())
@@ -100,7 +101,7 @@ impl Bell {
         self.0.ring();
     }
 
-    /// To be called before one looks for what rang.
+    /// Clears the bell; to be called before looking for what rang.
     fn clear(&self) {
         self.0.clear();
     }

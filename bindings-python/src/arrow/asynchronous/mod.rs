@@ -1,4 +1,4 @@
-//! Asynchronous streams, without the waiting, and the bell that tells a loop of Python's to look.
+//! Asynchronous streams, without the waiting, and the bell that tells a Python event loop to look.
 
 pub(crate) mod bell;
 pub(crate) mod reader;

@@ -1,4 +1,4 @@
-//! The consumer of an asynchronous stream, without the waiting: what `devexchange.AsyncReader` is made of.
+//! The consumer of an asynchronous stream, without the waiting: the native half of `devexchange.AsyncReader`.
 
 use std::sync::OnceLock;
 use std::task::Poll;
@@ -25,7 +25,7 @@ static PRODUCER_ERROR: Class = Class::new("devexchange._types", "ProducerError")
 #[pyclass(frozen, module = "devexchange._native")]
 pub(crate) struct AsyncReader {
     reader: Handle<Counted<CoreReader>>,
-    /// What is still known when it is closed.
+    /// The answers that are kept after the reader is closed.
     known: OnceLock<Known>,
 }
 
@@ -52,7 +52,8 @@ impl AsyncReader {
 }
 
 impl Drop for AsyncReader {
-    /// The producer is cancelled, who may wait for threads of its own, which may be in Python.
+    /// Cancels the producer, which may wait for its own threads, which may be in Python. So other threads run Python
+    /// meanwhile.
     fn drop(&mut self) {
         aside::quietly(|py| self.close(py));
     }
@@ -103,7 +104,7 @@ impl AsyncReader {
         Ok(Some(PRODUCER_ERROR.make(py, (code, metadata::to_python(py, block.as_ref())?))?))
     }
 
-    /// None if it has not come.
+    /// The schema; None if it has not come yet.
     fn try_schema(&self) -> Result<Option<Schema>> {
         match self.reader.get()?.try_schema() {
             Poll::Pending => Ok(None),
@@ -111,7 +112,7 @@ impl AsyncReader {
         }
     }
 
-    /// None if nothing has come; False at the end, and when it is closed.
+    /// The next batch; None if nothing has come yet, False at the end and when the reader is closed.
     fn try_next<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>> {
         let Ok(reader) = self.reader.get() else { return received(py, None).map(Some) };
         match py.detach(move || reader.try_batch()) {
@@ -126,7 +127,7 @@ impl AsyncReader {
         Ok(Schema::new(schema))
     }
 
-    /// As `try_next`.
+    /// Like `try_next`, but waits.
     #[pyo3(signature = (timeout, /))]
     fn next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Result<Bound<'py, PyAny>> {
         queue::drain();
@@ -140,7 +141,7 @@ impl AsyncReader {
         if let Ok(reader) = self.reader.get() {
             let _ = self.known.set(Known::of(&reader));
             let held = self.reader.take();
-            // Those who wait have it, too, and go on with this.
+            // Waiting calls have a reference, too; cancelling ends their waits.
             py.detach(move || {
                 reader.cancel();
                 drop((held, reader));

@@ -1,4 +1,4 @@
-//! The producer of an asynchronous stream, without the waiting: what `devexchange.AsyncWriter` is made of.
+//! The producer of an asynchronous stream, without the waiting: the native half of `devexchange.AsyncWriter`.
 
 use std::task::Poll;
 
@@ -16,7 +16,8 @@ use crate::python::handle::Handle;
 use crate::python::waiting::waiting;
 use crate::python::{argument, aside, queue};
 
-/// The consumer is called by some of these calls: it may wait for threads of its own, which may be in Python.
+/// A writer. Calls that call the consumer are detached from the interpreter, because the consumer may wait for its own
+/// threads, which may be in Python.
 #[pyclass(frozen, module = "devexchange._native")]
 pub(crate) struct AsyncWriter(Handle<Counted<CoreWriter>>);
 
@@ -99,7 +100,7 @@ impl AsyncWriter {
         Ok(py.detach(move || writer.fail(code, message, block.as_deref()))?)
     }
 
-    /// A call that goes on has it, too: then it ends with that.
+    /// Gives up this object's reference. If a call is still running, the writer ends with that call.
     fn close(&self, py: Python<'_>) {
         self.0.close_apart(py);
     }
