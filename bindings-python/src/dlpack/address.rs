@@ -1,4 +1,4 @@
-//! Structs at addresses: how libraries of one process exchange that share no Python, for example one of Java's.
+//! Structs at addresses, for exchanges with libraries in this process that do not use Python, for example a Java library.
 
 use devexchange_core::RawStream;
 use devexchange_core::Tensor as CoreTensor;
@@ -9,15 +9,17 @@ use crate::order::raw_stream;
 use crate::python::address::Address;
 use crate::python::error::Result;
 
-/// A struct that the caller owns.
+/// Exports a tensor as a struct that the caller owns, and returns its address.
 pub(crate) fn export(tensor: CoreTensor, stream: Option<RawStream>) -> Result<usize> {
     let stream = stream.unwrap_or_else(|| raw_stream::default(tensor.device()));
     let exported = dlpack::export::<DLManagedTensorVersioned>(tensor, &Request { stream, ..Request::default() })?;
     Ok(exported.into_raw().expose_provenance())
 }
 
+/// Imports the struct at an address.
+///
 /// # Safety
-/// As [`dlpack::import_on`].
+/// As for [`dlpack::import_on`].
 pub(crate) unsafe fn import(address: Address, stream: Option<RawStream>) -> Result<CoreTensor> {
     // SAFETY: the caller's contract.
     Ok(unsafe { dlpack::import_on(address.pointer::<DLManagedTensorVersioned>(), stream) }?)

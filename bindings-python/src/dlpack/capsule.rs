@@ -1,5 +1,5 @@
-//! Capsules around the structs of DLPack. A destructor gives up what nobody took. It may run while an exception is on its way,
-//! which it puts aside.
+//! Capsules around the structs of DLPack. The destructor gives up a tensor that nobody took. It may run while an exception
+//! propagates, and puts that aside.
 
 use core::ffi::CStr;
 use std::ptr::NonNull;
@@ -22,11 +22,11 @@ const TABLE: &CStr = c"dlpack_exchange_api";
 
 /// A capsule around a function table.
 pub(crate) fn of_table<'py>(py: Python<'py>, table: &'static DLPackExchangeAPI) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: nothing is to be given up.
+    // SAFETY: the table is static, so there is nothing to give up.
     unsafe { capsule::new(py, std::ptr::from_ref(table).cast_mut().cast(), TABLE, None) }
 }
 
-/// The function table in a capsule; none if this is no capsule of that name.
+/// The function table in a capsule; `None` if the object is not a capsule of that name.
 pub(crate) fn table_in(capsule: &Bound<'_, PyAny>) -> Option<NonNull<DLPackExchangeAPIHeader>> {
     if !is_named(capsule, TABLE) {
         return None;
@@ -53,13 +53,13 @@ impl DlpackStruct for DLManagedTensor {
     const USED: &'static CStr = c"used_dltensor";
 }
 
-/// A capsule for a consumer of a tensor.
+/// Makes a capsule with a tensor, for a consumer.
 pub(crate) fn give<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> Result<Bound<'_, PyAny>> {
     // SAFETY: a new reference, or NULL with an exception.
     Ok(unsafe { Bound::from_owned_ptr_or_err(py, give_quickly(py, tensor)) }?)
 }
 
-/// As [`give`], without a `PyErr`: a new reference, or NULL with an exception.
+/// Like [`give`], but without a `PyErr`: a new reference, or NULL with an exception.
 #[inline]
 pub(crate) fn give_quickly<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) -> *mut ffi::PyObject {
     let raw = tensor.into_raw();
@@ -69,14 +69,14 @@ pub(crate) fn give_quickly<M: DlpackStruct>(py: Python<'_>, tensor: Owned<M>) ->
         && let Some(raw) = NonNull::new(raw)
     {
         let _aside = Aside::new(py);
-        // SAFETY: exported above, and nobody took it.
+        // SAFETY: the tensor was exported above, and nobody took it.
         drop(unsafe { Owned::from_raw(raw) });
     }
     capsule
 }
 
 unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
-    // SAFETY: a destructor is called by who is attached. The name says that nobody took the tensor.
+    // SAFETY: a thread that runs a destructor is attached. The name says that nobody took the tensor.
     if unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 1 {
         // SAFETY: as above.
         let _aside = Aside::new(unsafe { Python::assume_attached() });
@@ -87,8 +87,8 @@ unsafe extern "C" fn drop_tensor<M: DlpackStruct>(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Takes the tensor out of a capsule of either name, whose producer was asked for it with `stream`. If that fails, the
-/// capsule is as it was, and still owns the tensor.
+/// Takes the tensor out of a capsule of either name; its producer was given `stream` in the request. If that fails, the
+/// capsule is unchanged and still owns the tensor.
 pub(crate) fn take(capsule: &Bound<'_, PyAny>, stream: Option<RawStream>) -> Result<Tensor> {
     if let Some(tensor) = take_as::<DLManagedTensorVersioned>(capsule, named, stream)? {
         return Ok(tensor);
@@ -102,7 +102,7 @@ pub(crate) fn take(capsule: &Bound<'_, PyAny>, stream: Option<RawStream>) -> Res
     wrong_type!("__dlpack__ gave {capsule}: not a capsule with the name dltensor_versioned or dltensor")
 }
 
-/// As [`take`], of a capsule of DLPack 1, where all is as it should be; otherwise none.
+/// Like [`take`], but only for a valid capsule of DLPack 1; otherwise `None`.
 #[inline]
 pub(crate) fn take_quickly(capsule: &Bound<'_, PyAny>) -> Option<Tensor> {
     take_as::<DLManagedTensorVersioned>(capsule, surely_named, None).ok().flatten()
@@ -115,7 +115,7 @@ fn take_as<M: DlpackStruct>(
     stream: Option<RawStream>,
 ) -> devexchange_core::Result<Option<Tensor>> {
     let Some(mut claim) = Claim::new(capsule, find, M::NAME, M::USED) else { return Ok(None) };
-    // SAFETY: what a capsule of this name owns, and owns no more; its producer was asked for it with this stream.
+    // SAFETY: a capsule of this name owns a valid tensor, which this call has claimed; its producer was given this stream.
     let tensor = unsafe { dlpack::import_on(claim.pointer, stream) }?;
     claim.taken();
     Ok(Some(tensor))

@@ -1,5 +1,5 @@
-//! Tensors for consumers whose type has a function table (`__dlpack_c_exchange_api__`, DLPack 1.3): their object is
-//! made in one call, without a capsule. The table does not synchronise, so the order is made here.
+//! Tensors for consumers whose type has a function table (`__dlpack_c_exchange_api__`, DLPack 1.3). One call makes the
+//! consumer's object, without a capsule. The table does not synchronise, so the order is established here.
 
 use std::cell::Cell;
 use std::ptr::{NonNull, null, null_mut};
@@ -23,7 +23,7 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// The one of a type.
+    /// The maker of a type.
     pub(crate) fn of(kind: &Bound<'_, PyType>) -> Result<Self> {
         match Offer::of(kind)?.table.and_then(Self::new) {
             Some(maker) => Ok(maker),
@@ -31,7 +31,8 @@ impl Maker {
         }
     }
 
-    /// The same, without a `PyErr`. None if there is none, or it is not sure; [`of`](Self::of) says why.
+    /// Like [`of`](Self::of), but without a `PyErr`. `None` if there is no maker or that is not certain; [`of`](Self::of)
+    /// then finds out.
     pub(crate) fn quickly_of(kind: &Bound<'_, PyType>) -> Option<Self> {
         match Offer::known(kind.as_type_ptr()) {
             Some(offer) => offer.table,
@@ -44,7 +45,7 @@ impl Maker {
         table.to_object.map(|to_object| Self { table, to_object })
     }
 
-    /// The object that it makes of a tensor. The stream that its library works on is made to wait for the elements.
+    /// Makes the consumer's object of a tensor. The stream that the consumer works on is made to wait for the elements.
     pub(crate) fn make<'py>(&self, py: Python<'py>, tensor: CoreTensor) -> Result<Bound<'py, PyAny>> {
         let device = tensor.device();
         let stream = if device.has_streams() { self.table.work_stream_of(py, device)? } else { RawStream::NO_SYNC };
@@ -52,12 +53,12 @@ impl Maker {
         self.object_of(py, dlpack::export(tensor, &request)?)
     }
 
-    /// The version that its library reads.
+    /// The version that the consumer reads.
     pub(crate) fn version(&self) -> DLPackVersion {
         self.table.version
     }
 
-    /// The object that it makes of what its library is to own, and may read at once.
+    /// Makes the consumer's object of an exported tensor, which the consumer then owns and may read at once.
     pub(crate) fn object_of<'py>(
         &self,
         py: Python<'py>,
@@ -65,9 +66,9 @@ impl Maker {
     ) -> Result<Bound<'py, PyAny>> {
         let to_object = self.to_object;
         let mut out = null_mut();
-        // SAFETY: attached, a tensor that its consumer is to own, and room for an address.
+        // SAFETY: attached; a tensor for the consumer to own, and room for an address.
         let code = hand_over(exported, |tensor| unsafe { to_object(tensor, &raw mut out) });
-        // What a call that failed left there is not an object.
+        // A failed call leaves no valid object there.
         let object = NonNull::new(out).filter(|_| code == 0);
         // SAFETY: the consumer made it for us: a new reference.
         let object = object.map(|object| unsafe { Bound::from_owned_ptr(py, object.as_ptr().cast()) });
@@ -81,14 +82,14 @@ impl Maker {
 
 type Deleter = unsafe extern "C" fn(*mut DLManagedTensorVersioned);
 
-/// The deleter of every tensor that is exported: it is always the same one.
+/// The original deleter of exported tensors, which is the same for all of them.
 static DELETER: OnceLock<Deleter> = OnceLock::new();
 
-/// A tensor that a consumer is being given.
+/// A tensor that is being handed to a consumer.
 struct Handover {
     tensor: *mut DLManagedTensorVersioned,
     deleted: Cell<bool>,
-    /// The one within which this one happens.
+    /// The handover during which this one happens.
     outer: *const Handover,
 }
 
@@ -96,15 +97,16 @@ thread_local! {
     static INNERMOST: Cell<*const Handover> = const { Cell::new(null()) };
 }
 
-/// Gives a tensor to a function that returns 0 if it took it over. DLPack 1.3 says that the tensor is stolen
-/// (`DLPackManagedTensorToPyObjectNoSync`), and not whether it is so after a failure: of the libraries some have called
-/// its deleter then, others never will. So it is noted whether it was called, and made up for.
+/// Gives a tensor to a function that returns 0 if it took the tensor over. DLPack 1.3 says that the function steals the
+/// tensor (`DLPackManagedTensorToPyObjectNoSync`), but not whether it does so when it fails: some libraries have called the
+/// deleter by then, others never will. So this notes whether the deleter was called, and calls it if a failed function did
+/// not.
 fn hand_over(
     tensor: Owned<DLManagedTensorVersioned>,
     function: impl FnOnce(*mut DLManagedTensorVersioned) -> i32,
 ) -> i32 {
     let tensor = tensor.into_raw();
-    // SAFETY: exported just now, and nobody else has it.
+    // SAFETY: the tensor was exported just now, and nobody else has it.
     if let Some(deleter) = unsafe { (*tensor).deleter.replace(noted) } {
         DELETER.get_or_init(|| deleter);
     }
@@ -122,10 +124,10 @@ fn hand_over(
     code
 }
 
-/// The deleter of what is handed over, on any thread, during the call or later.
+/// The deleter of tensors that are handed over. It can be called on any thread, during the call or later.
 unsafe extern "C" fn noted(tensor: *mut DLManagedTensorVersioned) {
     let mut next = INNERMOST.get();
-    // SAFETY: what is on this thread's list is on its stack, in a call that has not come back.
+    // SAFETY: the entries of this thread's list are on its stack, in calls that have not returned.
     while let Some(handover) = unsafe { next.as_ref() } {
         if handover.tensor == tensor {
             handover.deleted.set(true);

@@ -1,5 +1,5 @@
-//! Tensors of producers whose type has a function table (`__dlpack_c_exchange_api__`, DLPack 1.3): a struct instead of
-//! a capsule, without a call of a method. The table does not synchronise, so the order is made here.
+//! Tensors of producers whose type has a function table (`__dlpack_c_exchange_api__`, DLPack 1.3): a struct instead of a
+//! capsule, without a method call. The table does not synchronise, so the order is established here.
 
 use core::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -18,10 +18,10 @@ use crate::python::aside::Aside;
 use crate::python::error::{Error, Result, refuse};
 use crate::python::{ask, call};
 
-/// Makes an object of a tensor, which it then owns.
+/// Makes an object of a tensor, which the object then owns.
 pub(crate) type ToObject = unsafe extern "C" fn(*mut DLManagedTensorVersioned, *mut *mut c_void) -> c_int;
 
-/// What is needed of a function table. Its functions live as long as the process.
+/// The parts of a function table that are used here. Its functions live as long as the process.
 #[derive(Clone, Copy)]
 pub(crate) struct Table {
     from_object: unsafe extern "C" fn(*mut c_void, *mut *mut DLManagedTensorVersioned) -> c_int,
@@ -31,9 +31,9 @@ pub(crate) struct Table {
     pub(crate) version: DLPackVersion,
 }
 
-/// Whether the memory of an object does not mean what it holds. PyTorch only marks a tensor that is conjugated
-/// ([`is_conjugated`]) or negated, or that belongs to a graph of gradients. Its table hands out the memory as if there
-/// was no mark; its `__dlpack__` refuses, except for negated ones, which are refused here.
+/// Whether an object is marked, so that its memory must not be taken as it is. PyTorch only marks a tensor that is conjugated
+/// ([`is_conjugated`]), negated, or part of a gradient graph. Its table hands out the memory as if there were no mark. Its
+/// `__dlpack__` refuses marked tensors, except for negated ones, which are refused here.
 pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
     let py = obj.py();
     let Some(gradient) = obj.getattr_opt(intern!(py, "requires_grad"))? else { return Ok(false) };
@@ -43,14 +43,14 @@ pub(crate) fn is_marked(obj: &Bound<'_, PyAny>) -> Result<bool> {
     Ok(gradient.is_truthy()?)
 }
 
-/// Whether an object is marked, or did not say: what [`is_marked`] has to find out, then.
+/// Whether an object is marked or did not answer; [`is_marked`] then has to find out.
 pub(crate) fn may_be_marked(obj: &Bound<'_, PyAny>) -> bool {
     let py = obj.py();
     let no = |answer: Option<Bound<'_, PyAny>>| answer.is_some_and(|answer| answer.is(PyBool::new(py, false)));
     !no(ask::attribute(obj, intern!(py, "requires_grad"))) || !no(ask::answer(obj, intern!(py, "is_neg")))
 }
 
-/// The mark that only complex numbers can have, so that of other tensors nobody needs to be asked.
+/// Whether a tensor is marked as conjugated. Only complex tensors can be, so others are not asked.
 pub(crate) fn is_conjugated(obj: &Bound<'_, PyAny>, taken: &CoreTensor) -> Result<bool> {
     Ok(may_be_conjugated(taken) && is(obj, intern!(obj.py(), "is_conj"))?)
 }
@@ -59,7 +59,7 @@ pub(crate) fn may_be_conjugated(taken: &CoreTensor) -> bool {
     taken.dtype().to_dlpack().code == kDLComplex
 }
 
-/// What a method answers; no if there is none.
+/// The answer of a method; false if the object has no such method.
 fn is(obj: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> Result<bool> {
     match call::call_if_there(obj, question)? {
         Some(answer) => Ok(answer.is_truthy()?),
@@ -68,7 +68,7 @@ fn is(obj: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> Result<bool> {
 }
 
 impl Table {
-    /// None for a table without a function that must be there.
+    /// Reads a table; `None` if it lacks a required function.
     pub(crate) fn new(table: &DLPackExchangeAPI) -> Option<Self> {
         Some(Self {
             from_object: table.managed_tensor_from_py_object_no_sync?,
@@ -78,8 +78,8 @@ impl Table {
         })
     }
 
-    /// Takes the tensor of an object. It is ready for work on the stream that is wanted. If a function of the table
-    /// fails, nothing was taken, and `__dlpack__` may still give it.
+    /// Takes the tensor of an object, ready for work on the wanted stream. The inner error is that of a function of the
+    /// table: then nothing was taken, and `__dlpack__` may still provide the tensor.
     pub(crate) fn take(&self, obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<Result<CoreTensor>> {
         match self.tensor_of(obj) {
             Ok(tensor) => self.in_order(obj.py(), tensor.import()?, wanted),
@@ -87,7 +87,7 @@ impl Table {
         }
     }
 
-    /// A tensor that was just taken, ready for work on the stream that is wanted.
+    /// Makes a tensor that was just taken ready for work on the wanted stream.
     pub(crate) fn in_order(
         &self,
         py: Python<'_>,
@@ -101,17 +101,17 @@ impl Table {
                 Ok(value) => tensor.stream(value)?,
                 Err(error) => return Ok(Err(error)),
             };
-            // SAFETY: the producer says that it works there.
+            // SAFETY: the producer says that it works on that stream.
             unsafe { tensor.produced_on(producer) }?;
             tensor.wait(consumer)?;
-            // SAFETY: it has just been made to wait for the data.
+            // SAFETY: the stream has just been made to wait for the data.
             unsafe { tensor.produced_on(consumer) }?;
         }
         Ok(Ok(tensor))
     }
 
-    /// The tensor of an object, in no order yet and maybe conjugated. None if the call fails, or what it gives is refused
-    /// and given back.
+    /// Takes the tensor of an object, without an order yet and maybe conjugated. `None` if the call fails, or if its tensor
+    /// is refused and given back.
     pub(crate) fn take_quickly(&self, obj: &Bound<'_, PyAny>) -> Option<CoreTensor> {
         let mut out = std::ptr::null_mut();
         // SAFETY: attached, an object of the type that has the table, and room for an address.
@@ -126,14 +126,14 @@ impl Table {
         taken?.import().ok()
     }
 
-    /// A tensor that is ours from now on: whatever is dropped is given back to its deleter.
+    /// Takes the tensor of an object. It is ours from now on; dropping it calls its deleter.
     fn tensor_of(&self, obj: &Bound<'_, PyAny>) -> Result<Owned<DLManagedTensorVersioned>> {
         let mut out = std::ptr::null_mut();
         // SAFETY: attached, an object of the type that has the table, and room for an address.
         let code = unsafe { (self.from_object)(obj.as_ptr().cast(), &raw mut out) };
-        // What a call that failed left there is not a tensor.
+        // A failed call leaves no valid tensor there.
         let taken = NonNull::new(out).filter(|_| code == 0);
-        // SAFETY: the producer gave it to us, and the data is touched on a stream that waits for it only.
+        // SAFETY: the producer gave the tensor to us, and its data is touched only on a stream that waits for it.
         let taken = taken.map(|tensor| unsafe { Owned::from_raw(tensor) });
         check(obj.py(), code, "managed_tensor_from_py_object_no_sync")?;
         match taken {
@@ -148,7 +148,7 @@ impl Table {
         // SAFETY: attached, and there is room for an address.
         let code = unsafe { (self.work_stream)(device.kind.0, device.id, &raw mut stream) };
         check(py, code, "current_work_stream")?;
-        // NULL is the default stream of who does not say which; that one waits for every other default stream.
+        // NULL is a default stream, but not which one. The legacy default stream waits for every other default stream.
         if stream.is_null() {
             return Ok(RawStream::LEGACY);
         }
@@ -157,7 +157,7 @@ impl Table {
     }
 }
 
-/// What a function of a table came to.
+/// Checks the result of a function of a table.
 #[inline]
 pub(crate) fn check(py: Python<'_>, code: c_int, function: &str) -> Result<()> {
     if code == 0 && !ask::is_raised(py) {

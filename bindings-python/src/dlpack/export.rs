@@ -1,4 +1,4 @@
-//! Tensors out, as capsules (array API, `__dlpack__`).
+//! Exports of tensors as capsules (array API, `__dlpack__`).
 
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
 use devexchange_core::dlpack::{self, Copying, Request, VERSION};
@@ -11,7 +11,7 @@ use crate::dlpack::capsule;
 use crate::order::raw_stream;
 use crate::python::error::{Result, refuse};
 
-/// What `__dlpack__` was asked for.
+/// The request of a consumer to `__dlpack__`.
 pub(crate) struct Asked {
     pub(crate) stream: Option<RawStream>,
     pub(crate) max_version: Option<(u32, u32)>,
@@ -19,8 +19,8 @@ pub(crate) struct Asked {
     pub(crate) copy: Option<bool>,
 }
 
-/// A capsule with the tensor. A legacy consumer cannot be told that memory is read-only or a copy, so it gets a copy
-/// only if it asked for one.
+/// Exports a tensor in a capsule. A legacy consumer cannot be told that memory is read-only or a copy, so it gets a copy only
+/// if it asked for one.
 pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) -> Result<Bound<'py, PyAny>> {
     let source = tensor.device();
     let target = asked.device.unwrap_or(source);
@@ -41,7 +41,7 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
     let (major, minor) = asked.max_version.unwrap_or_default();
     let request = Request {
         max_version: DLPackVersion { major, minor },
-        // What is copied to the host was waited for.
+        // The host has already waited for a copy in its own memory.
         stream: if target.has_streams() { stream } else { RawStream::NO_SYNC },
         copy: Copying::Never,
     };
@@ -52,7 +52,7 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
     }
 }
 
-/// Waits for memory that the host can read: who names no stream may have none, as NumPy, and read it at once.
+/// Waits for memory that the host can read: a consumer that names no stream may not have one, like NumPy, and read at once.
 fn wait_on_host(py: Python<'_>, tensor: &CoreTensor) -> Result<()> {
     if matches!(tensor.ready(), Ready::Now) || !tensor.device().has_streams() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Tensors in, from objects with `__dlpack__` (array API) or whose type has a function table (DLPack 1.3).
+//! Imports of tensors from objects with `__dlpack__` (array API), or whose type has a function table (DLPack 1.3).
 
 use devexchange_core::{Device, Flags, RawStream, Tensor as CoreTensor};
 use pyo3::exceptions::PyAttributeError;
@@ -13,7 +13,7 @@ use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::{call, quick};
 use crate::{copy, device};
 
-/// Takes a tensor as it is wanted: a view of the object's memory, or a copy where that is needed.
+/// Imports a tensor as wanted: a view of the object's memory, or a copy where that is needed.
 pub(crate) fn import(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
     let tensor = take(obj, wanted)?;
     if wanted.copy == Some(false) && tensor.flags().has(Flags::IS_COPIED) {
@@ -26,7 +26,7 @@ pub(crate) fn import(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTens
     Ok(tensor)
 }
 
-/// Takes a tensor by the function table of its type, or else by `__dlpack__`.
+/// Takes a tensor through the function table of its type, or else through `__dlpack__`.
 fn take(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
     Offer::with(obj, |offer| {
         let Some(table) = &offer.table else { return by_capsule(obj, offer.on_host, wanted) };
@@ -37,7 +37,7 @@ fn take(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
     })
 }
 
-/// What to do with what a function table gave, or with its error.
+/// Decides what to do with the tensor or the error of a function table.
 fn settle(obj: &Bound<'_, PyAny>, marks: bool, taken: Result<CoreTensor>, wanted: &Wanted) -> Result<CoreTensor> {
     match taken {
         Ok(tensor) if marks && exchange::is_conjugated(obj, &tensor)? => by_capsule(obj, false, wanted),
@@ -47,8 +47,8 @@ fn settle(obj: &Bound<'_, PyAny>, marks: bool, taken: Result<CoreTensor>, wanted
     }
 }
 
-/// Takes a tensor that nothing special is asked of, and makes no `PyErr` for that. None if it is not as simple as that:
-/// nothing was taken then, and [`import`] says why; or if something is raised that is to stay so.
+/// Imports a tensor for a request without arguments, without a `PyErr`. `None` if that is not possible in the quick way: then
+/// nothing was taken, and [`import`] reports why. Also `None` if an exception was raised that has to stay.
 #[inline]
 pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<CoreTensor> {
     let (table, marks) = match Offer::known(obj.get_type_ptr()) {
@@ -77,8 +77,8 @@ fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {
     Ok(obj.hasattr(intern!(py, "__dlpack__"))? && obj.hasattr(intern!(py, "__dlpack_device__"))?)
 }
 
-/// Takes a tensor by way of `__dlpack__`. Where it is, is asked first, because the stream that the producer is given
-/// depends on that; `on_host` says that it is known.
+/// Takes a tensor through `__dlpack__`. The object is first asked for its device, because the stream for the producer depends
+/// on it; `on_host` says that it is known to be the host.
 fn by_capsule(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<CoreTensor> {
     match by_methods(obj, on_host, wanted) {
         Err(Error::Python(error)) if error.is_instance_of::<PyAttributeError>(obj.py()) && !has_method(obj)? => {
@@ -94,20 +94,21 @@ fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
         false => device::from_python(&call::call_method(obj, intern!(obj.py(), "__dlpack_device__"))?)?,
     };
     let wanted_on = wanted.stream_for(source)?;
-    // SAFETY: the stream is the caller's, alive as it was named.
+    // SAFETY: the caller named the stream, and keeps it alive.
     let asked = wanted_on.map(|stream| unsafe { RawStream::new(stream.value()) });
     let mut tensor = from_there(capsule::take(&request(obj, asked, wanted.copy)?, asked)?, source)?;
-    // The producer takes the number of a default stream for that of its own device: one of another device waits for it.
+    // The producer takes the number of a default stream for that of its own device. If the caller named that of another
+    // device, it waits for the producer's here.
     if let Some(named) = wanted_on.filter(|_| wanted_on != asked) {
         let consumer = tensor.stream(named)?;
         tensor.wait(consumer)?;
-        // SAFETY: it has just been made to wait for the data.
+        // SAFETY: the stream has just been made to wait for the data.
         unsafe { tensor.produced_on(consumer) }?;
     }
     Ok(tensor)
 }
 
-/// A tensor that has to be where the object said.
+/// Checks that a tensor is on the device that its object named.
 #[inline(always)]
 fn from_there(tensor: CoreTensor, source: Device) -> Result<CoreTensor> {
     if tensor.device() != source {

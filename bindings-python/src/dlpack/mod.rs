@@ -1,5 +1,5 @@
-//! DLPack both ways, as capsules (array API) and by the function tables of types (DLPack 1.3): what a producer is asked, what a
-//! consumer is handed. Nothing here knows our own type.
+//! DLPack both ways, through capsules (array API) and through the function tables of types (DLPack 1.3): requests to
+//! producers and exports to consumers. Nothing here knows our own Python type.
 
 pub(crate) mod address;
 pub(crate) mod capsule;

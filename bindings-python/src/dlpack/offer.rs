@@ -1,10 +1,10 @@
 //! What the type of an object offers for exchanges of tensors.
 //!
-//! The attribute `__dlpack_c_exchange_api__` is the type's, and a consumer may remember it for each type (DLPack 1.3,
-//! `DLPackExchangeAPI`). Remembered is only what cannot become wrong: the answers of types that are not on the heap.
-//! These belong to extension modules and to Python itself, no program can change them, and they are never freed. A
-//! class can gain the attribute, lose it and die, so it is asked each time; but for PyTorch's own, which lasts as these do,
-//! although it is written in Python.
+//! The attribute `__dlpack_c_exchange_api__` belongs to the type, and a consumer may cache it for each type (DLPack 1.3,
+//! `DLPackExchangeAPI`). Only answers that cannot become wrong are cached: those of types that are not on the heap. These
+//! belong to extension modules and to Python itself, no program can change them, and they are never freed. A class can gain
+//! the attribute, lose it and die, so it is asked each time. The exception is PyTorch's own class of tensors: it is written
+//! in Python, but lasts as long as those types.
 
 use core::ffi::CStr;
 use std::ptr::{NonNull, null_mut};
@@ -22,22 +22,22 @@ use crate::dlpack::exchange::Table;
 use crate::python::ask;
 use crate::python::error::Result;
 
-/// Tables of older versions that are looked at before a chain is taken for a circle.
+/// How many tables of a chain are looked at before the chain is taken for a circle.
 const MAX_TABLES: usize = 16;
 
-/// What is known of a type.
+/// What is known about a type.
 #[derive(Clone, Copy)]
 pub(crate) struct Offer {
-    /// Its function table, if it has one that this library can use.
+    /// The function table of the type, if it has one that this library can use.
     pub(crate) table: Option<Table>,
-    /// Its objects may be marked, so that their memory does not mean what they hold.
+    /// Whether its objects can be marked, so that their memory must not be taken as it is.
     pub(crate) marks: bool,
-    /// Its objects are in host memory, all of them: they need not be asked where.
+    /// Whether all its objects are in host memory, so that they need not be asked for their device.
     pub(crate) on_host: bool,
 }
 
 impl Offer {
-    /// Does something with what the type of an object offers.
+    /// Calls `act` with the offer of an object's type.
     #[inline]
     pub(crate) fn with<T>(obj: &Bound<'_, PyAny>, act: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         match recall(obj.get_type_ptr()) {
@@ -46,14 +46,14 @@ impl Offer {
         }
     }
 
-    /// What is known of a type without asking it.
+    /// The cached offer of a type, if any.
     #[inline]
     pub(crate) fn known(kind: *mut ffi::PyTypeObject) -> Option<&'static Self> {
         recall(kind)
     }
 
-    /// The table of a class that has one, which is asked each time. Its objects may be marked. None also of a type that is
-    /// to be remembered.
+    /// The table of a class that is asked each time, if it has one. Its objects may be marked. Also `None` for a type whose
+    /// offer is to be cached.
     pub(crate) fn table_of_class(kind: &Bound<'_, PyType>) -> Option<Table> {
         if !is_class(kind) {
             return None;
@@ -62,7 +62,7 @@ impl Offer {
         usable(&ask::attribute(kind, name)?).filter(|_| !is_of_pytorch(kind))
     }
 
-    /// What a type offers.
+    /// The offer of a type, cached or asked for.
     pub(crate) fn of(kind: &Bound<'_, PyType>) -> Result<Self> {
         match recall(kind.as_type_ptr()) {
             Some(offer) => Ok(*offer),
@@ -78,7 +78,7 @@ impl Offer {
         }
         let offer = Self {
             table,
-            // Of a class that may change the objects are asked, for what it has today may not be all.
+            // The objects of a class that may change are always asked: it may gain the attribute later.
             marks: table.is_some() && (!lasts || kind.hasattr(intern!(kind.py(), "requires_grad"))?),
             on_host: lasts && is_of_numpy(kind)?,
         };
@@ -89,28 +89,28 @@ impl Offer {
     }
 }
 
-/// Whether it is on the heap, where a program may change it.
+/// Whether a type is on the heap, where a program can change it.
 fn is_class(kind: &Bound<'_, PyType>) -> bool {
     // SAFETY: attached, and a type.
     unsafe { ffi::PyType_GetFlags(kind.as_type_ptr()) & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
 }
 
-/// The table that a type offers; none if it has none that this library can use: not in a capsule of the right name, of
-/// other major versions only, or without a function that must be there.
+/// The table that a type offers. `None` if this library cannot use it: it is not in a capsule of the right name, has only
+/// other major versions, or lacks a required function.
 fn table_of(kind: &Bound<'_, PyType>) -> Result<Option<Table>> {
     let attribute = kind.getattr_opt(intern!(kind.py(), "__dlpack_c_exchange_api__"))?;
     Ok(attribute.as_ref().and_then(usable))
 }
 
-/// The table in a capsule; none as above.
+/// The table in a capsule; `None` as in [`table_of`].
 fn usable(capsule: &Bound<'_, PyAny>) -> Option<Table> {
     let mut next = capsule::table_in(capsule);
     for _ in 0..MAX_TABLES {
         let Some(header) = next else { break };
-        // SAFETY: a capsule of this name has a table, which lives for ever; its header has this form in each version.
+        // SAFETY: a capsule of this name has a table that lives for ever; its header has the same layout in every version.
         let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header.read_unaligned() };
         if version.major == VERSION.major {
-            // SAFETY: as above; the major version is ours, so the table is.
+            // SAFETY: as above; a table of our major version has our layout.
             return Table::new(&unsafe { header.cast::<DLPackExchangeAPI>().read_unaligned() });
         }
         next = NonNull::new(prev_api);
@@ -118,12 +118,12 @@ fn usable(capsule: &Bound<'_, PyAny>) -> Option<Table> {
     None
 }
 
-/// Whether it is NumPy's own array type, which knows no other memory. A subclass may.
+/// Whether a type is NumPy's own array type, which has host memory only. A subclass may have other memory.
 fn is_of_numpy(kind: &Bound<'_, PyType>) -> Result<bool> {
     Ok(kind.name()? == "ndarray" && kind.module()? == "numpy")
 }
 
-/// Whether it is PyTorch's own class of tensors, or says so.
+/// Whether a type is PyTorch's own class of tensors, or claims to be.
 fn is_of_pytorch(kind: &Bound<'_, PyType>) -> bool {
     // SAFETY: attached, and a type.
     let name = ask::given(kind.py(), unsafe { ffi::PyType_GetName(kind.as_type_ptr()) });
@@ -144,18 +144,18 @@ struct Known {
     offer: Offer,
 }
 
-/// As many types as are remembered. What does not fit is asked each time.
+/// How many types are cached at most. Types that do not fit are asked each time.
 const SLOTS: usize = 64;
-/// How many places there are for one type.
+/// How many slots are tried for one type.
 const PLACES: usize = 4;
 
-/// Each slot is filled in once, and stays.
+/// The cache. Each slot is filled in once, and stays.
 static KNOWN: [AtomicPtr<Known>; SLOTS] = [const { AtomicPtr::new(null_mut()) }; SLOTS];
 
-/// Where a type may be.
+/// The slots in which a type may be.
 #[inline]
 fn places(kind: *mut ffi::PyTypeObject) -> impl Iterator<Item = &'static AtomicPtr<Known>> {
-    // Types are some hundred bytes long.
+    // Types are a few hundred bytes long.
     let first = (kind.addr() >> 5) ^ (kind.addr() >> 11);
     (0..PLACES).filter_map(move |next| KNOWN.get(first.wrapping_add(next) % SLOTS))
 }
@@ -172,15 +172,15 @@ fn recall(kind: *mut ffi::PyTypeObject) -> Option<&'static Offer> {
     None
 }
 
-/// It may be remembered twice, if two threads ask at once. A class is kept alive from then on, whatever it says it is: in its
-/// place there must never be another one.
+/// Caches the offer of a type; maybe twice, if two threads ask at once. A class is kept alive from then on, whatever it
+/// claims to be: there must never be another class at its address.
 fn remember(kind: &Bound<'_, PyType>, offer: Offer) {
     let known = Box::into_raw(Box::new(Known { kind: kind.as_type_ptr(), offer }));
     let free = |place: &AtomicPtr<Known>| place.compare_exchange(null_mut(), known, AcqRel, Acquire).is_ok();
     if places(kind.as_type_ptr()).any(free) {
         let _kept = kind.clone().into_ptr();
     } else {
-        // SAFETY: made above, and nobody else has it.
+        // SAFETY: the box was made above, and nobody else has it.
         drop(unsafe { Box::from_raw(known) });
     }
 }

@@ -1,5 +1,5 @@
-//! How a producer is asked for its capsule (array API, `__dlpack__`): by keywords whose names are in tuples that are
-//! made once, so that a call makes neither a tuple nor a dict.
+//! The request to a producer for its capsule (array API, `__dlpack__`). The names of its keywords are in tuples that are made
+//! once, so that a call makes neither a tuple nor a dict.
 
 use std::ptr::null_mut;
 
@@ -16,7 +16,7 @@ use crate::python::ask;
 use crate::python::call::vectorcall_method;
 use crate::python::error::{self, Result};
 
-/// Which arguments a producer is given; the others have their defaults.
+/// Which arguments are passed to a producer; the others have their defaults.
 #[derive(Clone, Copy)]
 struct Given {
     copy: bool,
@@ -24,9 +24,9 @@ struct Given {
     stream: bool,
 }
 
-/// Asks a producer for its capsule. Producers that are older than an argument raise `TypeError` for it, and are asked
-/// without it; where there are streams never without that. If that does not help either, the first `TypeError` that names no
-/// argument was the producer's own, and is raised.
+/// Asks a producer for its capsule. A producer that is older than an argument raises `TypeError` for it, and is asked again
+/// without it; but the stream, where there is one, is never left out. If that does not help either, the first `TypeError`
+/// that names no argument is taken for the producer's own error, and raised.
 pub(crate) fn request<'py>(
     obj: &Bound<'py, PyAny>,
     stream: Option<RawStream>,
@@ -34,7 +34,7 @@ pub(crate) fn request<'py>(
 ) -> Result<Bound<'py, PyAny>> {
     let py = obj.py();
     let stream = stream.map(|stream| stream.value().into_pyobject(py)).transpose().map_err(PyErr::from)?;
-    // A copy is made here, whatever the producer can; only that it makes none is its to know.
+    // This library makes copies itself, whatever the producer can do; the producer only has to know if it must not copy.
     let mut given = Given { copy: copy == Some(false), max_version: true, stream: stream.is_some() };
     let stream = stream.as_ref().map_or(null_mut(), Bound::as_ptr);
     let mut own = None;
@@ -43,7 +43,7 @@ pub(crate) fn request<'py>(
             Ok(capsule) => return Ok(capsule),
             Err(error) => error,
         };
-        // A call with an argument that there is not raises the type itself; what is derived from it means something else.
+        // An unknown argument raises exactly `TypeError`; an exception of a derived class means something else.
         if !error.get_type(py).is(py.get_type::<PyTypeError>()) || !given.drop_one() {
             let first = own.filter(|_| error::is_error(py, &error));
             return Err(first.unwrap_or(error).into());
@@ -54,14 +54,14 @@ pub(crate) fn request<'py>(
     }
 }
 
-/// Whether a `TypeError` says that it is about an argument, as Python and what makes bindings say it.
+/// Whether the text of a `TypeError` is about an argument, in the words of Python and of binding generators.
 fn names_an_argument(py: Python<'_>, error: &PyErr) -> bool {
     let text = error.value(py).to_string();
     ["argument", "max_version"].iter().any(|word| text.contains(word))
 }
 
-/// Asks a producer in host memory for its capsule. None if it fails: what it raised is forgotten, and it is to be asked
-/// by [`request`], which says why.
+/// Asks a producer in host memory for its capsule. `None` if that fails: the error is forgotten, and [`request`] has to ask
+/// again, which reports why.
 #[inline]
 pub(crate) fn request_quickly<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let py = obj.py();
@@ -73,7 +73,7 @@ pub(crate) fn request_quickly<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py,
     ask::given(py, capsule)
 }
 
-/// One call of `__dlpack__`. `stream` is a borrowed object, if it is given.
+/// Calls `__dlpack__` once. `stream` is a borrowed object, if it is passed.
 fn ask<'py>(obj: &Bound<'py, PyAny>, given: Given, stream: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
     let py = obj.py();
     let (method, names) = (intern!(py, "__dlpack__"), given.names(py)?);
@@ -84,7 +84,7 @@ fn ask<'py>(obj: &Bound<'py, PyAny>, given: Given, stream: *mut ffi::PyObject) -
         (true, false) => [obj.as_ptr(), no(py), stream, null_mut()],
         (true, true) => [obj.as_ptr(), no(py), version(py)?, stream],
     };
-    // SAFETY: the object is the one argument without a name, and there are as many others as names.
+    // SAFETY: the object is the one positional argument, and there are as many other arguments as names.
     let capsule = unsafe { vectorcall_method(method, &arguments, names.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
@@ -103,7 +103,7 @@ fn no(py: Python<'_>) -> *mut ffi::PyObject {
 }
 
 impl Given {
-    /// Leaves out one of the arguments that a producer may be too old for, `copy` first. False if there is none.
+    /// Leaves out one of the arguments that a producer may be too old for, `copy` first. False if none is left.
     fn drop_one(&mut self) -> bool {
         let dropped = self.copy || self.max_version;
         self.max_version &= self.copy;
@@ -111,7 +111,7 @@ impl Given {
         dropped
     }
 
-    /// The names of what is given.
+    /// The names of the arguments that are passed.
     fn names(self, py: Python<'_>) -> PyResult<&Bound<'_, PyTuple>> {
         static MADE: [PyOnceLock<Py<PyTuple>>; 8] = [const { PyOnceLock::new() }; 8];
         let which = usize::from(self.copy) | usize::from(self.max_version) << 1 | usize::from(self.stream) << 2;

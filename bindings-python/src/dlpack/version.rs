@@ -1,4 +1,4 @@
-//! What version a consumer of `__dlpack__` asks for, if that is all that it asks for.
+//! The version that a consumer of `__dlpack__` asks for, if it asks for nothing else.
 
 use std::cell::UnsafeCell;
 
@@ -11,13 +11,13 @@ use crate::python::ask;
 use crate::python::error::{Result, refuse, wrong_type};
 use crate::python::quick::borrowed;
 
-/// What a consumer reads that names no version: the legacy struct.
+/// The version for a consumer that names none: it reads the legacy struct.
 const UNNAMED: DLPackVersion = DLPackVersion { major: 0, minor: 0 };
 
-/// What `max_version` is, where all else that is named is `None`.
+/// The value of `max_version`. `None` if the call has positional arguments, or any other keyword argument that is not `None`.
 ///
 /// # Safety
-/// The arguments of a call.
+/// The arguments are those of a call.
 #[inline]
 pub(crate) unsafe fn asked(
     py: Python<'_>,
@@ -40,10 +40,10 @@ pub(crate) unsafe fn asked(
     unsafe { read(py, arguments, names) }
 }
 
-/// As [`asked`], of a call in which all is named.
+/// Like [`asked`], but for a call with keyword arguments only.
 ///
 /// # Safety
-/// As above.
+/// As for [`asked`].
 unsafe fn read(
     py: Python<'_>,
     arguments: *const *mut ffi::PyObject,
@@ -55,7 +55,7 @@ unsafe fn read(
     let values = unsafe { std::slice::from_raw_parts(arguments, count) };
     let mut asked = None;
     for (at, &value) in values.iter().enumerate() {
-        // SAFETY: names are a tuple, and this is one of them.
+        // SAFETY: names are a tuple, and `at` is an index into it.
         let name = unsafe { ffi::PyTuple_GetItem(names, at as ffi::Py_ssize_t) };
         // SAFETY: a string, which the tuple keeps.
         match unsafe { text(py, name) }? {
@@ -71,14 +71,14 @@ unsafe fn read(
         }
     }
     let Some(asked) = asked else { return Some(UNNAMED) };
-    // SAFETY: a pair, as was seen above.
+    // SAFETY: a pair, as checked above.
     if unsafe { is_plain(asked.value) } {
         keep(py, asked);
     }
     Some(asked.version)
 }
 
-/// The version that `max_version` names.
+/// Reads the version from a `max_version` argument.
 pub(crate) fn from_python(asked: &Bound<'_, PyAny>) -> Result<(u32, u32)> {
     match asked.extract() {
         Ok(version) => Ok(version),
@@ -94,7 +94,7 @@ fn none(_py: Python<'_>) -> *mut ffi::PyObject {
     unsafe { ffi::Py_None() }
 }
 
-/// A version, and how it was asked for.
+/// A version, and the objects with which it was asked for.
 #[derive(Clone, Copy)]
 struct Asked {
     names: *mut ffi::PyObject,
@@ -105,15 +105,15 @@ struct Asked {
     version: DLPackVersion,
 }
 
-/// What was asked last. Most consumers make their names and the version once, and give the same objects each time: tuples,
-/// which do not change. While they are kept here, others have other addresses.
+/// The last request. Most consumers make the tuples of names and version once and pass the same objects each time. Tuples do
+/// not change, and as long as these are kept here, no other object has their addresses.
 struct Last(UnsafeCell<Option<Asked>>);
-// SAFETY: touched by who is attached, and with a GIL only.
+// SAFETY: only attached threads touch it, and only if there is a GIL.
 unsafe impl Sync for Last {}
 
 static LAST: Last = Last(UnsafeCell::new(None));
 
-/// Without a GIL nothing is kept: it would have to be locked.
+/// The last request. Without a GIL none is kept, because it would need a lock.
 #[inline]
 fn last(_py: Python<'_>) -> Option<Asked> {
     if cfg!(Py_GIL_DISABLED) {
@@ -139,7 +139,8 @@ fn keep(_py: Python<'_>, asked: Asked) {
     }
 }
 
-/// Whether a pair has nothing but two numbers: what is of a class of a program's may refer to anything, and would keep it.
+/// Whether an object is a plain tuple of two plain ints. An object of a program's own class may refer to anything, and
+/// caching it would keep that alive.
 ///
 /// # Safety
 /// A borrowed tuple of two items.
@@ -155,14 +156,16 @@ unsafe fn is_plain(pair: *mut ffi::PyObject) -> bool {
     is_tuple && is_number(0) && is_number(1)
 }
 
+/// The UTF-8 text of a string.
+///
 /// # Safety
-/// A borrowed string, which lives as long as the result is used.
+/// `string` is a borrowed string that lives as long as the result is used.
 unsafe fn text<'a>(py: Python<'_>, string: *mut ffi::PyObject) -> Option<&'a [u8]> {
     let mut length = 0;
     // SAFETY: the caller's contract.
     let first = unsafe { ffi::PyUnicode_AsUTF8AndSize(string, &raw mut length) };
     if first.is_null() {
-        // It cannot be written as UTF-8, so it is none of the names that are known.
+        // The string cannot be written as UTF-8, so it is not one of the known names.
         ask::has_raised(py);
         return None;
     }

@@ -1,11 +1,11 @@
-//! What a caller of `from_dlpack` asks for, and for which stream the data has to be ready then.
+//! The request of a caller of `from_dlpack`, and the stream for which the data then has to be ready.
 
 use devexchange_core::order::{self, NO_SYNC};
 use devexchange_core::{Device, RawStream};
 
 use crate::python::error::{Result, refuse};
 
-/// What a caller of `from_dlpack` asks for.
+/// The request of a caller of `from_dlpack`.
 #[derive(Default)]
 pub(crate) struct Wanted {
     pub(crate) device: Option<Device>,
@@ -14,8 +14,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// The stream that data on `source` is to be ready for: always one where there are streams. Refuses what is not
-    /// possible with data that is there.
+    /// The stream for which data on `source` has to be ready; always one if that device has streams. Refuses a request that
+    /// is not possible with data on that device.
     pub(crate) fn stream_for(&self, source: Device) -> Result<Option<RawStream>> {
         let target = self.device.unwrap_or(source);
         if target != source && self.copy == Some(false) {
@@ -26,7 +26,7 @@ impl Wanted {
             order::check_stream(source, value.value())?;
             return Ok(Some(value));
         }
-        // A stream may still be for a copy to where there are some.
+        // The stream may still be for a copy to a device that has streams.
         order::check_stream(target, self.stream.map_or(NO_SYNC, RawStream::value))?;
         Ok(None)
     }

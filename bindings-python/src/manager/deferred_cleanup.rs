@@ -1,4 +1,4 @@
-//! Blocks in which what is expensive about giving memory back does not happen.
+//! `with` blocks in which the expensive part of giving memory back is put off.
 
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire};
 
@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 use crate::python::error::Result;
 use crate::python::{queue, raised};
 
-/// What `MemoryManager.defer_cleanup` gives: a context manager, which may be entered several times.
+/// The context manager that `MemoryManager.defer_cleanup` returns; it can be entered several times.
 #[pyclass(frozen, module = "devexchange")]
 pub(crate) struct DeferredCleanup {
     manager: Shared,
@@ -41,7 +41,7 @@ impl DeferredCleanup {
         }
         raised::calling(py, || {
             self.manager.resume_cleanup();
-            // Before an interrupt comes, which would come to what gives memory back.
+            // Now, before an interrupt can be raised, which would otherwise hit the functions that give memory back.
             queue::drain();
             Ok(())
         })

@@ -9,11 +9,15 @@ use crate::python::{queue, raised};
 use crate::tensor::type_object::New;
 use crate::{device, dtype, shape};
 
-/// A tensor over new memory, compact and row-major, not initialised. `dtype` is a name, a dtype of NumPy or PyTorch, or a
-/// type (`float`); `device` is named as for `from_dlpack`. Without a `manager` the library allocates by itself: with a
-/// `stream`, memory of a device comes from its default pool, ready for work on that stream; without one it is ready at once.
-/// Such memory is given back on its stream, which must not be destroyed before everybody has released it; a `DeviceStream`
-/// that is closed waits for that by itself. Pinned and managed memory is made for the device of the stream.
+/// Returns a tensor over new, uninitialised memory, compact and row-major.
+///
+/// `dtype` is a name, a dtype of NumPy or PyTorch, or a type (`float`); by default it is "float64". `device` is named as for
+/// `from_dlpack`; by default it is the CPU.
+///
+/// Without a `manager` the library allocates by itself. With a `stream`, device memory then comes from the device's default
+/// pool, ready for work on that stream; without one it is ready at once. Memory from the pool is given back on its stream,
+/// which must not be destroyed before everybody has released the memory; a `DeviceStream` that is closed waits for that by
+/// itself. Pinned and managed memory is made for the device of the stream.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype=None, *, device=None, stream=None, manager=None))]
 pub(crate) fn empty(

@@ -1,4 +1,4 @@
-//! Memory that a manager gave.
+//! Memory that a manager allocated.
 
 use std::sync::Arc;
 
@@ -12,8 +12,10 @@ use crate::python::aside;
 use crate::python::error::Result;
 use crate::python::handle::Handle;
 
-/// Memory of a `MemoryManager`, not initialised. It is given back once: by `close`, at the end of a `with` block, or
-/// when nothing refers to this object any more, on whatever thread that is. It outlives its manager.
+/// Uninitialised memory of a `MemoryManager`.
+///
+/// It is given back once: by `close`, at the end of a `with` block, or when nothing refers to this object any more, on
+/// whatever thread that is. It can outlive its manager.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct Memory(Handle<Arc<Allocated>>);
 
@@ -28,16 +30,17 @@ impl Memory {
 }
 
 impl Drop for Memory {
-    /// Drivers wait for the device before they free memory, and the device may wait for a callback in Python.
+    /// Detaches from the interpreter: drivers wait for the device before they free memory, and the device may wait for a
+    /// callback in Python.
     fn drop(&mut self) {
-        // Without an interpreter that can be attached to there is nothing to detach from: the handle closes itself.
+        // Without an interpreter to attach to there is nothing to detach from, and the handle closes itself.
         aside::quietly(|py| self.close(py));
     }
 }
 
 #[pymethods]
 impl Memory {
-    /// Address of the first byte; 0 if none were asked for.
+    /// Address of the first byte; 0 if no bytes were requested.
     #[getter]
     fn address(&self) -> Result<usize> {
         Ok(self.get()?.address.addr())
@@ -49,7 +52,7 @@ impl Memory {
         device::to_python(py, self.get()?.device)
     }
 
-    /// How many bytes were asked for.
+    /// Number of bytes that were requested.
     #[getter]
     fn bytes(&self) -> Result<usize> {
         Ok(self.get()?.bytes)
@@ -61,8 +64,9 @@ impl Memory {
         Ok(memory.ready.wait(memory.stream(stream::number(stream)?)?)?)
     }
 
-    /// Waits until the memory may be touched by anybody: for memory in the order of a stream, until the work that was
-    /// queued there before is done.
+    /// Waits until anybody may touch the memory.
+    ///
+    /// For memory in the order of a stream, this is when the work that was queued there before is done.
     fn synchronize(&self, py: Python<'_>) -> Result<()> {
         let memory = self.get()?;
         Ok(py.detach(|| memory.synchronize())?)

@@ -1,5 +1,5 @@
-//! Who allocates: memory managers, those of the library and those that are written in Python; memory and tensors of them,
-//! and PyTorch's allocator over one.
+//! Memory managers, those of the library and those written in Python; memory and tensors that they allocate; and a PyTorch
+//! allocator over a manager.
 
 mod deferred_cleanup;
 pub(crate) mod empty;
@@ -28,22 +28,24 @@ static MEMORY_INFO: Class = Class::new("devexchange._types", "MemoryInfo");
 static IPC_HANDLE: Class = Class::new("devexchange._types", "IpcHandle");
 static STATISTICS: Class = Class::new("devexchange._types", "Statistics");
 
-/// Allocates memory, and decides when it is really given back. Those of the library come from `driver`, `managed`,
-/// `host_only`, `pool` and `limited`.
+/// Allocates memory, and decides when memory is really given back.
 ///
-/// `MemoryManager(object)` is one that is written in Python. The object has a method `allocate(request)`, which is
-/// given a `MemoryRequest` (its `device` is a pair of numbers, as in DLPack: a `Device`) and gives a `Memory` of
-/// another manager, or a pair of an address and a function without arguments that gives the memory back (None if
-/// there is nothing to do). It may have `initialize(device_id)`, `pin(request, address)`, which gives the function
-/// that unpins, `memory_info(device_id)`, which gives a pair of free and all bytes, `ipc_handle(address)`, which
-/// gives an `IpcHandle`, `reset(device_id)`, `trim(device_id, keep)`, `defer_cleanup(begin)` and `close()`, which
-/// is called when the manager and all memory of it are given up. Any thread may call them, several at once; an
-/// exception becomes the error of the call that was made, and its cause. What gives memory back is called by
-/// whichever thread of Python's is the next one to call into this package; the stream of the request, if it is closed
-/// meanwhile, is destroyed only after that. A cycle between such an object and its manager is not seen by Python's
-/// collector: close the manager.
+/// The managers of the library come from `driver`, `managed`, `host_only`, `pool` and `limited`. `MemoryManager(object)` is a
+/// manager that is written in Python. The object has a method `allocate(request)`, which takes a `MemoryRequest` (its
+/// `device` is a pair of numbers, as in DLPack: a `Device`) and returns a `Memory` of another manager, or a pair of an
+/// address and a function without arguments that gives the memory back (None if there is nothing to do).
 ///
-/// Any thread may use a manager. `close`, or a `with` block, gives up this object's part; memory outlives its manager.
+/// The object can also have these methods: `initialize(device_id)`; `pin(request, address)`, which returns the function that
+/// unpins; `memory_info(device_id)`, which returns a pair of free and total bytes; `ipc_handle(address)`, which returns an
+/// `IpcHandle`; `reset(device_id)`; `trim(device_id, keep)`; `defer_cleanup(begin)`; and `close()`, which is called when the
+/// manager and all its memory are given up.
+///
+/// Any thread may call these methods, several at once. An exception becomes the error of the call that led to it, and that
+/// error's cause. The function that gives memory back is called by the next Python thread that calls into this package, or by
+/// the main thread soon after; if the stream of the request is closed meanwhile, it is destroyed only after that. Python's
+/// collector cannot see a cycle between such an object and its manager: close the manager.
+///
+/// Any thread can use a manager. `close`, or a `with` block, gives up this object's part; memory can outlive its manager.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct MemoryManager(Handle<Shared>);
 
@@ -56,7 +58,8 @@ impl MemoryManager {
         self.0.get()
     }
 
-    /// A manager may ask Python, or wait for the device, which may wait for a callback in Python.
+    /// Calls the manager, detached from the interpreter: it may call Python on its own, or wait for the device, which may
+    /// wait for a callback in Python.
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
@@ -76,29 +79,31 @@ impl MemoryManager {
         Ok(Self(Handle::new("manager", written::manager(object)?)))
     }
 
-    /// One that asks the driver for each allocation: every kind of memory. With a stream, device memory comes from the
-    /// device's default pool.
+    /// Returns a manager that asks the driver for each allocation; it has every kind of memory.
+    ///
+    /// With a stream, device memory comes from the device's default pool.
     #[staticmethod]
     fn driver() -> Result<Self> {
         Self::of(Driver::new()?)
     }
 
-    /// As `driver`, with managed memory for every request of device memory.
+    /// Returns a manager like `driver`, but with managed memory for every request for device memory.
     #[staticmethod]
     fn managed() -> Result<Self> {
         Self::of(Driver::managed()?)
     }
 
-    /// One of plain and pinned host memory only.
+    /// Returns a manager of plain and pinned host memory only.
     #[staticmethod]
     fn host_only() -> Result<Self> {
         Self::of(Driver::host_only()?)
     }
 
-    /// One with a stream-ordered pool of its own on each device: at most `limit` bytes in use over all devices, and up
-    /// to `keep` unused bytes kept on each; None for no limit. Without a stream, memory is in the order of the legacy
-    /// default stream. Out of memory, it trims, waits for the stream and tries once more. Memory of a pool that is
-    /// `shareable` can be shared with other processes.
+    /// Returns a manager with its own stream-ordered pool on each device.
+    ///
+    /// It has at most `limit` bytes in use over all devices, and keeps up to `keep` unused bytes on each; None is no limit.
+    /// Without a stream, memory is in the order of the legacy default stream. When out of memory, it trims the pool, waits
+    /// for the stream and tries once more. Memory of a `shareable` pool can be shared with other processes.
     #[staticmethod]
     #[pyo3(signature = (limit=None, keep=None, shareable=false))]
     fn pool(limit: Option<&Bound<'_, PyAny>>, keep: Option<&Bound<'_, PyAny>>, shareable: bool) -> Result<Self> {
@@ -107,25 +112,28 @@ impl MemoryManager {
         Self::of(if shareable { Pool::shareable(options) } else { Pool::new(options) }?)
     }
 
-    /// One that lets another one have at most `limit` bytes in use, and counts for itself. No more than 64
-    /// stand one over the other.
+    /// Returns a manager that allocates from another one, with at most `limit` bytes in use and its own statistics.
+    ///
+    /// At most 64 managers can be stacked.
     #[staticmethod]
     #[pyo3(signature = (inner, limit=None))]
     fn limited(inner: &Self, limit: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         Self::of(Limited::new(inner.get()?, limit_of(limit)?)?)
     }
 
-    /// Prepares for allocations on a device. May be called any number of times.
+    /// Prepares for allocations on a device; can be called any number of times.
     #[pyo3(signature = (device_id=0))]
     fn initialize(&self, py: Python<'_>, #[pyo3(from_py_with = device::number)] device_id: i32) -> Result<()> {
         self.ask(py, |manager| manager.initialize(device_id))
     }
 
-    /// Memory of a kind, and for a device, as `device` says. It is a pair of numbers, as in DLPack, and not a name, because
-    /// pinned and managed memory is for a device, too: (2, n) device memory, (3, n) pinned, (13, n) managed, (1, 0) plain
-    /// host memory; by default it is (2, 0). With a `stream`, device memory is given and taken back in its order, if the
-    /// manager can do that. `mapped`, `portable` and `write_combined` are of pinned memory: devices can use it; in all
-    /// contexts; fast to write for the host and slow to read.
+    /// Allocates `bytes` bytes of the kind, and for the device, that `device` says.
+    ///
+    /// `device` is a pair of numbers, as in DLPack: (2, n) is device memory, (3, n) pinned, (13, n) managed and (1, 0) plain
+    /// host memory; by default it is (2, 0). It is not a name, because pinned and managed memory is for a device, too. With a
+    /// `stream`, device memory is given and taken back in its order, if the manager can do that. The flags are for pinned
+    /// memory: `mapped` (devices can use it), `portable` (it can be used in all contexts) and `write_combined` (fast for the
+    /// host to write, slow to read).
     ///
     /// Raises OutOfMemory, and Refused for a kind that the manager does not have.
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
@@ -148,9 +156,10 @@ impl MemoryManager {
         Ok(Memory::new(self.ask(py, |manager| manager.allocate(&request))?))
     }
 
-    /// Pins host memory that is there already, until the result is closed: that of an object with the buffer protocol,
-    /// which is kept, or `bytes` bytes at an address, which the caller keeps. It is unpinned at once, also while
-    /// cleanup is deferred.
+    /// Pins existing host memory until the result is closed.
+    ///
+    /// `memory` is an object with the buffer protocol, which is kept alive, or the address of `bytes` bytes, which the caller
+    /// must keep. Closing the result unpins the memory at once, also while cleanup is deferred.
     #[pyo3(signature = (memory, bytes=None, *, device_id=0, mapped=false, portable=false))]
     fn pin(
         &self,
@@ -179,7 +188,7 @@ impl MemoryManager {
         Ok(Memory::new(pinned?))
     }
 
-    /// How much memory there is for this manager. Raises Refused if it cannot say.
+    /// Returns how much memory there is for this manager. Raises Refused if the manager cannot say.
     #[pyo3(signature = (device_id=0))]
     fn memory_info<'py>(
         &self,
@@ -190,21 +199,24 @@ impl MemoryManager {
         Ok(MEMORY_INFO.make(py, (info.free, info.total))?)
     }
 
-    /// The driver's handle for the allocation that an address of this manager's lies in. The memory must live until the
-    /// other process has closed it. Raises Refused for memory that has no such handle: of pools, pinned, managed, or
-    /// plain host memory.
+    /// Returns the driver's handle for the allocation of an address that this manager gave.
+    ///
+    /// The memory must live until the other process has closed the handle. Raises Refused for memory without such a handle:
+    /// memory of pools, pinned, managed and plain host memory.
     fn ipc_handle<'py>(&self, py: Python<'py>, address: Address) -> Result<Bound<'py, PyAny>> {
         let found = self.ask(py, |manager| manager.ipc_handle(address.pointer()))?;
         let handle = PyBytes::new(py, &found.handle);
         Ok(IPC_HANDLE.make(py, (handle, found.offset, found.bytes, found.ordinal))?)
     }
 
-    /// Gives all memory that goes with a device back, also what is still in use, which nobody may touch any more; closing
-    /// it does nothing then. Plain host memory goes with none, and stays. A limited manager resets the one that it asks, too,
-    /// and with it the memory that others have of that one. This comes before a reset of the device itself.
+    /// Gives back all memory for a device, including memory still in use.
+    ///
+    /// Nobody may touch that memory any more, and closing it then does nothing. Plain host memory belongs to no device, and
+    /// stays. A limited manager also resets the manager that it allocates from, and with it the memory that others have from
+    /// that one. Call this before a reset of the device itself.
     #[pyo3(signature = (device_id=0))]
     fn reset(&self, py: Python<'_>, #[pyo3(from_py_with = device::number)] device_id: i32) -> Result<()> {
-        // SAFETY: as documented, it is the program's to see that nobody uses the memory any more.
+        // SAFETY: as documented, the program sees to it that nobody uses the memory any more.
         let reset = self.ask(py, |manager| unsafe { manager.reset(device_id) });
         queue::drain();
         reset
@@ -221,20 +233,23 @@ impl MemoryManager {
         self.ask(py, |manager| manager.trim(device_id, keep))
     }
 
-    /// A context manager: within it, what is expensive about giving memory back does not happen. Memory in the order of
-    /// a stream goes back to its pool at once all the same, and so does host memory that was pinned.
+    /// Returns a context manager within which the expensive part of giving memory back is put off.
+    ///
+    /// Memory in the order of a stream still goes back to its pool at once, and pinned host memory is still unpinned at once.
     fn defer_cleanup(&self) -> Result<DeferredCleanup> {
         Ok(DeferredCleanup::new(self.get()?))
     }
 
-    /// What was allocated and given back.
+    /// Returns how much was allocated and given back.
     fn statistics<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
         let now = self.get()?.statistics();
         let (in_use, all) = ((now.bytes, now.peak_bytes, now.allocations), (now.total_allocations, now.total_bytes));
         Ok(STATISTICS.make(py, (in_use.0, in_use.1, in_use.2, all.0, all.1, now.refused))?)
     }
 
-    /// Gives up this object's part of the manager. Memory that it gave stays. Closing again does nothing.
+    /// Gives up this object's part of the manager; memory that it gave stays.
+    ///
+    /// Closing again does nothing.
     fn close(&self) {
         self.0.close();
     }
@@ -260,26 +275,26 @@ fn keep_of(keep: &Bound<'_, PyAny>) -> PyResult<usize> {
     Ok(argument::size(keep, "keep")?)
 }
 
-/// None is no limit.
+/// Reads a limit; None is no limit.
 fn limit_of(limit: Option<&Bound<'_, PyAny>>) -> Result<usize> {
     limit.map_or(Ok(usize::MAX), |limit| argument::size(limit, "limit"))
 }
 
-/// Host memory, pinned until its owner is gone.
+/// Pins host memory until its owner is gone.
 fn pinned(
     manager: &dyn Manager,
     ordinal: i32,
     mut memory: Allocated,
     flags: HostFlags,
 ) -> devexchange_core::Result<Allocated> {
-    // SAFETY: the memory's own owner keeps it until it is unpinned; or its address was given, and the caller keeps it.
+    // SAFETY: the owner of the memory keeps it until it is unpinned, or, if an address was given, the caller does.
     let unpin = unsafe { manager.pin(ordinal, memory.address, memory.bytes, flags) }?;
     let keep = std::mem::replace(&mut memory.owner, Owner::none());
     memory.owner = Owner::new((unpin, keep));
     Ok(memory)
 }
 
-/// A stream of a device's to allocate on; −1 stands for none, too.
+/// Reads a stream of a device to allocate on; −1 stands for none, too.
 fn stream_or_none(device: Device, value: Option<&Bound<'_, PyAny>>) -> Result<Option<Stream>> {
     let value = stream::optional(value)?.filter(|&value| value != RawStream::NO_SYNC);
     Ok(value.map(|value| device.stream_with(device, value)).transpose()?)

@@ -1,8 +1,8 @@
-//! PyTorch on a memory manager: the functions that its pluggable allocator calls, which it finds by their names in this
-//! library (`devexchange.torch`).
+//! PyTorch on a memory manager: the functions that PyTorch's pluggable allocator calls, and finds by name in this library
+//! (`devexchange.torch`).
 //!
-//! They are called on any thread, with and without the GIL. PyTorch takes whatever address it is given for memory, so an
-//! error is an exception of C++, which it raises as a RuntimeError.
+//! PyTorch calls them on any thread, with and without the GIL. It takes any address that they return for memory, so an error
+//! is thrown as a C++ exception, which PyTorch raises as a RuntimeError.
 
 use core::ffi::{c_char, c_int, c_void};
 use std::collections::HashMap;
@@ -18,43 +18,43 @@ use pyo3::prelude::*;
 
 use crate::manager::MemoryManager;
 
-/// PyTorch has one allocator, whose functions are given nothing that would tell managers apart.
+/// The one pool: PyTorch has one allocator, and passes its functions nothing that would tell managers apart.
 static POOL: LazyLock<Lock<Pool>> = LazyLock::new(Lock::default);
 
 #[derive(Default)]
 struct Pool {
     manager: Option<Shared>,
-    /// By address: what PyTorch has.
+    /// The blocks that PyTorch has, by address.
     blocks: HashMap<usize, Block>,
 }
 
 struct Block {
     memory: Tensor,
-    /// Streams that use it besides the one that it was allocated on (`Tensor.record_stream` of PyTorch): until PyTorch frees
-    /// it.
+    /// The streams other than that of the allocation that use the memory until PyTorch frees it (PyTorch's
+    /// `Tensor.record_stream`).
     users: Vec<Stream>,
 }
 
-/// Also in a child of `fork`, which gives up what PyTorch had in its parent.
+/// Locks the pool, also in a child of `fork`, which gives up the blocks that PyTorch had in its parent.
 fn pool() -> Locked<'static, Pool> {
     POOL.lock()
 }
 
-/// Gives PyTorch memory of a manager from now on.
+/// Makes PyTorch allocate from a manager from now on.
 #[pyfunction]
 pub(crate) fn give_torch(manager: &MemoryManager) -> crate::python::error::Result<()> {
     let manager = manager.get()?;
     let before = pool().manager.replace(manager);
-    // Without the lock: the last reference to a manager that is written in Python has Python close it.
+    // Without the lock: dropping the last reference to a manager written in Python makes Python close it.
     drop(before);
     Ok(())
 }
 
-/// NULL is the legacy default stream to PyTorch.
+/// The number of a PyTorch stream: to PyTorch, NULL is the legacy default stream.
 fn number_of(stream: *mut c_void) -> RawStream {
     match stream.expose_provenance() as i64 {
         0 => RawStream::LEGACY,
-        // SAFETY: PyTorch destroys no stream of its own.
+        // SAFETY: PyTorch never destroys its streams.
         value => unsafe { RawStream::new(value) },
     }
 }
@@ -89,7 +89,7 @@ fn free(address: *mut c_void, ordinal: c_int, stream: *mut c_void) -> Result<()>
         return Ok(());
     }
     let stream = stream_on(ordinal, stream)?;
-    // Without the lock, as giving memory back may ask a manager.
+    // Without the lock, because giving memory back may call a manager.
     let block = pool().blocks.remove(&address.addr());
     let Some(Block { memory, users }) = block else {
         return Err(Error::new(
@@ -120,7 +120,7 @@ fn no_room() -> Error {
     Error::new(DEVX_OUT_OF_MEMORY, "there is no room to note what PyTorch has")
 }
 
-/// The result, or its error as an exception of C++; without C++ there is only `instead`.
+/// Returns the result, or throws its error as a C++ exception. Without the C++ library it returns `instead`.
 fn or_throw<T>(instead: T, act: impl FnOnce() -> Result<T>) -> T {
     caught(act).unwrap_or_else(|error| {
         throw(&error);
@@ -128,20 +128,20 @@ fn or_throw<T>(instead: T, act: impl FnOnce() -> Result<T>) -> T {
     })
 }
 
-/// Throws `std::runtime_error`, if the process has the library of C++, as PyTorch's has.
+/// Throws `std::runtime_error` if the C++ library is loaded, as it is in a process with PyTorch.
 fn throw(error: &Error) {
     type Thrower = unsafe extern "C-unwind" fn(text: *const c_char) -> !;
     let text = CString::new(error.message().replace('\0', " ")).unwrap_or_default();
-    // SAFETY: the name of a library; one that is there already is only counted.
+    // SAFETY: the name of a library; if it is loaded already, it is only counted.
     let library = unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
     if library.is_null() {
         return trace::say(format_args!("PyTorch gets no memory: {error}"));
     }
-    // SAFETY: the library, and the name of a function.
+    // SAFETY: the library from above, and the name of a function.
     let thrower = unsafe { libc::dlsym(library, c"_ZSt21__throw_runtime_errorPKc".as_ptr()) };
     // SAFETY: a function of that name, if there is one, is of this type (Itanium C++ ABI, mangled names).
     if let Some(thrower) = unsafe { std::mem::transmute::<*mut c_void, Option<Thrower>>(thrower) } {
-        // SAFETY: it throws a copy of the text. Who called is C++, and what lies between may be unwound.
+        // SAFETY: it throws a copy of the text. The caller is C++, and the frames in between may be unwound.
         unsafe { thrower(text.as_ptr()) }
     }
 }
@@ -149,7 +149,7 @@ fn throw(error: &Error) {
 /// `void *alloc(ssize_t size, int device, cudaStream_t stream)` of PyTorch's `CUDAPluggableAllocator`.
 ///
 /// # Safety
-/// The stream is one of PyTorch's.
+/// The stream is a PyTorch stream.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn devexchange_torch_allocate(
     size: isize,
@@ -162,7 +162,7 @@ pub(crate) unsafe extern "C-unwind" fn devexchange_torch_allocate(
 /// `void free(void *ptr, ssize_t size, int device, cudaStream_t stream)` of the same.
 ///
 /// # Safety
-/// `ptr` is from [`devexchange_torch_allocate`]; all that uses it is queued on the stream, or on those that were recorded.
+/// `ptr` is from [`devexchange_torch_allocate`]; all work that uses it is queued on the stream or on the recorded ones.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn devexchange_torch_free(
     ptr: *mut c_void,
@@ -176,11 +176,11 @@ pub(crate) unsafe extern "C-unwind" fn devexchange_torch_free(
     }
 }
 
-/// `void record_stream(void *ptr, cudaStream_t stream)` of the same: the memory is given back only after what is queued on that
-/// stream, too, when PyTorch frees it.
+/// `void record_stream(void *ptr, cudaStream_t stream)` of the same. The memory is then given back only after the work that
+/// is queued on that stream, too, when PyTorch frees it.
 ///
 /// # Safety
-/// The stream is one of PyTorch's.
+/// The stream is a PyTorch stream.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn devexchange_torch_record_stream(ptr: *mut c_void, stream: *mut c_void) {
     or_throw((), || record_stream(ptr, stream));

@@ -1,8 +1,8 @@
 //! Memory managers that are written in Python.
 //!
-//! Who asks one attaches the thread that it is on to the interpreter, because it needs an answer: it may be any thread,
-//! and no call into this package waits for another thread while it is attached. While the interpreter ends, it is told of an
-//! error on other threads than the one that ends it. Giving memory back needs no answer and goes through [`queue`].
+//! A call to such a manager needs an answer, so it attaches its thread to the interpreter. This can be any thread, because no
+//! call into this package waits for another thread while it is attached. While the interpreter ends, the call fails on all
+//! threads but the one that ends it. Giving memory back needs no answer and goes through [`queue`].
 
 use core::ffi::c_void;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use crate::python::{argument, aside, interpreter, raised};
 static REQUEST: Class = Class::new("devexchange._types", "MemoryRequest");
 static DEVICE: Class = Class::new("devexchange._types", "Device");
 
-/// An object of Python's that is a manager.
+/// A Python object that is a manager.
 #[derive(Debug)]
 struct Written {
     object: Arc<Py<PyAny>>,
-    /// What it has of the methods that there need not be.
+    /// The optional methods that the object has.
     methods: Vec<&'static str>,
-    /// Has the object, too, and gives it up in Python: after the reference above.
+    /// Holds the object, too, and has Python give it up, after the reference above is gone.
     _owner: Owner,
 }
 
-/// A manager of an object of Python's, which is asked for what it has methods for.
+/// Makes a manager of a Python object, which is called for everything that it has methods for.
 pub(crate) fn manager(object: &Bound<'_, PyAny>) -> Result<Shared> {
     if !object.hasattr("allocate")? {
         return wrong_type!("manager is {object}: it has no method allocate");
@@ -53,7 +53,7 @@ pub(crate) fn manager(object: &Bound<'_, PyAny>) -> Result<Shared> {
 }
 
 impl Written {
-    /// Has Python answer, on whatever thread this is; what it raises becomes an error.
+    /// Calls Python for an answer, on whatever thread this is. An exception becomes an error.
     fn ask<T>(&self, act: impl FnOnce(&Bound<'_, PyAny>) -> Result<T>) -> CoreResult<T> {
         let answer = interpreter::enter(|py| {
             let _aside = aside::Aside::new(py);
@@ -62,12 +62,12 @@ impl Written {
         answer.unwrap_or_else(|why| Err(CoreError::new(DEVX_CALLBACK, why)))
     }
 
-    /// As [`Written::ask`], for a method that there need not be.
+    /// Like [`Written::ask`], but for an optional method; `None` if the object lacks it.
     fn ask_for<T>(&self, method: &str, act: impl FnOnce(&Bound<'_, PyAny>) -> Result<T>) -> CoreResult<Option<T>> {
         self.methods.contains(&method).then(|| self.ask(act)).transpose()
     }
 
-    /// Calls such a method, which gives nothing.
+    /// Calls an optional method that returns nothing.
     fn tell(&self, method: &str, arguments: impl for<'py> Arguments<'py>) -> CoreResult<()> {
         let told = self.ask_for(method, |manager| {
             queue::drain();
@@ -88,7 +88,8 @@ fn request_of<'py>(py: Python<'py>, request: &Request) -> Result<Bound<'py, PyAn
     Ok(REQUEST.make(py, (device, bytes, stream, host.mapped, host.portable, host.write_combined))?)
 }
 
-/// What gives memory back: a function, or nothing. It may run when the stream of the request is closed.
+/// The owner that gives memory back with a function, or does nothing. The function may run after the stream of the request
+/// was closed, so the owner holds the stream.
 fn giving_back(release: &Bound<'_, PyAny>, stream: Hold) -> Result<Owner> {
     if release.is_none() {
         return Ok(Owner::none());
@@ -99,7 +100,7 @@ fn giving_back(release: &Bound<'_, PyAny>, stream: Hold) -> Result<Owner> {
     Ok(queue::owner(Held::Call(release.clone().unbind(), stream)))
 }
 
-/// As [`argument::number`], from 0 on, of what a manager gave: it is not the caller's fault.
+/// Like [`argument::number`], but for a number from 0 on that a manager returned: a wrong one is not the caller's fault.
 fn number(value: &Bound<'_, PyAny>, what: &str, most: i64) -> Result<i64> {
     match argument::number(value, what, 0, most) {
         Err(Error::Refused(error)) => refuse!(DEVX_CALLBACK, "{}", error.message()),
@@ -107,18 +108,18 @@ fn number(value: &Bound<'_, PyAny>, what: &str, most: i64) -> Result<i64> {
     }
 }
 
-// SAFETY: as the documentation of `MemoryManager` has it, the memory is what the object says.
+// SAFETY: as the documentation of `MemoryManager` demands, the memory is what the object says.
 unsafe impl Callbacks for Written {
     fn initialize(&self, ordinal: i32) -> CoreResult<()> {
         self.tell("initialize", (ordinal,))
     }
 
-    /// `allocate(request)` gives memory of another manager, or a pair of an address and what gives it back.
+    /// `allocate(request)` returns memory of another manager, or a pair of an address and a function that gives it back.
     fn allocate(&self, request: &Request) -> CoreResult<Allocation> {
         self.ask(|manager| {
-            // What is to be given back is, before more is wanted.
+            // Give back what is due before asking for more.
             queue::drain();
-            // Before there is memory that would have to be given back without it.
+            // Before the allocation: if this fails, no memory has to be given back without a hold.
             let hold = request.stream.map_or(Ok(Hold::none()), |stream| Hold::new(stream.value()))?;
             let given = call(manager, "allocate", (request_of(manager.py(), request)?,))?;
             if let Ok(memory) = given.cast::<Memory>() {
@@ -140,7 +141,7 @@ unsafe impl Callbacks for Written {
         })
     }
 
-    /// `pin(request, address)` gives what unpins the memory.
+    /// `pin(request, address)` returns the function that unpins the memory.
     unsafe fn pin(&self, address: *mut c_void, request: &Request) -> CoreResult<Option<Owner>> {
         self.ask_for("pin", |manager| {
             let release = call(manager, "pin", (request_of(manager.py(), request)?, address.addr()))?;
@@ -148,7 +149,7 @@ unsafe impl Callbacks for Written {
         })
     }
 
-    /// `memory_info(device_id)` gives a pair of free and all bytes.
+    /// `memory_info(device_id)` returns a pair of free and total bytes.
     fn memory_info(&self, ordinal: i32) -> CoreResult<Option<MemoryInfo>> {
         self.ask_for("memory_info", |manager| {
             let given = call(manager, "memory_info", (ordinal,))?;
@@ -160,7 +161,7 @@ unsafe impl Callbacks for Written {
         })
     }
 
-    /// `ipc_handle(address)` gives an `IpcHandle`.
+    /// `ipc_handle(address)` returns an `IpcHandle`.
     fn ipc_handle(&self, address: *const c_void) -> CoreResult<Option<IpcHandle>> {
         self.ask_for("ipc_handle", |manager| {
             let given = call(manager, "ipc_handle", (address.addr(),))?;
@@ -194,7 +195,7 @@ unsafe impl Callbacks for Written {
                 let py = manager.py();
                 let end = (!error::is_error(py, &error)).then(|| error.clone_ref(py));
                 error.write_unraisable(py, Some(manager));
-                // At last: from here on it may be raised again in whatever runs.
+                // Last, because from here on a signal can raise it again in any code that runs.
                 end.iter().for_each(|end| raised::keep(py, end));
             }
             Ok(())
