@@ -1,4 +1,4 @@
-//! Addresses of structs, as programs name them.
+//! Addresses of structs, as arguments.
 
 use pyo3::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::python::argument;
 pub(crate) struct Address(usize);
 
 impl Address {
-    /// What is there.
+    /// The address as a pointer.
     pub(crate) fn pointer<T>(self) -> *mut T {
         std::ptr::with_exposed_provenance_mut(self.0)
     }

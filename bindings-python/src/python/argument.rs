@@ -1,4 +1,4 @@
-//! What programs give: numbers, texts and sequences.
+//! Arguments from programs: numbers, texts and sequences.
 
 use std::fmt::Display;
 
@@ -11,13 +11,13 @@ use pyo3::types::{PySequence, PyString};
 
 use crate::python::error::{Result, refuse, wrong_type};
 
-/// Whether it is an int, or something that stands for one (`numpy.int64`).
+/// Whether a value is an int, or stands for one (`numpy.int64`).
 pub(crate) fn is_index(value: &Bound<'_, PyAny>) -> bool {
     // SAFETY: attached, and an object.
     unsafe { ffi::PyIndex_Check(value.as_ptr()) != 0 }
 }
 
-/// Where in a sequence; none if it is beyond all of them.
+/// Reads an index into a sequence; `None` if it is beyond the end of any sequence.
 pub(crate) fn index(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     match value.extract() {
         Ok(index) => Ok(Some(index)),
@@ -26,12 +26,12 @@ pub(crate) fn index(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     }
 }
 
-/// How many there are of something that is called `what`.
+/// Reads an amount that is called `what`.
 pub(crate) fn size(value: &Bound<'_, PyAny>, what: &str) -> Result<usize> {
     number(value, what, 0, usize::MAX)
 }
 
-/// A number that is called `what`, and has to be one of those of its type between `least` and `most`.
+/// Reads a number that is called `what`. It has to fit its type and be between `least` and `most`.
 pub(crate) fn number<'py, T>(value: &Bound<'py, PyAny>, what: &str, least: T, most: T) -> Result<T>
 where
     T: FromPyObjectOwned<'py, Error = PyErr> + PartialOrd + Display,
@@ -44,18 +44,18 @@ where
     }
 }
 
-/// The first one of the rows that are asked for.
+/// Reads the number of the first requested row.
 pub(crate) fn offset(given: &Bound<'_, PyAny>) -> PyResult<i64> {
     Ok(number(given, "offset", 0, i64::MAX)?)
 }
 
-/// How many rows are asked for: without a number, all from `offset` on.
+/// Reads the number of requested rows; by default all from `offset` on.
 pub(crate) fn length(given: Option<&Bound<'_, PyAny>>, offset: i64, all: i64) -> Result<i64> {
     given.map_or(Ok((all - offset).max(0)), |length| number(length, "length", 0, i64::MAX))
 }
 
-/// The entries of a sequence, as `each` makes them; none if there are more than `most`. How long it is, is not asked: that is
-/// a number of the caller's, which must not say how much memory is asked for.
+/// Reads the entries of a sequence with `each`; `None` if there are more than `most`. The sequence is not asked for its
+/// length, because a number from the caller must not decide how much memory is allocated.
 pub(crate) fn entries<'py, T>(
     sequence: &Bound<'py, PySequence>,
     most: usize,
@@ -71,7 +71,7 @@ pub(crate) fn entries<'py, T>(
     Ok(Some(entries))
 }
 
-/// A name out of what is called `what`.
+/// Reads a name from an argument that is called `what`.
 pub(crate) fn name(name: &Bound<'_, PyAny>, what: &str) -> Result<String> {
     match name.cast::<PyString>() {
         Ok(name) => Ok(name.to_str()?.to_owned()),

@@ -1,9 +1,9 @@
-//! Exceptions that are on their way while something else is done.
+//! Exceptions that propagate while something else is done.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// An exception that is on its way, put aside while foreign code runs that must not see or replace it.
+/// A propagating exception, put aside while foreign code runs that must not see or replace it.
 pub(crate) struct Aside<'py> {
     exception: [*mut ffi::PyObject; 3],
     _py: Python<'py>,
@@ -17,7 +17,7 @@ impl<'py> Aside<'py> {
         Self { exception: [kind, value, traceback], _py: py }
     }
 
-    /// The same if there is an exception, for what is done so often that a look costs less.
+    /// Like [`Aside::new`], but only if there is an exception: for frequent calls, where this check costs less.
     #[inline]
     pub(crate) fn if_raised(py: Python<'py>) -> Option<Self> {
         // SAFETY: attached.
@@ -29,13 +29,13 @@ impl<'py> Aside<'py> {
 impl Drop for Aside<'_> {
     fn drop(&mut self) {
         let [kind, value, traceback] = self.exception;
-        // SAFETY: attached; the references are those that were taken, and are given back once.
+        // SAFETY: attached; the references are those that were fetched, and are given back once.
         unsafe { ffi::PyErr_Restore(kind, value, traceback) }
     }
 }
 
-/// Gives up what an object of Python's has at its end: an object may end because of an exception, which is still on its
-/// way then. Without an interpreter to attach to there is none, and `end` is only dropped.
+/// Runs `end`, the last act of a Python object. The object may end because of an exception that still propagates, which is
+/// put aside. Without an interpreter to attach to, `end` is only dropped.
 pub(crate) fn quietly(end: impl FnOnce(Python<'_>)) {
     Python::try_attach(|py| {
         let _aside = Aside::new(py);

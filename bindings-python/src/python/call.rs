@@ -1,4 +1,4 @@
-//! Calls of what somebody else wrote in Python: functions, methods, properties.
+//! Calls of foreign Python code: functions, methods, properties.
 
 use core::ffi::{CStr, c_char};
 use std::ptr::null_mut;
@@ -10,7 +10,7 @@ use pyo3::{IntoPyObjectExt, ffi};
 
 use crate::python::interpreter;
 
-/// What a method gives that takes no arguments.
+/// Calls a method without arguments.
 pub(crate) fn call_method<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the object is the one argument.
     let value = unsafe { vectorcall_method(method, &[obj.as_ptr()], null_mut()) };
@@ -18,7 +18,7 @@ pub(crate) fn call_method<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PySt
     unsafe { Bound::from_owned_ptr_or_err(obj.py(), value) }
 }
 
-/// What a function of somebody else's gives.
+/// Calls a foreign function.
 pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
     let arguments = arguments.into_bound_py_any(function.py())?;
     // SAFETY: attached, an object and a tuple.
@@ -27,11 +27,11 @@ pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: impl Arguments<
     unsafe { Bound::from_owned_ptr_or_err(function.py(), value) }
 }
 
-/// What becomes a tuple.
+/// Arguments that convert into a tuple.
 pub(crate) trait Arguments<'py>: IntoPyObject<'py, Target = PyTuple> {}
 impl<'py, T: IntoPyObject<'py, Target = PyTuple>> Arguments<'py> for T {}
 
-/// An attribute that a property makes.
+/// Reads an attribute that may be a property.
 pub(crate) fn property<'py>(obj: &Bound<'py, PyAny>, name: &CStr) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: attached, an object and a text that ends.
     let value = staying(|| unsafe { PyObject_GetAttrString(obj.as_ptr(), name.as_ptr()) });
@@ -39,26 +39,26 @@ pub(crate) fn property<'py>(obj: &Bound<'py, PyAny>, name: &CStr) -> PyResult<Bo
     unsafe { Bound::from_owned_ptr_or_err(obj.py(), value) }
 }
 
-/// What a method gives that takes no arguments; none if the object has no such method. It is called without being
-/// looked for first, and without an object for a method that is bound.
+/// Calls a method without arguments; `None` if the object has no such method. The call is made without looking for the method
+/// first, and without creating a bound method.
 pub(crate) fn call_if_there<'py>(
     obj: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     match call_method(obj, method) {
         Ok(answer) => Ok(Some(answer)),
-        // It may as well come from within the method.
+        // The error may also come from within the method.
         Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) && !obj.hasattr(method)? => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// A call into Python that may come back here and call again. Python allows so many within each other; one more is a
-/// `RecursionError`, where the stack would be full.
+/// A call into Python that may come back here and call again. Python limits the depth of such calls: beyond it there is a
+/// `RecursionError`, not a stack overflow.
 pub(crate) struct Deeper<'py>(Python<'py>);
 
 impl<'py> Deeper<'py> {
-    /// `meanwhile` ends the text of the error: " while …".
+    /// Enters a call. `meanwhile` ends the text of the error: " while …".
     pub(crate) fn enter(py: Python<'py>, meanwhile: &'static CStr) -> PyResult<Self> {
         // SAFETY: attached, and a text that ends.
         match unsafe { ffi::Py_EnterRecursiveCall(meanwhile.as_ptr()) } {
@@ -75,10 +75,10 @@ impl Drop for Deeper<'_> {
     }
 }
 
-/// Calls a method of somebody else's. A new reference, or NULL with an exception.
+/// Calls a foreign method. Returns a new reference, or NULL with an exception.
 ///
 /// # Safety
-/// The arguments are objects, the one without a name first, and there are as many others as names, a tuple or NULL.
+/// The arguments are objects: first the one positional argument, then one for each name. `names` is a tuple or NULL.
 #[inline]
 pub(crate) unsafe fn vectorcall_method(
     method: &Bound<'_, PyString>,
@@ -89,10 +89,10 @@ pub(crate) unsafe fn vectorcall_method(
     staying(|| unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, names) })
 }
 
-/// Runs what somebody else wrote. It may let other threads run Python, and want to go on when the interpreter ends. CPython
-/// before 3.14 ends a daemon thread there (`pthread_exit`), wherever it is: all of its stack is unwound, which is the end of
-/// the process as soon as it comes to a function that nothing may unwind. So the thread stays here, as all do since 3.14; but not
-/// one of somebody else's, who may wait for it at the end of the process, which then would never come.
+/// Runs foreign code. The code may let other threads run Python, and try to go on when the interpreter ends. CPython before
+/// 3.14 then ends a daemon thread (`pthread_exit`), wherever it is. This unwinds the whole stack, and aborts the process at
+/// the first function that must not be unwound. So the thread stays here, as all threads do since 3.14. A foreign thread does
+/// not stay: somebody may wait for it at the end of the process, which then would never come.
 #[inline]
 fn staying<T>(run: impl FnOnce() -> T) -> T {
     struct Stays;
@@ -109,8 +109,8 @@ fn staying<T>(run: impl FnOnce() -> T) -> T {
     given
 }
 
-// Functions of CPython that run what somebody else wrote. None that PyO3 uses: the compiler would take its word for it that
-// nothing unwinds them.
+// Functions of CPython that run foreign code, declared here as ones that can unwind. They must not be functions that PyO3
+// uses: it declares them as never unwinding, and the compiler would rely on that.
 unsafe extern "C-unwind" {
     fn PyObject_GetAttrString(object: *mut ffi::PyObject, name: *const c_char) -> *mut ffi::PyObject;
     fn PyObject_CallObject(function: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject;

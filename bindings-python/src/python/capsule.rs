@@ -1,4 +1,4 @@
-//! PyCapsules: how Python libraries hand structs of C to each other.
+//! PyCapsules, with which Python libraries hand C structs to each other.
 
 use core::ffi::{CStr, c_void};
 
@@ -8,13 +8,13 @@ use pyo3::sync::critical_section::with_critical_section;
 
 use crate::python::ask;
 
-/// Whether it is a capsule of this name.
+/// Whether an object is a capsule of this name.
 pub(crate) fn is_named(capsule: &Bound<'_, PyAny>, name: &CStr) -> bool {
     // SAFETY: attached; any object may be asked.
     unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
 }
 
-/// What a thing holds if it is a capsule of this name.
+/// The pointer that an object holds, if it is a capsule of this name.
 #[inline]
 pub(crate) fn named<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut T> {
     // SAFETY: any object may be asked.
@@ -31,7 +31,7 @@ pub(crate) fn named<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut T
     Some(unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), own) }.cast())
 }
 
-/// As [`named`], for what hardly ever is something else: then an exception is made and forgotten.
+/// Like [`named`], but for an object that almost always is such a capsule: if not, an exception is made and forgotten.
 #[inline]
 pub(crate) fn surely_named<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option<*mut T> {
     // SAFETY: attached; any object may be asked.
@@ -43,8 +43,8 @@ pub(crate) fn surely_named<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> Option
     Some(pointer.cast())
 }
 
-/// What a capsule holds, for this call only: meanwhile it has another name, under which nobody else finds it, and
-/// afterwards its own again.
+/// The content of a capsule, claimed for this call only. Meanwhile the capsule has another name, under which nobody else
+/// finds it; afterwards it has its own name again.
 pub(crate) struct Claim<'a, 'py, T> {
     capsule: &'a Bound<'py, PyAny>,
     pub(crate) pointer: *mut T,
@@ -53,7 +53,8 @@ pub(crate) struct Claim<'a, 'py, T> {
 }
 
 impl<'a, 'py, T> Claim<'a, 'py, T> {
-    /// Of several threads that try it only one finds the name, with `find`; `None` for the others, and for other things.
+    /// Claims a capsule that `find` recognises by its name. If several threads try, only one finds the name; the others get
+    /// `None`, as for objects that are not such capsules.
     #[inline]
     pub(crate) fn new(
         capsule: &'a Bound<'py, PyAny>,
@@ -68,7 +69,7 @@ impl<'a, 'py, T> Claim<'a, 'py, T> {
         })
     }
 
-    /// What it holds was taken: the other name stays.
+    /// Notes that the content was taken: the other name stays.
     #[inline]
     pub(crate) fn taken(&mut self) {
         self.afterwards = self.meanwhile;
@@ -83,12 +84,14 @@ impl<T> Drop for Claim<'_, '_, T> {
     }
 }
 
-/// Gives a capsule another name, which fails only for what is no capsule.
+/// Gives a capsule another name, which can fail only for objects that are not capsules.
 fn rename(capsule: &Bound<'_, PyAny>, name: &'static CStr) {
     // SAFETY: attached; the name lives for ever.
     unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), name.as_ptr()) };
 }
 
+/// Makes a capsule.
+///
 /// # Safety
 /// `destructor` is right for a capsule of this name around `pointer`.
 pub(crate) unsafe fn new<'py>(

@@ -1,5 +1,5 @@
-//! Classes that are written in Python and made from here: exceptions and records (`python/devexchange/_errors.py`,
-//! `_types.py`), and some of the standard library.
+//! Python classes that are instantiated from here: exceptions and records (`python/devexchange/_errors.py`, `_types.py`), and
+//! some of the standard library.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -23,7 +23,7 @@ impl Class {
         self.found.import(py, self.module, self.name)
     }
 
-    /// A new object of the class.
+    /// Makes an instance of the class.
     pub(crate) fn make<'py>(&self, py: Python<'py>, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
         call(self.get(py)?, arguments)
     }

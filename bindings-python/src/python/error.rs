@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::python::class::Class;
 
-/// Why a call fails: the core's reason, or an exception.
+/// Why a call fails: an error of the core, or an exception.
 pub(crate) enum Error {
     Refused(CoreError),
     Python(PyErr),
@@ -25,12 +25,12 @@ impl From<CoreError> for Error {
 }
 
 impl Error {
-    /// Whether it is an exception that ends the program, which nobody is to make up for.
+    /// Whether this is an exception that ends the program, which must not be recovered from.
     pub(crate) fn is_end(&self, py: Python<'_>) -> bool {
         matches!(self, Self::Python(raised) if !is_error(py, raised))
     }
 
-    /// The same reason, of what was tried because of another one: that is its cause, unless it has one.
+    /// This error with `first`, the error that led to this attempt, as its cause, unless it has a cause already.
     pub(crate) fn after(self, first: Self, py: Python<'_>) -> Self {
         let raised = PyErr::from(self);
         if raised.cause(py).is_none() {
@@ -39,7 +39,7 @@ impl Error {
         Self::Python(raised)
     }
 
-    /// The same reason, as NumPy's protocol has it (`__array__`): a `ValueError` where a copy is needed that is not allowed.
+    /// This error as NumPy's protocol (`__array__`) wants it: a `ValueError` if a copy is needed but not allowed.
     pub(crate) fn for_numpy(self, py: Python<'_>) -> Self {
         match self {
             Self::Refused(error) if error.status() == t::DEVX_COPY_REQUIRED => {
@@ -49,7 +49,7 @@ impl Error {
         }
     }
 
-    /// The same reason, said of a part. An exception stays as it is.
+    /// This error with `context` before its text. An exception stays as it is.
     pub(crate) fn within(self, context: &str) -> Self {
         match self {
             Self::Refused(error) => Self::Refused(error.within(context)),
@@ -79,7 +79,7 @@ impl From<Error> for PyErr {
     }
 }
 
-/// A kind of error: our class, and the name of Python's own that it also is (`_errors.py`).
+/// A kind of error: our class, and the name of the built-in exception that it also is (`_errors.py`).
 struct Kind {
     class: Class,
     builtin: &'static CStr,
@@ -102,19 +102,19 @@ kinds! {
     TIMED_OUT = "TimedOut", c"TimeoutError";
 }
 
-/// What all of ours are.
+/// The base class of all our exceptions.
 static ERROR: Class = Class::new("devexchange._errors", "Error");
 
-/// Puts all of them into a module, which has them from there: whoever imports the package anew, in the same process, gets the
-/// classes that are raised, and not others of the same names.
+/// Puts all classes into the native module, from where the package takes them. If the package is imported anew in the same
+/// process, it then has the classes that are raised, not others of the same names.
 pub(crate) fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     CLASSES.iter().try_for_each(|(name, class)| module.add(*name, class.get(module.py())?))
 }
 
-/// The text of an exception, and its status if it is one of ours that has one.
+/// The text of an exception as an error of the core, with its status if it is one of our exceptions and has one.
 ///
 /// # Errors
-/// What ends the program and comes meanwhile: Python looks for signals where it makes a text.
+/// An exception that ends the program and is raised meanwhile: Python checks for signals while it makes the text.
 pub(super) fn in_words(py: Python<'_>, error: &PyErr) -> PyResult<CoreError> {
     let value = error.value(py);
     let text = match value.str() {
@@ -137,12 +137,12 @@ pub(super) fn in_words(py: Python<'_>, error: &PyErr) -> PyResult<CoreError> {
     Ok(CoreError::new(status, format_args!("{}: {text}", kind.to_string_lossy())))
 }
 
-/// Whether it is an error, and not the end of the program.
+/// Whether an exception is an error, not one that ends the program.
 pub(crate) fn is_error(py: Python<'_>, raised: &PyErr) -> bool {
     raised.is_instance_of::<PyException>(py)
 }
 
-/// The name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning.
+/// Returns the name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning.
 #[pyfunction]
 pub(crate) fn status_name(status: i32) -> Cow<'static, str> {
     devexchange_core::error::status_name(DevxStatus(status)).map_or("DEVX_?".into(), CStr::to_string_lossy)
@@ -166,7 +166,7 @@ fn kind(status: DevxStatus) -> &'static Kind {
     }
 }
 
-/// The name of Python's own exception that says it, for who must not ask Python.
+/// The name of the built-in exception for a status, for callers that must not call Python.
 pub(crate) fn builtin(status: DevxStatus) -> &'static CStr {
     kind(status).builtin
 }
@@ -175,7 +175,7 @@ pub(crate) fn exception(py: Python<'_>, error: &CoreError) -> PyErr {
     of_kind(py, if error.is_late() { &TIMED_OUT } else { kind(error.status()) }, error)
 }
 
-/// For what did not come in the time that its caller gave it.
+/// The error for a result that did not come within the caller's time.
 pub(crate) fn timed_out(py: Python<'_>, error: &CoreError) -> Error {
     Error::Python(of_kind(py, &TIMED_OUT, error))
 }
@@ -183,7 +183,7 @@ pub(crate) fn timed_out(py: Python<'_>, error: &CoreError) -> Error {
 fn of_kind(py: Python<'_>, kind: &Kind, error: &CoreError) -> PyErr {
     let arguments = (error.message(), error.status().0, error.driver_code());
     let made = kind.class.make(py, arguments).and_then(|exception| {
-        // Python's own name for it, where its exception has one (`OSError`).
+        // Only `OSError` and its subclasses have this attribute.
         if error.errno() != 0 && (error.status() == t::DEVX_SYSTEM || error.is_late()) {
             exception.setattr("errno", error.errno())?;
         }
@@ -203,7 +203,7 @@ macro_rules! refuse {
 }
 pub(crate) use refuse;
 
-/// `Err` with a `TypeError`: what was given is not the kind of Python object that is needed.
+/// `Err` with a `TypeError`: an argument is not the kind of Python object that is needed.
 macro_rules! wrong_type {
     ($($text:tt)*) => {
         Err($crate::python::error::Error::Python(pyo3::exceptions::PyTypeError::new_err(format!($($text)*))))

@@ -1,4 +1,4 @@
-//! What Python holds: a counted reference that can be closed before the object is gone.
+//! Handles: counted references that Python objects hold, and that can be closed before the object is gone.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -11,16 +11,17 @@ use pyo3::prelude::*;
 use crate::python::error::{Result, refuse};
 use crate::python::{aside, queue};
 
-/// A reference to a thing of the core's, or none once it is closed.
+/// A reference to an object of the core, or nothing once it is closed.
 pub(crate) struct Handle<T> {
     thing: UnsafeCell<Option<T>>,
-    /// Held only for as long as it takes to count the thing, to lend it, to put it in or to take it out; no foreign code runs
-    /// meanwhile. So nobody waits long, and an exchange has one locked instruction here, where a mutex has two.
+    /// A lock that is held only to count the thing, to lend it, to put it in or to take it out; no foreign code runs
+    /// meanwhile. So nobody waits long, and an exchange executes one locked instruction here, where a mutex has two.
     locked: AtomicBool,
     what: &'static str,
 }
 
-// SAFETY: the thing is touched by who holds the lock, or has the handle alone.
+// SAFETY: the thing is touched only under the lock, or by the only holder of the handle, or, with a GIL, by attached threads
+// that call nothing foreign meanwhile.
 unsafe impl<T: Send> Sync for Handle<T> {}
 
 impl<T> Handle<T> {
@@ -35,13 +36,13 @@ impl<T> Handle<T> {
 
     /// Gives the reference up. Closing again does nothing.
     pub(crate) fn close(&self) {
-        // The lock is given up before the thing is: its release may run Python.
+        // The lock is released before the thing is dropped: dropping it may run Python.
         drop(self.take());
         queue::drain();
     }
 
-    /// As [`Handle::close`], for a release that may take its time: other threads run Python meanwhile. They have to wait for the
-    /// GIL before that, so that none of them forks with the lock taken.
+    /// Like [`Handle::close`], but for a release that may take long: other threads run Python meanwhile. Until then they wait
+    /// for the GIL, so none of them can fork while the lock is held.
     pub(crate) fn close_apart(&self, py: Python<'_>)
     where
         T: Send,
@@ -51,12 +52,12 @@ impl<T> Handle<T> {
         queue::drain();
     }
 
-    /// What is held, if it is not closed; it is now.
+    /// Takes out the thing and closes the handle; `None` if it is closed already.
     pub(crate) fn take(&self) -> Option<T> {
         self.locked(Option::take)
     }
 
-    /// Opens a closed handle, without the lock.
+    /// Fills a closed handle, without the lock.
     ///
     /// # Safety
     /// Nobody else has the handle.
@@ -65,7 +66,7 @@ impl<T> Handle<T> {
         unsafe { *self.thing.get() = Some(thing) };
     }
 
-    /// As [`Handle::take`], without the lock.
+    /// Like [`Handle::take`], but without the lock.
     ///
     /// # Safety
     /// Nobody else has the handle.
@@ -90,20 +91,21 @@ impl<T> Handle<T> {
         act(unsafe { &mut *self.thing.get() })
     }
 
-    /// Does something with the thing that calls nothing foreign, with a GIL without the lock. None if it is closed.
+    /// Calls `act` with the thing; `None` if the handle is closed. `act` calls nothing foreign. If there is a GIL, no lock is
+    /// taken.
     ///
     /// # Safety
-    /// Whoever uses this handle is attached to the interpreter.
+    /// Every thread that uses this handle is attached to the interpreter.
     #[inline]
     pub(crate) unsafe fn with_attached<R>(&self, _py: Python<'_>, act: impl FnOnce(&T) -> R) -> Option<R> {
         if cfg!(Py_GIL_DISABLED) {
             return self.locked(|thing| thing.as_ref().map(act));
         }
-        // SAFETY: by the caller's contract the others wait for the GIL, also those with the lock.
+        // SAFETY: by the caller's contract, other users of the handle wait for the GIL, even one that holds the lock.
         unsafe { &*self.thing.get() }.as_ref().map(act)
     }
 
-    /// Changes the thing. What changes it calls nothing foreign.
+    /// Changes the thing. `act` calls nothing foreign.
     #[inline]
     pub(crate) fn change<R>(&self, act: impl FnOnce(&mut T) -> R) -> Result<R> {
         match self.locked(|thing| thing.as_mut().map(act)) {
@@ -114,7 +116,7 @@ impl<T> Handle<T> {
 }
 
 impl<T: Clone> Handle<T> {
-    /// A reference of one's own: a call that goes on while another thread closes the handle keeps the thing.
+    /// Another reference to the thing, so that a call keeps it even if another thread closes the handle meanwhile.
     #[inline]
     pub(crate) fn get(&self) -> Result<T> {
         self.change(|thing| thing.clone())
@@ -123,7 +125,7 @@ impl<T: Clone> Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
-        // Nobody else has it, so there is nobody to lock out.
+        // Nobody else has the handle, so there is nobody to lock out.
         if let Some(thing) = self.thing.get_mut().take() {
             aside::quietly(|_| drop(thing));
         }
@@ -131,7 +133,7 @@ impl<T> Drop for Handle<T> {
     }
 }
 
-/// A thing of the core's that an object has until its end: it cannot be closed.
+/// An object of the core that a Python object keeps until its end; it cannot be closed.
 pub(crate) struct Kept<T>(ManuallyDrop<T>);
 
 impl<T> Kept<T> {
@@ -150,7 +152,7 @@ impl<T> Deref for Kept<T> {
 
 impl<T> Drop for Kept<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it after this.
+        // SAFETY: nobody uses the thing after this.
         let thing = unsafe { ManuallyDrop::take(&mut self.0) };
         aside::quietly(|_| drop(thing));
     }

@@ -1,11 +1,11 @@
-//! Iterators over what is numbered.
+//! Iterators over objects that are indexed by numbers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 
-/// What an object gives for 0, 1, 2, … up to its length. Python's own iterator over a sequence takes an `IndexError` for
-/// the end, and so would hide that a row points outside of its dictionary.
+/// An iterator over the items 0, 1, 2, … of an object, up to its length. Python's own iterator over a sequence takes an
+/// `IndexError` for the end, and so would hide that a row points outside of its dictionary.
 #[pyclass(frozen, module = "devexchange")]
 pub(crate) struct InOrder {
     object: Py<PyAny>,
@@ -25,7 +25,7 @@ impl InOrder {
         slf
     }
 
-    /// What cannot be read is passed over by the next call, so that nobody who asks again gets the same error for ever.
+    /// An item that cannot be read is skipped by the next call, so that repeated calls do not raise the same error for ever.
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let further = |at: usize| (at < self.length).then(|| at + 1);
         match self.next.fetch_update(Relaxed, Relaxed, further) {

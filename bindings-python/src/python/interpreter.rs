@@ -1,4 +1,4 @@
-//! The interpreter: who enters it, on which thread, and how long its end waits for who is inside. This is for the main
+//! The interpreter: which threads enter it, and how long its end waits for the threads inside. This is for the main
 //! interpreter of a process.
 
 use core::ffi::{c_int, c_void};
@@ -10,20 +10,20 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// What releases and those who enter ask.
+/// The state that releases and entering threads ask for.
 struct State {
-    /// A pending call is on its way.
+    /// Whether a pending call is scheduled.
     scheduled: bool,
-    /// The interpreter ends: there are no more pending calls, and nobody enters any more but the thread that ends it.
+    /// Whether the interpreter ends: there are no more pending calls, and only the thread that ends it can still enter.
     ending: bool,
-    /// How many threads are in Python, of this process: those that it has made, and those of others.
+    /// How many threads of `process` are inside: threads made by Python, and foreign threads.
     own: usize,
     foreign: usize,
     process: Process,
 }
 
 impl State {
-    /// A process that is forked has none of the threads that were inside.
+    /// Starts the counts anew in a forked process, which has none of the threads that were inside.
     fn count_here(&mut self) {
         if !self.process.is_here() {
             (self.own, self.foreign, self.process) = (0, 0, Process::here());
@@ -35,41 +35,41 @@ impl State {
     }
 }
 
-/// Releases take it, also in a process that is forked while another thread has it.
+/// Releases take this lock, also in a process that is forked while another thread holds it.
 static STATE: Lock<State> =
     Lock::new(State { scheduled: false, ending: false, own: 0, foreign: 0, process: Process::from_bits(0) });
 
-/// Held for as long as it takes to note something, and never while Python runs.
+/// Locks the state. The lock is held only to note something, and never while Python runs.
 fn state() -> Locked<'static, State> {
     STATE.lock()
 }
 
-/// Has the main thread call `call` soon, unless that is on its way already: it is until the call says by [`has_come`] that it
-/// came. False when the interpreter ends: there are no more calls.
+/// Has the main thread call `call` soon, unless such a call is scheduled already. It counts as scheduled until the call
+/// itself calls [`has_come`]. False when the interpreter ends: there are no more calls.
 pub(super) fn call_soon(call: extern "C" fn(*mut c_void) -> c_int) -> bool {
     let mut state = state();
     if state.ending {
         return false;
     }
     if !state.scheduled {
-        // SAFETY: may be called on any thread, without the GIL; the interpreter has not begun to end, because `end`
+        // SAFETY: this may be called on any thread, without the GIL. The interpreter has not begun to end, because `end`
         // takes the lock first.
         state.scheduled = unsafe { ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) } == 0;
     }
     true
 }
 
-/// The call has come: there may be another one.
+/// Notes that the pending call has come: another one can be scheduled.
 pub(super) fn has_come() {
     state().scheduled = false;
 }
 
-/// Runs Python on a thread that may know nothing of it.
+/// Runs Python code on a thread that may know nothing of Python.
 ///
 /// # Errors
-/// If the interpreter ends or is gone: a thread that tried to enter then would not come back, but for the one that ends it and
-/// runs the program's own handlers of `atexit`. If the thread is one of another interpreter, which is what it would enter,
-/// where our objects must not be used.
+/// * If the interpreter ends or is gone: a thread that tried to enter then would not come back, except the thread that ends the
+///   interpreter and runs the program's own `atexit` handlers.
+/// * If the thread belongs to another interpreter: it would enter that one, where our objects must not be used.
 pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result<T, &'static str> {
     const ENDS: &str = "the interpreter of Python ends";
     struct Inside {
@@ -81,13 +81,13 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result
         fn drop(&mut self) {
             IS_FOREIGN.set(self.was_foreign);
             let mut state = state();
-            // In a child of a fork within the call this thread may not be counted.
+            // If the process forked within the call, this thread may not be counted in the child.
             if state.process == self.process {
                 *state.inside(self.is_foreign) -= 1;
             }
         }
     }
-    // SAFETY: may be called on any thread; it is of this thread, so it stays.
+    // SAFETY: this may be called on any thread. The state belongs to this thread, so it stays.
     let thread = unsafe { ffi::PyGILState_GetThisThreadState() };
     let was_foreign = IS_FOREIGN.get();
     let is_foreign = was_foreign || thread.is_null();
@@ -100,7 +100,7 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result
     let _inside = Inside { process: state.process, is_foreign, was_foreign };
     drop(state);
     IS_FOREIGN.set(is_foreign);
-    // SAFETY: of this thread.
+    // SAFETY: the state is that of this thread.
     if unsafe { is_of_another_interpreter(thread) } {
         return Err("this thread is in another interpreter of Python than the main one, which has what is asked");
     }
@@ -108,38 +108,40 @@ pub(crate) fn enter<T>(act: impl FnOnce(Python<'_>) -> T) -> std::result::Result
     Python::try_attach(act).ok_or(ENDS)
 }
 
-/// A thread that Python knows is attached, whatever it was. PyO3 takes one for attached that it has attached further up; but what
-/// that called may be a library which has detached the thread since, as they do before they ask us for a batch.
+/// Attaches a thread that Python knows, whether or not it is attached already. PyO3 takes a thread for attached if PyO3
+/// attached it further up the stack. But a library called since then may have detached it, as libraries do before they ask us
+/// for a batch.
 struct Attached(ffi::PyGILState_STATE);
 
 impl Attached {
     fn new() -> Self {
-        // SAFETY: may be called on any thread, attached or not, while there is an interpreter, of which this is one.
+        // SAFETY: this may be called on any thread, attached or not, while its interpreter exists. Python knows this thread.
         Self(unsafe { ffi::PyGILState_Ensure() })
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // SAFETY: attached by `new`, on this thread, and left once.
+        // SAFETY: `new` attached this thread, and it is released once.
         unsafe { ffi::PyGILState_Release(self.0) }
     }
 }
 
 thread_local! {
-    /// Whether somebody else has made this thread, which has entered Python.
+    /// Whether this thread is in Python but was not made by Python.
     static IS_FOREIGN: Cell<bool> = const { Cell::new(false) };
-    /// Whether this thread ends the interpreter. What it may not enter any more after the handlers of `atexit`, it is told then.
+    /// Whether this thread ends the interpreter. Attaching fails by itself once the thread can no longer enter, after the
+    /// `atexit` handlers.
     static IS_ENDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is in [`enter`], and not one of Python's.
+/// Whether this thread is in [`enter`], and was not made by Python.
 pub(super) fn is_on_foreign_thread() -> bool {
     IS_FOREIGN.get()
 }
 
-/// Whether the interpreter that this thread enters, or is in, is another one than the main one. In CPython 3.11 it is the one
-/// that it was in first: who has switched to another one since then, and keeps the GIL, is not seen here.
+/// Whether the interpreter that this thread enters or is in is not the main one. CPython 3.11 reports the interpreter that
+/// the thread was in first: a thread that has switched to another one since then, and keeps the GIL, is not detected.
 ///
 /// # Safety
 /// `thread` is the state of this thread, or NULL.
@@ -147,13 +149,13 @@ unsafe fn is_of_another_interpreter(thread: *mut ffi::PyThreadState) -> bool {
     if thread.is_null() {
         return false;
     }
-    // SAFETY: a state that stays, which has an interpreter.
+    // SAFETY: the state stays valid, and every state has an interpreter.
     let interpreter = unsafe { ffi::PyThreadState_GetInterpreter(thread) };
     // SAFETY: an interpreter lives as long as its threads.
     unsafe { ffi::PyInterpreterState_GetID(interpreter) != MAIN_INTERPRETER }
 }
 
-/// Refuses other interpreters of the process: the one queue cannot tell whose an object is.
+/// Refuses other interpreters of the process: the single queue cannot tell which interpreter an object belongs to.
 pub(crate) fn require_main(py: Python<'_>) -> PyResult<()> {
     match interpreter(py) {
         MAIN_INTERPRETER => Ok(()),
@@ -165,7 +167,7 @@ pub(crate) fn require_main(py: Python<'_>) -> PyResult<()> {
 
 const MAIN_INTERPRETER: i64 = 0;
 
-/// Whether this thread is attached to the main one.
+/// Whether this thread is attached to the main interpreter.
 pub(super) fn is_main(py: Python<'_>) -> bool {
     interpreter(py) == MAIN_INTERPRETER
 }
@@ -178,14 +180,14 @@ fn interpreter(_py: Python<'_>) -> i64 {
     unsafe { ffi::PyInterpreterState_GetID(current) }
 }
 
-/// How long the end of the interpreter waits for those inside: who does not come out is left to it. Its own threads are daemons
-/// then, which end wherever they are; somebody may wait for those of others.
+/// How long the end of the interpreter waits for the threads inside. A thread that does not come out in time is left to the
+/// interpreter. Python's own threads are daemons by then and end wherever they are; somebody may wait for foreign threads.
 const OWN_AT_END: Duration = Duration::from_millis(500);
 const FOREIGN_AT_END: Duration = Duration::from_secs(10);
-/// Between two looks at them.
+/// The pause between two looks at the counts.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Lets nobody in any more but this thread, and waits for who is inside.
+/// From now on lets only this thread enter, and waits for the threads inside.
 pub(super) fn end(py: Python<'_>) {
     IS_ENDING.set(true);
     {

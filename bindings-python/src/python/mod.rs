@@ -1,5 +1,5 @@
-//! Everything that deals with the interpreter, and with no protocol: errors and exceptions, what programs give, calls of
-//! what they wrote, capsules, handles of things of the core's, and how Python's objects are given up.
+//! Everything that deals with the interpreter and with no protocol: errors and exceptions, arguments, calls of foreign Python
+//! code, capsules, handles to objects of the core, and the release of Python objects.
 
 pub(crate) mod address;
 pub(crate) mod argument;

@@ -1,8 +1,8 @@
-//! Releases on their way to Python. Whoever gives up the last reference to something of Python's queues it, on any
-//! thread, attached to the interpreter or not: that takes no GIL, waits for nothing and cannot fail. Python empties
-//! the queue: whenever it calls in to take something or to close something, and through a pending call of the
-//! interpreter, which its main thread runs soon. When the interpreter ends, pending calls end, too: what is queued
-//! later by other threads is left to the process, and the trace says so.
+//! The queue of releases on their way to Python. A thread that gives up the last reference to a Python object queues the
+//! object, whether or not the thread is attached to the interpreter: this takes no GIL, waits for nothing and cannot fail.
+//! Python empties the queue whenever it calls in to take or close something, and through a pending call of the interpreter,
+//! which its main thread runs soon. When the interpreter ends, pending calls end, too: what other threads queue later is left
+//! to the process, and the trace says so.
 
 use core::ffi::{c_int, c_void};
 use std::cell::Cell;
@@ -18,29 +18,29 @@ use pyo3::prelude::*;
 use crate::python::aside::Aside;
 use crate::python::{call, interpreter};
 
-/// Something of Python's that keeps memory alive.
+/// A Python object that keeps memory alive.
 pub(crate) enum Held {
-    /// An object.
+    /// An object that is only held.
     #[expect(dead_code, reason = "it is held, and dropped")]
     Object(Py<PyAny>),
     /// A buffer that an object has lent; it must not move.
     Buffer(Box<ffi::Py_buffer>),
-    /// A function that is called without arguments when it is given up. What it raises goes to `sys.unraisablehook`. It may
+    /// A function that is called without arguments when it is given up. Its exception goes to `sys.unraisablehook`. It may
     /// need a stream, which is held until then.
     Call(Py<PyAny>, #[expect(dead_code, reason = "as above")] Hold),
-    /// A manager that is written in Python. If it has a method `close`, that is called when it is given up, with the same end
-    /// for what it raises.
+    /// A manager that is written in Python. If it has a method `close`, that is called when the manager is given up; its
+    /// exception goes to `sys.unraisablehook`, too.
     Manager { object: Arc<Py<PyAny>>, closes: bool },
 }
 
-// SAFETY: the buffer is touched only by who is attached to the interpreter.
+// SAFETY: only threads that are attached to the interpreter touch the buffer.
 unsafe impl Send for Held {}
 
 impl Drop for Held {
     fn drop(&mut self) {
         match self {
             Self::Object(_) | Self::Manager { closes: false, .. } => {}
-            // SAFETY: filled in by the object that lent it, and dropped by `drain`, which is attached.
+            // SAFETY: the object that lent the buffer filled it in, and `drain`, which is attached, drops it.
             Self::Buffer(buffer) => unsafe { ffi::PyBuffer_Release(&raw mut **buffer) },
             Self::Call(function, _) => tell(function, |function| Ok(function.clone())),
             Self::Manager { object, .. } => tell(object, |object| object.getattr("close")),
@@ -48,7 +48,7 @@ impl Drop for Held {
     }
 }
 
-/// Calls what has nobody to raise an exception to.
+/// Calls a function whose exception has no caller to go to.
 fn tell(object: &Py<PyAny>, function: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>) {
     Python::attach(|py| {
         let object = object.bind(py);
@@ -60,7 +60,7 @@ fn tell(object: &Py<PyAny>, function: impl for<'py> FnOnce(&Bound<'py, PyAny>) -
 
 static QUEUE: LazyLock<Arc<ReleaseQueue>> = LazyLock::new(|| ReleaseQueue::new(wake));
 
-/// Something was pushed that nobody has begun to drain: what each call looks at.
+/// Whether something was pushed that nobody has begun to drain. Every call looks at this.
 static PUSHED: AtomicBool = AtomicBool::new(false);
 
 /// Called after each push, on the thread that pushed.
@@ -75,16 +75,16 @@ fn wake() {
 
 extern "C" fn pending_call(_: *mut c_void) -> c_int {
     interpreter::has_come();
-    // After a release in another interpreter, CPython before 3.12 may run this there. To enter the main one from there would be
-    // to wait for the GIL that this thread has. What is queued waits for the next call of the main one.
-    // SAFETY: who runs pending calls is attached.
+    // After a release in another interpreter, CPython before 3.12 may run this there. Entering the main interpreter from
+    // there would wait for the GIL that this thread holds. So the queue waits for the next call from the main interpreter.
+    // SAFETY: a thread that runs pending calls is attached.
     if interpreter::is_main(unsafe { Python::assume_attached() }) {
         drain();
     }
     0
 }
 
-/// Gives up what is queued. An exception that is on its way stays on its way. Without an interpreter nothing happens.
+/// Gives up what is queued. A propagating exception is preserved. Without an interpreter nothing happens.
 #[inline]
 pub(crate) fn drain() {
     if PUSHED.load(Acquire) {
@@ -97,8 +97,8 @@ thread_local! {
     static GIVING_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What is given up may hold something else of the queue's, and that again: the innermost comes out in the loop of the outermost,
-/// so that a long chain takes no more of the stack than a short one.
+/// Empties the queue. Giving up one entry may push another, and so on: the loop of the outermost call takes all of them, so
+/// that a long chain needs no more stack than a short one.
 #[cold]
 fn give_up() {
     struct Outermost;
@@ -115,14 +115,15 @@ fn give_up() {
         let _aside = Aside::new(py);
         let mut tokens = [0; 32];
         loop {
-            // Before the queue is looked into: what is pushed from now on is seen by it, or by the next call.
+            // Before the look into the queue: a later push is seen by that look or by the next call.
             PUSHED.swap(false, AcqRel);
             let taken = QUEUE.drain(&mut tokens);
             for &token in tokens.iter().take(taken) {
-                // SAFETY: made by `owner`, and a token comes out once.
+                // SAFETY: `owner` made the token, and each token comes out once.
                 drop(unsafe { Box::from_raw(pointer(token)) });
             }
-            // Not before nothing is left: who pushed something meanwhile, on this thread, has returned at once.
+            // Only when nothing is left: an inner call on this thread has returned at once, and left its entries to this
+            // loop.
             if taken == 0 {
                 break;
             }
@@ -134,14 +135,14 @@ fn pointer(token: u64) -> *mut Held {
     std::ptr::with_exposed_provenance_mut(token as usize)
 }
 
-/// What the core holds instead of something of Python's.
+/// Makes an owner, which the core holds in place of a Python object.
 pub(crate) fn owner(held: Held) -> Owner {
     let owner = QUEUE.register(Box::into_raw(Box::new(held)).expose_provenance() as u64);
     // SAFETY: an owner of the queue may be released once, by any thread, at any time.
     unsafe { Owner::from_raw(owner) }
 }
 
-/// What a call came to that was given such an owner. If it was refused, Python has its object back.
+/// Returns the result of a call that was given such an owner. If it was refused, Python gets its object back.
 pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> devexchange_core::Result<T> {
     made.map_err(|refused| {
         drop(refused.returned);
@@ -150,7 +151,7 @@ pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> devexchan
     })
 }
 
-/// Sees to it that the end of the interpreter is noticed.
+/// Registers with `atexit`, so that the end of the interpreter is noticed.
 pub(crate) fn at_exit(py: Python<'_>) -> PyResult<()> {
     py.import("atexit")?.call_method1("register", (wrap_pyfunction!(end, py)?,))?;
     Ok(())

@@ -1,9 +1,9 @@
-//! What programs call for each exchange, the way that an extension in C has it. A call that has nothing special about it
-//! is done in a few steps; any other, and one that fails, is left to PyO3's function of the same name, which begins
-//! anew: nothing was taken yet.
+//! Quick versions of the functions that programs call for each exchange, written like those of a C extension. They do
+//! ordinary calls in a few steps. Any other call, and one that fails, is left to PyO3's function of the same name, which
+//! begins anew: nothing was taken yet.
 //!
-//! PyO3 does not know here that the thread is attached. So nothing quick makes or drops what needs to know that
-//! (`PyErr`, `Py`); `Bound` does not.
+//! PyO3 does not know here that the thread is attached. So the quick functions neither make nor drop values that need to know
+//! (`PyErr`, `Py`); `Bound` does not need to.
 
 use core::ffi::{CStr, c_int};
 use std::ffi::CString;
@@ -19,10 +19,11 @@ use pyo3::prelude::*;
 use crate::python::ask::is_raised;
 use crate::python::error::{Error, Result};
 
-/// A new reference, if the call was one of those that are quick.
+/// A new reference (or NULL with an exception) if the call could be done quickly.
 pub(crate) type Quick = Option<*mut ffi::PyObject>;
 
-/// Does what is quick, or else what is `usual`, unless something is raised that is to stay so. A panic is an exception.
+/// Calls `quick`, and `usual` if that does nothing, unless an exception is raised that has to stay. A panic becomes an
+/// exception.
 #[inline]
 pub(crate) fn quickly(
     py: Python<'_>,
@@ -43,7 +44,7 @@ fn raise(error: Error) -> *mut ffi::PyObject {
     null_mut()
 }
 
-/// None if it is an error, which is raised.
+/// Raises an error and returns `None` for it.
 #[inline]
 pub(crate) fn or_raise<T>(done: Result<T>) -> Option<T> {
     match done {
@@ -55,10 +56,10 @@ pub(crate) fn or_raise<T>(done: Result<T>) -> Option<T> {
     }
 }
 
-/// An object of which no reference is counted here.
+/// A borrowed object, whose reference is not counted here.
 ///
 /// # Safety
-/// It is of that type, and lives as long as the result is used.
+/// The object is of that type, and lives as long as the result is used.
 pub(crate) unsafe fn borrowed<'a, 'py, T>(py: Python<'py>, object: *mut ffi::PyObject) -> Borrowed<'a, 'py, T> {
     // SAFETY: the caller's contract.
     let object = unsafe { Borrowed::from_ptr(py, object) };
@@ -66,10 +67,10 @@ pub(crate) unsafe fn borrowed<'a, 'py, T>(py: Python<'py>, object: *mut ffi::PyO
     unsafe { object.cast_unchecked() }
 }
 
-/// Calls a method that a type has.
+/// Calls a method of a type.
 ///
 /// # Safety
-/// The arguments of a call.
+/// The arguments are those of a call.
 pub(crate) unsafe fn call_method(
     method: &Py<PyAny>,
     this: *mut ffi::PyObject,
@@ -85,20 +86,20 @@ pub(crate) unsafe fn call_method(
     };
     all.push(this);
     if !arguments.is_null() {
-        // SAFETY: there are as many as the call says.
+        // SAFETY: there are as many arguments as the call says.
         all.extend_from_slice(unsafe { std::slice::from_raw_parts(arguments, (n + named) as usize) });
     }
-    // SAFETY: the object comes first, and the names are those of the last ones.
+    // SAFETY: the object comes first, and the names belong to the last arguments.
     unsafe { PyObject_Vectorcall(method.as_ptr(), all.as_ptr(), n as usize + 1, names) }
 }
 
-/// A function is called that the module has not defined yet.
+/// Raises an `ImportError` for a call of a function that the module has not defined yet.
 pub(crate) fn unready(py: Python<'_>) -> *mut ffi::PyObject {
     Python::attach(|_| PyImportError::new_err("devexchange is not imported").restore(py));
     null_mut()
 }
 
-/// A definition with the signature and the text of another function. It lives for ever, as all extensions' do.
+/// Makes a definition with the signature and docstring of another function. It lives for ever, like that of every extension.
 pub(crate) fn define(
     name: &'static CStr,
     call: ffi::PyMethodDefPointer,
@@ -110,14 +111,14 @@ pub(crate) fn define(
     Ok(ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: call, ml_flags: flags, ml_doc: text.into_raw() })
 }
 
-/// As Python wants it, with an end.
+/// Makes a table of definitions with an end marker, as Python expects it.
 pub(crate) fn table<const N: usize>(defined: [ffi::PyMethodDef; N]) -> *mut ffi::PyMethodDef {
     let all = defined.into_iter().chain([ffi::PyMethodDef::zeroed()]);
     Box::leak(all.collect::<Box<[_]>>()).as_mut_ptr()
 }
 
-// A public function of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 has it only
-// where the stable ABI does.
+// A public function of CPython since 3.9, and part of the stable ABI since 3.12, with the same arguments. PyO3 declares it
+// only where the stable ABI has it.
 unsafe extern "C" {
     pub(crate) fn PyObject_Vectorcall(
         function: *mut ffi::PyObject,

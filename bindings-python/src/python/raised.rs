@@ -1,5 +1,5 @@
-//! Exceptions that pass through calls which know nothing of Python. A callback that is written in Python can say only as a
-//! status and a text what it raised; who made the call that it is part of, on the same thread, gets the exception here.
+//! Exceptions that pass through calls which know nothing of Python. A callback written in Python can report its exception
+//! only as a status and a text. Here the caller of the surrounding call, on the same thread, gets the exception itself.
 
 use std::cell::Cell;
 
@@ -14,13 +14,14 @@ use crate::python::error::{Error, Result, exception, in_words, is_error};
 thread_local! {
     /// How many calls of [`calling`] this thread is in.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// What a callback raised last in the innermost of them.
+    /// The last exception of a callback in the innermost of these calls.
     static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
-/// Makes a call that may come back to Python on this thread; meanwhile other threads may run Python. If it fails after an
-/// exception, that is the cause of the error. What is no error of the program's but its end (`KeyboardInterrupt`,
-/// `SystemExit`) is raised as it is, and so is a `RecursionError`: as a cause it would be that of each call on the way.
+/// Makes a call that may come back to Python on this thread; other threads may run Python meanwhile. If the call fails after
+/// a callback raised an exception, the exception is the cause of the error. An exception that ends the program
+/// (`KeyboardInterrupt`, `SystemExit`) is raised as it is, and so is a `RecursionError`, which would otherwise become a cause
+/// in every call on the way.
 pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchange_core::Result<T> + Send) -> Result<T> {
     let within = Within::new();
     let done = py.detach(call);
@@ -28,7 +29,7 @@ pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchang
     drop(within);
     match (done, raised) {
         (Ok(value), None) => Ok(value),
-        // Who was told of it goes on without what it asked for.
+        // The code that was told of the failure goes on without the result.
         (Ok(value), Some(raised)) => {
             unheard(py, &raised);
             Ok(value)
@@ -45,8 +46,8 @@ pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchang
     }
 }
 
-/// For those who do not know Python: the text of what was raised, and its status if it is one of ours that has one. The
-/// exception itself is kept for who made the call.
+/// The error for callers that do not know Python: the text of the exception, and its status if it is one of our exceptions
+/// and has one. The exception itself is kept for the surrounding call.
 pub(crate) fn to_core(py: Python<'_>, error: Error) -> CoreError {
     let mut error = match error {
         Error::Refused(error) => return error,
@@ -57,12 +58,13 @@ pub(crate) fn to_core(py: Python<'_>, error: Error) -> CoreError {
         in_words(py, &error)
     });
     let told = told.unwrap_or_else(|_| CoreError::new(DEVX_CALLBACK, "an exception without a text"));
-    // At last: from here on it may be raised again in whatever runs.
+    // Last, because from here on a signal can raise it again in any code that runs.
     keep(py, &error);
     told
 }
 
-/// Keeps what a callback raised for who made the call. If there is something already, whoever was told of that has gone on.
+/// Keeps the exception of a callback for the surrounding call. If there is one already, the code that was told of it has gone
+/// on.
 pub(crate) fn keep(py: Python<'_>, raised: &PyErr) {
     if DEPTH.get() == 0 {
         return unheard(py, raised);
@@ -78,27 +80,27 @@ pub(crate) fn keep(py: Python<'_>, raised: &PyErr) {
     }
 }
 
-/// Nobody of Python's is told what a callback raised: its text is all that is left of it, except in the trace. But a
-/// `KeyboardInterrupt` is not for others to swallow: Python's main thread gets another one.
+/// Handles an exception of a callback that no Python code gets: only its text remains, except in the trace. But a
+/// `KeyboardInterrupt` must not be swallowed: Python's main thread gets another one.
 fn unheard(py: Python<'_>, raised: &PyErr) {
     if trace::enabled() {
         trace::say(format_args!("a callback failed:"));
         raised.display(py);
     }
     if raised.is_instance_of::<PyKeyboardInterrupt>(py) {
-        // SAFETY: attached, though it need not be; it notes a signal.
+        // SAFETY: it only notes a signal, and does not even need an attached thread.
         unsafe { ffi::PyErr_SetInterrupt() };
     }
 }
 
-/// Runs what a program has for a callback. It may ask other libraries for something, whose callbacks fail: that is between them,
-/// and no matter of who made the call that this is part of.
+/// Runs a program's callback. The callback may call other libraries, whose own callbacks may fail: their exceptions do not
+/// concern the caller of the surrounding call.
 pub(crate) fn answering<T>(answer: impl FnOnce() -> T) -> T {
     let _within = Within::depth(0);
     answer()
 }
 
-/// How many calls this thread is in as seen from here, and what there was before.
+/// A scope with its own depth of calls and no exception. Its end restores the depth and exception from before.
 struct Within {
     depth: usize,
     raised: Option<PyErr>,

@@ -1,4 +1,4 @@
-//! Calls that wait for somebody within this process.
+//! Calls that wait for other code in this process.
 
 use std::time::{Duration, Instant};
 
@@ -8,21 +8,21 @@ use pyo3::prelude::*;
 
 use crate::python::error::{Error, Result, refuse, timed_out};
 
-/// A signal does not end a wait for a condition, so there are looks in between.
+/// How long one wait lasts. A signal does not end a wait for a condition, so signals are checked in between.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Asks `ask`, which waits as long as it is told to, until it gives something else than `DEVX_NOT_READY` or `timeout` seconds
-/// are over, which is `TimedOut`; None is for as long as it takes. Other threads may run Python meanwhile, the main thread
-/// handles signals.
+/// Calls `ask`, which waits for the given time, until it returns anything but `DEVX_NOT_READY`. After `timeout` seconds the
+/// error is `TimedOut`; `None` waits as long as it takes. Other threads may run Python meanwhile, and the main thread handles
+/// signals while it waits.
 ///
-/// `begin` is called before each look: what it gives is asked, and not kept.
+/// `begin` is called before each wait. Its result is passed to `ask` and not kept.
 pub(crate) fn waiting<A: Send, T: Send>(
     py: Python<'_>,
     timeout: Option<f64>,
     begin: impl Fn() -> Result<A>,
     ask: impl Fn(A, Duration) -> CoreResult<T> + Sync,
 ) -> Result<T> {
-    // A time that is too far away is as good as none.
+    // A time that is too far away counts as no limit.
     let until = seconds(timeout)?.and_then(|time| Instant::now().checked_add(time));
     loop {
         let left = until.map_or(LOOK, |until| until.saturating_duration_since(Instant::now()).min(LOOK));
@@ -40,7 +40,7 @@ pub(crate) fn waiting<A: Send, T: Send>(
     }
 }
 
-/// A time to wait, in seconds; None is for as long as it takes, and so is one beyond all.
+/// Reads a time to wait, in seconds. `None` is as long as it takes, and so is a time that is too long to be represented.
 pub(crate) fn seconds(timeout: Option<f64>) -> Result<Option<Duration>> {
     match timeout {
         None => Ok(None),
@@ -49,15 +49,14 @@ pub(crate) fn seconds(timeout: Option<f64>) -> Result<Option<Duration>> {
     }
 }
 
-/// Does something with a thing of this thread's while other threads may run Python: what is done may wait for one that
-/// does.
+/// Calls `act` with a thing of this thread, detached from the interpreter: `act` may wait for a thread that runs Python.
 pub(crate) fn detached<T, R: Send>(py: Python<'_>, thing: T, act: impl FnOnce(T) -> R + Send) -> R {
     struct Sendable<T>(T);
-    // SAFETY: what is done detached is done on the same thread.
+    // SAFETY: the detached closure runs on the same thread.
     unsafe impl<T> Send for Sendable<T> {}
     let thing = Sendable(thing);
     py.detach(|| {
-        // All of it, and not only what is in it.
+        // Capture the whole wrapper, not only the field in it.
         let thing = thing;
         act(thing.0)
     })
