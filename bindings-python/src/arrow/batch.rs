@@ -174,7 +174,7 @@ impl RecordBatch {
     /// work, too. The stream must outlive this batch and everything handed on from it; a `DeviceStream` may be closed
     /// earlier.
     ///
-    /// Raises ValueError if somebody else has the batch already, BufferError for memory without streams.
+    /// Raises ValueError if the batch is shared already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let stream = self.get()?.stream(stream::number(stream)?)?;
         // SAFETY: the caller declares exactly this.

@@ -191,7 +191,7 @@ pub(crate) unsafe fn lend(object: Bound<'_, Tensor>, view: *mut ffi::Py_buffer, 
     let width = tensor.dtype().element_bytes().unwrap_or(1) as isize;
     let strides = tensor.strides().iter().map(|&stride| stride as isize * width).collect();
     let lent = Box::into_raw(Box::new(Lent { tensor, strides }));
-    // SAFETY: made above.
+    // SAFETY: the box was made above.
     let Lent { tensor, strides } = unsafe { &*lent };
     // Even a view without elements has an address.
     view.buf = if tensor.data().is_null() { lent.cast() } else { tensor.data() };

@@ -108,7 +108,7 @@ struct Source {
 /// The mask of an array, which is released with the array.
 struct Mask {
     array: DevxCudaArray,
-    /// What the array points to.
+    /// The data that the array points to.
     _source: Source,
 }
 

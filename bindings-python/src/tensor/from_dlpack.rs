@@ -62,7 +62,7 @@ unsafe extern "C" fn quick_from_dlpack(
     n: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: Python calls it, so it is attached.
+    // SAFETY: Python calls this, so the thread is attached.
     let py = unsafe { Python::assume_attached() };
     let quick = || {
         if n != 1 || !names.is_null() {

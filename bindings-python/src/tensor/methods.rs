@@ -90,7 +90,7 @@ impl Tensor {
     /// work, too. The stream must outlive this tensor and everything handed on from it; a `DeviceStream` may be closed
     /// earlier.
     ///
-    /// Raises ValueError if somebody else has the tensor already, BufferError for memory without streams.
+    /// Raises ValueError if the tensor is shared already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let stream = self.get()?.stream(stream::number(stream)?)?;
         // SAFETY: the caller declares exactly this.

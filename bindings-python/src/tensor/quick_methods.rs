@@ -46,7 +46,7 @@ unsafe extern "C" fn give(
     n: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: Python calls it, so it is attached.
+    // SAFETY: Python calls this, so the thread is attached.
     let py = unsafe { Python::assume_attached() };
     let quick = || {
         // SAFETY: the arguments of the call.
@@ -69,7 +69,7 @@ unsafe extern "C" fn give(
 /// `Tensor.__dlpack_device__` for host memory: the same pair each time.
 unsafe extern "C" fn place(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *mut ffi::PyObject {
     static HOST: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
-    // SAFETY: Python calls it, so it is attached.
+    // SAFETY: Python calls this, so the thread is attached.
     let py = unsafe { Python::assume_attached() };
     let quick = || {
         // SAFETY: Python has checked the type, and the caller keeps it alive.
@@ -89,7 +89,7 @@ unsafe extern "C" fn place(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *
 
 /// `Tensor.to` for host memory and a type with a function table.
 unsafe extern "C" fn to(this: *mut ffi::PyObject, kind: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: Python calls it, so it is attached.
+    // SAFETY: Python calls this, so the thread is attached.
     let py = unsafe { Python::assume_attached() };
     let quick = || {
         // SAFETY: any object may be asked.

@@ -183,13 +183,13 @@ unsafe extern "C" fn refuse_new(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let text = c"Tensor has no constructor: from_dlpack, from_buffer, from_cuda_array_interface and empty make one";
-    // SAFETY: Python calls it, so it is attached.
+    // SAFETY: Python calls this, so the thread is attached.
     type_error(unsafe { Python::assume_attached() }, text)
 }
 
 /// Ends an object, and keeps its memory for the next one.
 unsafe extern "C" fn end(object: *mut ffi::PyObject) {
-    // SAFETY: Python calls it, so it is attached.
+    // SAFETY: Python calls this, so the thread is attached.
     let py = unsafe { Python::assume_attached() };
     let kind = KIND.get();
     if kind.is_none_or(|kind| kind.may_be_referred_to(object)) {
