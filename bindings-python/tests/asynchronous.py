@@ -1,4 +1,4 @@
-"""What the tests of asynchronous streams share: both ends of one, and tasks and threads at them."""
+"""Helpers for the tests of asynchronous streams: both ends of a stream, and tasks and threads that use them."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from devexchange import AsyncReader, AsyncWriter
 
 SCHEMA = pyarrow.schema([("n", pyarrow.int64())])
 DEVX_CALLBACK, DEVX_CLOSED, DEVX_NOT_READY, DEVX_BUSY = "DEVX_CALLBACK", "DEVX_CLOSED", "DEVX_NOT_READY", "DEVX_BUSY"
-#: A wait that is not ended is a failure, and no hang.
+#: A wait that never ends is a failure, not a hang.
 PATIENCE = 20
 
 
@@ -58,7 +58,7 @@ def thread_of(function, *arguments):
 
 
 async def take_from_a_thread(stop):
-    """What a task takes that a thread sends, one batch at a time."""
+    """Returns what a task takes while a thread sends, one batch at a time."""
     async with AsyncReader(limit=1) as reader:
         thread = thread_of(produce_in_thread, started(reader), stop)
         taken = numbers([each async for each in reader])

@@ -1,4 +1,4 @@
-/* Calls what PyTorch calls, and catches what it throws, as PyTorch does. */
+/* Calls the functions that PyTorch calls, and catches their exceptions, as PyTorch does. */
 
 #include <exception>
 #include <string>
@@ -27,6 +27,6 @@ void record_stream(void (*function)(void *, void *), void *address, void *stream
     trying([&]() -> void * { return function(address, stream), nullptr; });
 }
 
-/* What the last call threw; NULL if it did not. */
+/* The text of the exception of the last call; NULL if there was none. */
 char const *caught() { return is_caught ? text.c_str() : nullptr; }
 }

@@ -1,4 +1,4 @@
-"""For all tests: the line that scripts/test-python.sh counts by."""
+"""For all tests: prints the line by which scripts/test-python.sh counts them."""
 
 import os
 import re
@@ -7,7 +7,7 @@ MODE = os.environ.get("SIMCUDA_MODE", "lazy")
 
 
 def pytest_terminal_summary(terminalreporter):
-    """A test that runs with several seeds is one."""
+    """Counts a test that runs with several seeds once."""
 
     def tests(*outcomes):
         reports = [report for outcome in outcomes for report in terminalreporter.stats.get(outcome, [])]

@@ -1,5 +1,7 @@
-"""The corpus of bad input (tests/corpus) through the Python API. What the cases are, and what becomes of the structs,
-the library of the corpus knows; here they are imported and the errors compared."""
+"""The corpus of bad input (tests/corpus) through the Python API.
+
+The library of the corpus knows the cases and what must become of their structs. Here they are imported and the errors
+compared."""
 
 import ctypes
 import itertools
@@ -53,7 +55,7 @@ def text(i, what):
 
 
 def cases(*, only_cuda=False):
-    """The numbers of all cases that have to be run, by their names; or of those that there are only with a driver."""
+    """The numbers of all cases to be run, by name; with `only_cuda`, only of those that need a driver."""
     found = {text(i, "name"): i for i in range(_count()) if _is_for(i, PYTHON)}
     assert len(found) == _count_for(PYTHON) > 300
     if only_cuda:
@@ -63,7 +65,7 @@ def cases(*, only_cuda=False):
 
 
 class _Legacy:
-    """Somebody who offers the legacy struct, as before DLPack 1.0."""
+    """A producer that offers the legacy struct, as before DLPack 1.0."""
 
     def __init__(self, address):
         self.capsule = structs.new_capsule(address, b"dltensor", None)
@@ -83,7 +85,7 @@ class _CudaArray:
         interface |= {"strides": None, "stream": 1}
         for edit in edits.splitlines():
             key, value = edit.split("=", 1)
-            # The corpus is a part of this repository.
+            # This is safe: the corpus is part of this repository.
             value = eval(value.strip(), names)
             if key.strip() == "interface":
                 interface = value
@@ -95,7 +97,7 @@ class _CudaArray:
 
 
 def _import(i, made):
-    """What an import of the case gives."""
+    """Imports a case and returns the result."""
     address, kind = _address(made), text(i, "kind")
     if kind == "schema":
         return Schema.import_arrow(address)
@@ -122,7 +124,7 @@ def _import(i, made):
 
 
 def _import_async(made):
-    """A reader whose producer has said all that it has to say, on this thread."""
+    """A reader whose producer has made all its calls, on this thread."""
     try:
         reader = AsyncReader(abi_h_metadata=True)
         handler = reader.handler()
@@ -145,12 +147,12 @@ def _outcome(read):
 
 
 def _read(imported, failing):
-    """How many batches there are, and what goes wrong when all of it is read."""
+    """Reads everything; returns the number of batches, and the error if there is one."""
     batches = 0
     try:
         if isinstance(imported, RecordBatch):
             root = imported.root
-            # Memory fails at one reading, and not at the other.
+            # Memory that runs out in one reading may not run out in the other.
             assert failing or _outcome(root.to_pylist) == _outcome(lambda: list(root))
             root.to_pylist()
         elif isinstance(imported, (AsyncReader, BatchStream)):
@@ -158,14 +160,16 @@ def _read(imported, failing):
                 batches += 1
                 batch.close()
     except (Error, TypeError) as error:
-        # A traceback would keep what was read.
+        # A traceback would keep the data that was read alive.
         return batches, error.with_traceback(None)
     return batches, None
 
 
 def run(i, nth=0, from_then_on=False, callback=None):
-    """Runs a case, while the nth allocation of the library fails, or none; or the nth callback of its producer, in one of
-    the ways of `corpus_callback_arm`. How many failed."""
+    """Runs a case and returns how many allocations or callbacks failed.
+
+    The nth allocation of the library fails (none if `nth` is 0), or the nth callback of the case's producer, in one of
+    the ways of `corpus_callback_arm`."""
     made, imported, error, stage, batches = _make(i), None, None, "import", 0
     if callback is not None:
         _callback_arm(nth, callback)
@@ -198,7 +202,7 @@ def run(i, nth=0, from_then_on=False, callback=None):
     if error is None:
         assert not status, f"it was accepted, but is {status}: {says}"
         return failed
-    # Without memory for it a text is shorter.
+    # If there was no memory for its text, the text is shorter.
     assert (failed or says in str(error)) and stage == text(i, "stage"), f"at {stage}: {error}, expected: {says}"
     if status.startswith("DEVX_"):
         assert isinstance(error, Error) and error.status == _status(i), f"{error.status}: {error}, expected {status}"
@@ -212,25 +216,25 @@ def install_faults():
 
 
 def run_without_memory(i):
-    """Runs a case again and again, while each of its allocations fails, alone or with all that follow. How many failed."""
-    # What is kept of a connection, and what is taken out of a dictionary, is not made without memory:
-    # docs/reliability.md.
+    """Runs a case once for each of its allocations, which fails alone or with all later ones; returns how many
+    failed."""
+    # What a connection keeps, and what is read out of a dictionary, cannot do without its memory (docs/reliability.md).
     if text(i, "kind") in ("ipc_tensor", "ipc_batch", "cuda_array_dict"):
         return 0
-    # What is made once, such as the list of drivers, is made now.
+    # Once without faults: this makes what is made only once, such as the list of drivers.
     run(i)
     return sum(each_fault(lambda nth, from_then_on: run(i, nth, from_then_on)))
 
 
 def run_without_callbacks(i):
-    """Runs a good case again and again, while each callback of its producer fails, in each way. How many failed."""
+    """Runs a good case once for each callback of its producer and each way of failing; returns how many failed."""
     if not ("stream" in text(i, "kind") or text(i, "kind") == "async") or text(i, "status"):
         return 0
     return sum(next(nth for nth in itertools.count(1) if not run(i, nth, callback=how)) - 1 for how in range(3))
 
 
 def each_fault(act):
-    """Calls act(nth, from_then_on) until no allocation fails any more; it says how many did."""
+    """Calls act(nth, from_then_on), which returns how many allocations failed, until none fails any more."""
     for from_then_on in (False, True):
         nth = 1
         while failed := act(nth, from_then_on):
@@ -239,7 +243,8 @@ def each_fault(act):
 
 
 def while_failing(act, nth, from_then_on):
-    """Calls act() while an allocation fails. What it gives, or None without memory; and how many failed."""
+    """Calls act() while an allocation fails. Returns its result (None without memory) and how many allocations
+    failed."""
     _fault_arm(nth, from_then_on)
     try:
         given = act()

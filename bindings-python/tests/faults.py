@@ -1,4 +1,6 @@
-"""What test_faults.py runs, in a process whose library keeps no blocks: `faults.py allocations|exports|callbacks`."""
+"""The program that test_faults.py runs in a process whose library keeps no blocks.
+
+`faults.py allocations|exports|callbacks`"""
 
 import gc
 import itertools
@@ -18,11 +20,11 @@ def allocations():
 
 
 def scenes():
-    """What is handed out and made, by name: functions that are called while an allocation fails."""
+    """Yields exports and new objects: names, and functions to be called while an allocation fails."""
     tensor = devexchange.from_dlpack(numpy.arange(6.0).reshape(2, 3))
     batch = tensor.to_batch()
     schema = batch.schema
-    # Its first consumer needs no memory.
+    # The first consumer of a tensor needs no memory.
     held = tensor.__dlpack__(max_version=(1, 0))
     yield "a versioned tensor for a second consumer", lambda: tensor.__dlpack__(max_version=(1, 0))
     del held
@@ -40,7 +42,7 @@ def scenes():
 def exports():
     total = 0
     for name, act in scenes():
-        # What is made once is made now.
+        # Once without faults: this makes what is made only once.
         act()
         before = devexchange.outstanding()
 
@@ -62,7 +64,7 @@ class Asked(Exception):
 
 
 class Callbacks:
-    """Counts what is called; the one whose turn it is raises. A release does its work first: it is not called again."""
+    """Counts calls, of which the chosen one raises. A release does its work first, because it is not called again."""
 
     def __init__(self, fails):
         self.calls, self.fails, self.live = 0, fails, 0
@@ -112,7 +114,7 @@ def attempt(told, act):
         return act()
     except (RuntimeError, Asked) as error:
         assert "as asked" in str(error), error
-        # Not the exception: its frames hold what has to be gone.
+        # Only the text: the frames of the exception hold objects that have to be gone.
         told.append(str(error))
         return None
 
@@ -149,7 +151,7 @@ def a_stream(callbacks, told):
 
 
 class Producer:
-    """What others take a tensor from."""
+    """A producer of a tensor."""
 
     def __init__(self, callbacks):
         self.callbacks = callbacks
@@ -165,7 +167,7 @@ class Producer:
 
 
 def arrow_producer(callbacks, source, method):
-    """Offers one method of ours, which asks first."""
+    """An object with one of our methods, which calls `callbacks.ask` first."""
 
     def asked(*arguments):
         callbacks.ask()
@@ -190,8 +192,9 @@ def a_producer(callbacks, told):
 
 
 def callbacks():
-    """Each callback raises once: that is the error of the call, or told to whom Python tells such things. And each of
-    somebody else's streams fails."""
+    """Makes each callback raise once: the exception is the error of the call, or goes to Python's unraisable hook.
+
+    The callbacks of the foreign streams of the corpus fail, too."""
     told, total = [], sum(corpus.run_without_callbacks(i) for i in corpus.cases().values())
     sys.unraisablehook = lambda raised: told.append(str(raised.exc_value))
     for scene in (a_manager, a_stream, a_producer):

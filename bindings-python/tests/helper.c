@@ -1,4 +1,4 @@
-/* What a test does that cannot be done in Python. It needs no headers of Python's. */
+/* Parts of tests that cannot be written in Python. Needs no Python headers. */
 
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -13,7 +13,7 @@ extern void PyGILState_Release(int state);
 extern void *PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void *state);
 
-/* ---- a producer that answers as it was told ---- */
+/* ---- a producer whose answers a test sets ---- */
 
 int answer_code, answer_raises, stream_code, stream_raises;
 void *answer_tensor, *answer_stream;
@@ -31,7 +31,7 @@ int answer_from_object(void *object, void **out) {
   return answer(answer_code, answer_raises, answer_tensor, out);
 }
 
-/* As a consumer, who may call the deleter, the third word of the struct, before it answers. */
+/* A consumer, which may call the deleter, the third word of the struct, before it answers. */
 int answer_deletes;
 
 int answer_to_object(void **tensor, void **out) {
@@ -55,7 +55,7 @@ int ask_work_stream(int (*ask)(int32_t, int32_t, void **), int32_t kind, int32_t
   return code;
 }
 
-/* ---- releases on threads of the C library's ---- */
+/* ---- releases on threads of the C library ---- */
 
 typedef void release_function(void *);
 struct releases {
@@ -70,7 +70,7 @@ static void *release_all(void *argument) {
   return NULL;
 }
 
-/* Calls `release` for each of them on `threads` threads that Python has never seen. */
+/* Calls `release` for each item on `threads` threads that Python has never seen. */
 int release_on_threads(release_function *release, void **things, size_t n, size_t threads) {
   pthread_t thread[16];
   struct releases part[16];
@@ -84,7 +84,7 @@ int release_on_threads(release_function *release, void **things, size_t n, size_
   return 0;
 }
 
-/* ---- an ArrowArrayStream whose producer waits for a thread of its own, which runs Python ---- */
+/* ---- an ArrowArrayStream whose producer waits for its own thread, which runs Python ---- */
 
 struct stream {
   int (*get_schema)(struct stream *, void *);

@@ -1,4 +1,4 @@
-"""Another process with a Python of its own, which runs what it is told, and its end of a socket, played by hand."""
+"""Another Python process that runs what it is told, and ends of a socket that tests play by hand."""
 
 import array
 import ast
@@ -34,11 +34,11 @@ assert devexchange.outstanding() == 0, devexchange.ledger()
 
 
 class PeerError(Exception):
-    """What the other process raised: the name of its type, and its text."""
+    """An exception of the other process: the name of its type, and its text."""
 
 
 class Peer:
-    """The other process. At the end of a `with` block it ends, in order, and has nothing outstanding."""
+    """The other process. It ends in order, with nothing outstanding, at the end of a `with` block."""
 
     def __init__(self, setup="", **environment):
         self.process = subprocess.Popen(
@@ -52,8 +52,8 @@ class Peer:
             self.run(setup)
 
     def run(self, source):
-        """Runs statements there, or gives the value of an expression."""
-        # Nobody waits for ever.
+        """Runs statements in the other process, or returns the value of an expression."""
+        # So that the test does not wait for ever.
         guard = threading.Timer(60, self.process.kill)
         guard.start()
         self.process.stdin.write(repr(source) + "\n")
@@ -86,7 +86,7 @@ class Peer:
 
 
 def soon(done):
-    """For what another process or thread does."""
+    """Waits until another process or thread has done something."""
     end = time.monotonic() + 10
     while not done():
         assert time.monotonic() < end, "it did not happen"
@@ -126,7 +126,7 @@ def release(*leases):
 
 
 def sealed(descriptor):
-    """With the length and the checksum that are right for these bytes (FNV-1a, where the checksum itself is zeros)."""
+    """The descriptor with its right length and checksum (FNV-1a, with zeros in place of the checksum itself)."""
     descriptor = descriptor[:16] + struct.pack("<QQ", len(descriptor), 0) + descriptor[32:]
     total = 0xCBF29CE484222325
     for byte in descriptor:
@@ -139,7 +139,7 @@ def _address(address):
 
 
 class Raw:
-    """One end of a connection that says what it is told to."""
+    """One end of a connection that sends whatever the test wants."""
 
     def __init__(self, connection):
         self.socket = connection
@@ -161,14 +161,14 @@ class Raw:
         self.socket.sendmsg([message], rights)
 
     def receive(self):
-        """A message, of no bytes if the peer is gone, and the files that came along."""
+        """Receives a message, empty if the peer is gone, and the files that came with it."""
         files = array.array("i")
         while True:
             try:
                 message, ancillary, *_ = self.socket.recvmsg(MOST, socket.CMSG_SPACE(FILES * files.itemsize))
                 break
             except ConnectionResetError:
-                # It is gone without having read all; what it said before is still to come.
+                # The peer is gone without having read everything; what it sent before is still to come.
                 continue
         for level, kind, data in ancillary:
             assert (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
@@ -176,7 +176,7 @@ class Raw:
         return message, list(files)
 
     def given(self, name):
-        """What the exporter gives: lease, descriptor and files."""
+        """Asks the exporter for a name and returns its answer: lease, descriptor and files."""
         self.say(get(name))
         message, files = self.receive()
         assert message.startswith(head(GIVEN)), message
@@ -195,7 +195,7 @@ class Raw:
 
 
 class Exporter:
-    """An exporter of one importer: `answer(raw, request)` says what it likes for each request."""
+    """An exporter for one importer: `answer(raw, request)` sends whatever it likes for each request."""
 
     def __init__(self, address, answer, greeting=None):
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

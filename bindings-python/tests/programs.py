@@ -1,4 +1,4 @@
-"""Programs of their own in Python, to their end."""
+"""Runs Python programs in processes of their own, to their end."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import textwrap
 
 
 def run(program, *arguments):
-    """What it says. It has to end well, and complains of nothing."""
+    """Runs a program and returns its output. It has to succeed and write nothing to stderr."""
     command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
     child = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (child.returncode, child.stderr) == (0, ""), child

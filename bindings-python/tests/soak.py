@@ -1,4 +1,4 @@
-"""Many exchanges, and whether memory stays flat: `ROUNDS` in the environment says how many."""
+"""Makes many exchanges (`ROUNDS` in the environment says how many) and checks that memory stays flat."""
 
 import gc
 import os
@@ -7,7 +7,7 @@ import time
 import devexchange
 
 ROUNDS = int(os.environ.get("ROUNDS", "20000"))
-#: What an exchange may leave behind, and what the allocator may take for itself whatever the number of rounds.
+#: How much an exchange may leave behind, and how much the allocator may keep, whatever the number of rounds.
 BYTES_PER_EXCHANGE, SLACK = 4, 1 << 20
 
 
@@ -17,7 +17,7 @@ def resident_bytes():
 
 
 def soak(name, exchange, rounds=ROUNDS):
-    """Exchanges that often after warming up, and prints what that came to."""
+    """Makes that many exchanges after a warm-up, and prints the result."""
     for _ in range(max(rounds // 10, 2_000)):
         exchange()
     gc.collect()

@@ -1,4 +1,4 @@
-"""The structs of DLPack and capsules around them, made by hand: a producer that makes mistakes."""
+"""The structs of DLPack and capsules around them, made by hand, for a producer that makes mistakes."""
 
 import ctypes
 from ctypes import CFUNCTYPE, POINTER, PYFUNCTYPE, Structure, c_char_p, c_int, c_void_p, py_object, pythonapi
@@ -41,7 +41,7 @@ class Managed(Structure):
 
 
 class Producer:
-    """A float32 matrix of 2 x 3, described as `fields` say; `deleted` counts the calls of its deleter."""
+    """A float32 matrix of 2 x 3, described as `fields` says; `deleted` counts the calls of its deleter."""
 
     def __init__(self, **fields):
         self.deleted = 0

@@ -1,5 +1,6 @@
-"""Function tables of the DLPack exchange API, made by hand and read by hand, and a helper in C for what Python cannot
-do: to fail without an exception, or to call without the GIL."""
+"""Function tables of the DLPack exchange API, made and read by hand.
+
+A helper in C does what Python cannot do: fail without an exception, or call without the GIL."""
 
 import ctypes
 import os
@@ -14,10 +15,10 @@ NAME = b"dlpack_exchange_api"
 new_capsule = PYFUNCTYPE(py_object, c_void_p, c_char_p, c_void_p)(("PyCapsule_New", python))
 pointer_of = PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", python))
 
-# What a table's functions are for who is attached; an exception that they set is raised.
+# The functions of a table that attached threads call; an exception that they set is raised.
 FromObject = PYFUNCTYPE(c_int, c_void_p, POINTER(c_void_p))
 WorkStream = PYFUNCTYPE(c_int, c_int32, c_int32, POINTER(c_void_p))
-# Without the GIL.
+# Functions that are called without the GIL.
 SetError = CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)
 Allocator = CFUNCTYPE(c_int, c_void_p, POINTER(c_void_p), c_void_p, SetError)
 WorkStreamUnattached = CFUNCTYPE(c_int, c_int32, c_int32, POINTER(c_void_p))
@@ -49,7 +50,7 @@ def address(function):
 
 
 def compile_library(source, directory, *libraries):
-    """A file in C or C++ as a library in a directory, built by the compiler of this machine."""
+    """Builds a C or C++ file as a library in a directory, with the compiler of this machine."""
     library = Path(directory) / "helper.so"
     command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread"]
     subprocess.run([*command, "-o", library, source, *libraries], check=True)
@@ -57,7 +58,7 @@ def compile_library(source, directory, *libraries):
 
 
 def build(source):
-    """The same, loaded."""
+    """Builds such a library and loads it."""
     with tempfile.TemporaryDirectory() as directory:
         return ctypes.PyDLL(str(compile_library(source, directory)))
 

@@ -1,5 +1,6 @@
 """Every test runs with several seeds on one of the schedules of the simulated CUDA driver, and leaves nothing behind.
-The driver finds what is touched too early and what is released too early, whatever the values were."""
+
+The driver finds memory that is touched or released too early, whatever its values."""
 
 import gc
 import importlib.util
@@ -12,7 +13,7 @@ import devexchange
 
 
 def shared(name):
-    """A module of tests/third-party, which has another one that is called devexchange."""
+    """Loads a module of tests/third-party by path, because that directory also has a module called devexchange."""
     place = Path(__file__).parents[3] / "tests" / "third-party" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, place)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

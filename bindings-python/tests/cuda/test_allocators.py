@@ -1,5 +1,7 @@
-"""Other libraries allocate from our managers: cuda.core all by itself; RMM, CuPy and PyTorch as far as they go without a CUDA
-runtime, which the simulated driver is not enough for."""
+"""Other libraries allocate from our managers.
+
+cuda.core is the real library. RMM, CuPy and PyTorch are tested as far as possible without a CUDA runtime, for which the
+simulated driver is not enough."""
 
 import ctypes
 import gc
@@ -34,7 +36,7 @@ def manager(request, cuda):
 
 
 def settle(manager):
-    """What is given back is so soon after the work before it."""
+    """Waits until memory has been given back, which happens soon after the work before it."""
     driver.wait_until(lambda: devexchange.from_buffer(b"").close() or manager.statistics().bytes == 0)
 
 
@@ -120,7 +122,7 @@ def test_an_address_is_another_threads_as_soon_as_it_is_given_back(cuda, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(devexchange._blocks, "close_after", close_after)
         buffer.close()
-    devexchange.from_buffer(b"").close()  # what is due
+    devexchange.from_buffer(b"").close()  # gives back what is due
     assert (there, manager.statistics().bytes) == (["back"], BYTES)
     again.pop().close()
     settle(manager)
@@ -276,11 +278,12 @@ def test_the_default_stream_of_cupy(cuda, cupy):
     tensor.close()
 
 
-# --- PyTorch: what its allocator calls, as it calls it (tests/pytorch_memory has the real one) ---
+# --- PyTorch: the functions that its allocator calls, called in the same way (tests/pytorch_memory has the real one)
+# ---
 
 
 class Torch:
-    """A caller in C++, which catches what is thrown."""
+    """A caller in C++, which catches exceptions."""
 
     def __init__(self, caller):
         self.library = ctypes.CDLL(_native.__file__)
@@ -318,7 +321,7 @@ def caller(tmp_path_factory):
 @pytest.fixture
 def torch(cuda, caller):
     yield Torch(caller)
-    # It keeps the manager that it was given last.
+    # The allocator keeps the last manager, so give it one that holds nothing.
     _native.give_torch(MemoryManager.host_only())
 
 
@@ -383,7 +386,7 @@ def test_a_manager_in_python_for_pytorch(cuda, torch):
 
 
 def test_a_child_of_a_fork_frees_what_pytorch_had(cuda, torch):
-    """As the workers of a DataLoader, which end with the tensors that their parent had."""
+    """The workers of a DataLoader do so: they end with the tensors that their parent had."""
     with MemoryManager.driver() as manager:
         _native.give_torch(manager)
         address = torch.allocate(cuda.producer)

@@ -45,8 +45,10 @@ class Array:
 
 
 class Shared:
-    """The same by DLPack, as a library that is told the consumer's stream and makes it wait. It is not the array
-    itself: an array that held the tensor over it would be a cycle which Python's collector cannot see."""
+    """The same through DLPack, like a library that is told the consumer's stream and makes it wait.
+
+    This is not the array itself: an array that held the tensor over it would be a cycle that Python's collector cannot
+    see."""
 
     def __init__(self, cuda):
         self.asked = []
@@ -61,7 +63,7 @@ class Shared:
 
 
 def read(tensor, stream):
-    """The elements, by a copy on a stream that waits for them."""
+    """Reads the elements with a copy on a stream that waits for them."""
     return numpy.from_dlpack(tensor.copy_to(CPU, stream))
 
 
@@ -97,7 +99,7 @@ def test_old_producer_is_told_a_stream_too(cuda):
 
 def test_memory_of_cuda_core_by_dlpack(cuda):
     memory = driver.pending(cuda.device, VALUES, cuda.producer)
-    # A Buffer of cuda.core knows no order.
+    # A Buffer of cuda.core has no order, so the test has to wait.
     cuda.producer.sync()
     tensor = from_dlpack(memory, stream=cuda.consumer)
     assert (tensor.device, tensor.data_ptr, tensor.nbytes) == (CUDA, int(memory.handle), VALUES.nbytes)
@@ -119,7 +121,7 @@ def test_array_by_the_cuda_array_interface(cuda):
 @pytest.mark.parametrize("no_stream", ["legacy-default", "host-sync", "trust"])
 def test_array_of_a_version_without_a_stream(cuda, version, no_stream):
     producer = Array(cuda, version=version)
-    # Streams of cuda.core wait for nobody, so these producers have to.
+    # Streams of cuda.core wait for no default stream, so these producers have to wait.
     cuda.producer.sync()
     tensor = from_cuda_array_interface(producer, no_stream=no_stream)
     numpy.testing.assert_array_equal(read(tensor, cuda.consumer), VALUES)
@@ -242,7 +244,7 @@ def test_numpy_names_no_stream_and_reads_at_once(cuda, kind):
     array = numpy.from_dlpack(tensor)
     assert array.ctypes.data == tensor.data_ptr
     numpy.testing.assert_array_equal(array, VALUES)
-    # A consumer with a stream of its own waits there, and nobody for the host.
+    # If the consumer names a stream, only that stream waits, not the host.
     other = source.copy_to((kind, 0), cuda.producer)
     view = from_dlpack(other, stream=cuda.consumer)
     numpy.testing.assert_array_equal(read(view, cuda.consumer), VALUES)
@@ -388,7 +390,7 @@ def test_interface_that_raises(cuda):
         from_cuda_array_interface(Raises())
 
 
-# --- the same without what makes it right: the driver notices ---
+# --- the same without the waiting: the driver notices ---
 
 
 def test_consumer_that_asks_for_no_order_is_a_race(cuda):

@@ -1,4 +1,4 @@
-"""Streams that are made here, used here and by cuda.core, and streams of others with their device."""
+"""Streams that are made here, used here and by cuda.core, and foreign streams together with their device."""
 
 import ctypes
 import gc
@@ -54,7 +54,7 @@ def test_it_is_destroyed_after_releases(cuda):
     cuda.consumer.sync()
     driver.wait_until(lambda: devexchange.releases_waiting() == 0)
     assert devexchange.releases_lost() == 0
-    # The next one sees to those that were closed while a release was waiting.
+    # A new stream takes care of those that were closed while a release was waiting.
     DeviceStream().close()
 
 
@@ -62,7 +62,7 @@ def test_what_is_in_its_order_may_outlive_it(cuda):
     with DeviceStream() as stream:
         there = from_buffer(VALUES).copy_to(CUDA, stream)
         again = devexchange.from_dlpack(there, stream=stream)
-        empty(24, "int32", device=CUDA, stream=stream)  # dropped when it likes
+        empty(24, "int32", device=CUDA, stream=stream)  # released at any time
     here = again.copy_to(CPU, cuda.consumer)
     assert numpy.array_equal(numpy.from_dlpack(here), VALUES)
     for tensor in there, again, here:
@@ -156,7 +156,7 @@ def test_stream_that_is_closed_during_a_call(cuda, call):
     driver = ctypes.CDLL("libcuda.so.1")
     at_work, go_on = threading.Event(), threading.Event()
 
-    # On a thread of the driver's, in the order of the stream.
+    # Runs on a thread of the driver, in the order of the stream.
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     def work(_):
         at_work.set()
@@ -171,7 +171,7 @@ def test_stream_that_is_closed_during_a_call(cuda, call):
         try:
             call(stream, tensor, column)
         except Exception as failure:
-            # On a busy machine it may come too late.
+            # On a busy machine the call may come too late.
             if str(failure) != "the stream is closed":
                 failures.append(failure)
 

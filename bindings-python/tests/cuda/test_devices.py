@@ -26,7 +26,7 @@ VALUES = numpy.arange(1, 25, dtype="f4").reshape(4, 6)
 
 @pytest.fixture
 def streams(cuda):
-    """One on each device; device 0 is current before and after."""
+    """One stream on each device; device 0 is current before and after."""
     other = Device(1)
     other.set_current()
     streams = [cuda.consumer, other.create_stream()]
@@ -107,7 +107,7 @@ def test_a_consumer_on_the_other_device_comes_after_the_producer_and_before_the_
 
 
 class Pinned(Producer):
-    """Pinned memory that was made for device 1, and goes when the tensor does."""
+    """Pinned memory that was made for device 1, and is released with the tensor."""
 
     def __init__(self):
         self.memory = MemoryManager.driver().allocate(24, (3, 1))
@@ -136,7 +136,7 @@ def test_a_default_stream_of_pinned_memory_is_that_of_the_device_it_was_made_for
 
 
 class ByMethods:
-    """A producer without a function table, which is told a number."""
+    """A producer without a function table, which gets the stream as a number."""
 
     def __init__(self, tensor):
         self.tensor, self.told = tensor, []

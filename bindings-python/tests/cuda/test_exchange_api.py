@@ -1,4 +1,5 @@
-"""Function tables of types with device memory: they do not synchronise, so who takes the tensor makes the order."""
+"""Function tables of types with device memory: they do not synchronise, so the taker of a tensor establishes the
+order."""
 
 import collections
 import ctypes
@@ -18,7 +19,7 @@ OURS = table_of(Tensor)
 
 
 class Offers:
-    """A producer that works on a stream of its own, and tells which by its table."""
+    """A producer that works on its own stream, which its table names."""
 
     def __init__(self, cuda, names=None):
         self.tensor = from_cuda_array_interface(Array(cuda, stream=None))
@@ -39,7 +40,7 @@ class Offers:
         return 0
 
     def close(self):
-        # The functions keep this object, and Python's collector does not see it.
+        # The functions refer to this object, in a cycle that Python's collector does not see.
         self.functions = self.table = None
         self.tensor.close()
 
@@ -64,7 +65,7 @@ def test_order_of_the_producers_stream_is_kept(cuda, offers, named):
     tensor = from_dlpack(producer, stream=cuda.consumer if named else None)
     assert (tensor.device, tensor.data_ptr, list(producer.asked)) == (CUDA, producer.tensor.data_ptr, [CUDA])
     if named:
-        # Without a word of ours in between: the consumer's stream waits already.
+        # Without any call of ours in between: the consumer's stream waits already.
         elements = driver.download(tensor.data_ptr, VALUES.nbytes, cuda.consumer).view("f4").reshape(4, 6)
     else:
         elements = read(tensor, cuda.consumer)
@@ -105,7 +106,7 @@ def test_stream_that_cannot_be_asked_for_gives_the_tensor_back(cuda, offers):
 
 
 def test_object_of_a_consumer_is_ready_on_the_stream_that_its_table_names(cuda):
-    """Without a word of the consumer's: its stream waits already."""
+    """The consumer does nothing for it: its stream waits already."""
     taken, asked = [], []
 
     def take(managed, out):
@@ -138,7 +139,7 @@ def test_what_our_table_shares_is_ready_on_the_stream_that_it_names(cuda):
     assert FromObject(OURS.from_object)(id(tensor), byref(out)) == 0
     assert WorkStream(OURS.work_stream)(*CUDA, byref(stream)) == 0
     tensor.close()
-    # As a consumer that goes on where the producer works.
+    # Like a consumer that goes on working on the producer's stream.
     taken = Tensor.import_dlpack(out.value, stream=stream.value)
     numpy.testing.assert_array_equal(read(taken, cuda.consumer), VALUES)
 
@@ -180,7 +181,7 @@ def test_tensor_of_ours_by_our_table(cuda):
     numpy.testing.assert_array_equal(elements.view("f4").reshape(4, 6), VALUES)
 
 
-# --- the same without what makes it right: the driver notices ---
+# --- the same without the right order: the driver notices ---
 
 
 def test_producer_that_names_another_stream_is_a_race(cuda, offers):

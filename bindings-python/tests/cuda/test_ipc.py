@@ -1,4 +1,4 @@
-"""Device memory shared with another process, which has a driver of its own."""
+"""Device memory shared with another process, which has its own driver."""
 
 import os
 from itertools import count
@@ -56,7 +56,7 @@ assert driver.take_findings() == []
 
 
 class Memory:
-    """An array in an allocation of the driver's, or of a pool, that a stream has still to fill."""
+    """An array in an allocation of the driver or of a pool, which a stream has still to fill."""
 
     def __init__(self, cuda, values, pool=None):
         self.stream, self.pool = cuda.producer, pool
@@ -64,7 +64,7 @@ class Memory:
             self.address = int(driver.ok(cu.cuMemAllocFromPoolAsync(values.nbytes, pool, self.stream.handle)))
         else:
             self.address = int(driver.ok(cu.cuMemAlloc(values.nbytes)))
-        # A copy that is queued: the memory that it comes from lives longer than the array.
+        # The copy is only queued, so its source lives longer than the array.
         self.staging = driver.pending(cuda.device, values, self.stream)
         driver.ok(cu.cuMemcpyDtoDAsync(self.address, int(self.staging.handle), values.nbytes, self.stream.handle))
         self.__cuda_array_interface__ = {
@@ -107,7 +107,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def processes():
-    """The other process: its start takes a second, so that it is for all tests, if none kills it."""
+    """The other process. Its start takes a second, so all tests share it, unless one kills it."""
     running = []
     yield running
     for peer in running:
@@ -132,7 +132,7 @@ def test_allocation_of_the_driver(cuda, server, importer):
     server.offer("values", tensor, copy=False)
     importer.run("tensor = client.tensor('values')")
     assert importer.run("tensor.shape, tensor.dtype, tuple(tensor.device)") == ((4, 6), "float32", CUDA)
-    # Only the importer has it now; it waits on its stream for what is queued here.
+    # Only the importer holds the tensor now; its stream waits for the work that is queued here.
     server.withdraw("values")
     tensor.close()
     assert importer.run("values(tensor)") == VALUES.tolist()
@@ -186,7 +186,7 @@ def test_memory_is_released_after_the_work_of_the_importer(cuda, server, importe
 
 def test_batch(cuda, server, importer):
     class Rows:
-        """A column of ours over memory of the driver's, as an Arrow device array."""
+        """A column of ours over memory of the driver, as an Arrow device array."""
 
         def __init__(self):
             self.tensor = from_cuda_array_interface(Memory(cuda, VALUES.T.copy()))
@@ -219,7 +219,7 @@ def test_host_memory_needs_no_device(cuda, server, importer):
 
 
 def test_memory_that_cannot_be_shared_as_it_is(cuda, server):
-    # A copy is in a pool that is not made for it.
+    # A copy is in a pool that is not made to be shared.
     tensor = from_dlpack(VALUES, device=CUDA, stream=cuda.producer)
     assert ipc.plan(tensor).kind != "view"
     with pytest.raises(BufferError, match="pool that was not made to be shared"):
@@ -227,7 +227,7 @@ def test_memory_that_cannot_be_shared_as_it_is(cuda, server):
     batch = from_arrow(pyarrow.record_batch({"n": [1, 2]})).copy_to(CUDA, cuda.producer)
     with pytest.raises(BufferError, match="pool that was not made to be shared"):
         server.offer("batch", batch, copy=False)
-    # By way of the host it can.
+    # Through host memory it can be shared.
     server.offer("values", tensor.copy_to(CPU, cuda.producer))
     with ipc.Client(server.address) as client:
         numpy.testing.assert_array_equal(numpy.from_dlpack(client.tensor("values")), VALUES)

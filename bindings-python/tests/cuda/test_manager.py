@@ -17,7 +17,7 @@ BYTES = 4096
 
 
 class InPython:
-    """Hands on memory of another manager."""
+    """A manager that hands on memory of another manager."""
 
     def __init__(self):
         self.inner = MemoryManager.pool()
@@ -221,7 +221,7 @@ def test_memory_of_python_goes_back_on_a_stream_that_was_closed(cuda, monkeypatc
             memory = pool.allocate(request.bytes, request.device, stream=request.stream)
 
             def release():
-                # So long the stream may be destroyed, which takes another thread a moment.
+                # If the stream could be destroyed already, another thread would do so within this time.
                 end = time.monotonic() + 0.05
                 while driver.stat("live_streams") > streams and time.monotonic() < end:
                     time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""Masks of the CUDA Array Interface, and more dictionaries that lie."""
+"""Masks of the CUDA Array Interface, and more wrong dictionaries."""
 
 import gc
 
@@ -68,7 +68,7 @@ def test_each_of_both_keeps_the_producer(cuda, first):
 
 
 def test_mask_may_have_its_own_order_and_uses(cuda):
-    """Work that uses the mask is waited for by the release of both, and by the stream that fills it."""
+    """The release of both, and the stream that fills the mask, wait for work that uses the mask."""
     tensor, mask = from_cuda_array_interface(Masked(cuda, stream=cuda.producer), stream=cuda.consumer, mask=True)
     copied = driver.copy_on(cuda.device, mask.data_ptr, VALID.nbytes, cuda.consumer)
     mask.used_on(cuda.consumer)
@@ -156,7 +156,7 @@ def test_thing_that_is_no_mask(cuda, thing, kind, text):
     assert devexchange.outstanding() == 0
 
 
-# --- more that lies, beside test_cuda.py ---
+# --- more wrong entries, besides those of test_cuda.py ---
 
 BAD = {
     "version is a float": ({"version": 3.0}, TypeError, "version is 3.0"),
@@ -228,7 +228,7 @@ def test_strides_that_go_backwards(cuda):
     producer.entries.update(data=(address + VALUES.nbytes - 4, False), strides=(-24, -4))
     tensor = from_cuda_array_interface(producer, stream=cuda.consumer)
     assert tensor.strides == (-6, -1)
-    # Not compact, so a copy of the elements is not made; the ends are where they should be.
+    # The elements are not compact, so they are not copied; but the last one is where it should be.
     elements = driver.download(tensor.data_ptr, 4, cuda.consumer)
     assert elements.view("f4")[0] == VALUES[-1, -1]
 

@@ -1,4 +1,4 @@
-"""Releases after the driver is gone, as at the end of a process: it refuses every call from then on."""
+"""Releases after the driver is gone, as at the end of a process: the driver refuses every call from then on."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ PROGRAM = """
 @pytest.mark.parametrize("how", ["close", "forget"])
 def test_releases_after_the_driver_are_harmless(how):
     tests = Path(__file__).parents[1]
-    # What is left behind the driver would report, if it ended in order; here it did not.
+    # At an orderly end the driver reports what is left behind. Here it does not end in order.
     environment = {**os.environ, "SIMCUDA_FATAL": "off"}
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tests), how]
     child = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)

@@ -32,18 +32,18 @@ def test_soak(cuda, protocol):
 
     def exchange():
         ways[protocol]()
-        # Waits that were queued are done, as on a device that keeps up.
+        # Let the queued waits finish, as on a device that keeps up.
         exchange.rounds += 1
         if exchange.rounds % 256 == 0:
             cuda.consumer.sync()
             cuda.producer.sync()
 
     exchange.rounds = 0
-    # The test runs once for each seed.
+    # Fewer rounds, because the test runs once for each seed.
     soak(f"{protocol} on CUDA", exchange, ROUNDS // 5)
     cuda.consumer.sync()
     offers.close()
     tensor.close()
     assert devexchange.outstanding() == 0
-    # The pool of events keeps some for the next ones.
+    # The pool keeps some events for later use.
     assert driver.stat("live_events") - before < 300

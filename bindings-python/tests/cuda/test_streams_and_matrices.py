@@ -14,7 +14,7 @@ MATRIX = numpy.asfortranarray(VALUES)
 
 
 def read_columns(matrix, stream):
-    """The elements of a column-major matrix, as work on a stream that waits for them sees them."""
+    """Reads the elements of a column-major matrix with work on a stream that waits for them."""
     matrix.wait(stream)
     elements = driver.download(matrix.data_ptr, matrix.nbytes, stream)
     matrix.used_on(stream)
@@ -61,7 +61,7 @@ def test_asynchronous_stream_on_the_device(cuda):
                 writer.send(pyarrow.record_batch({"n": [1]}))
             for number in range(3):
                 await writer.ready()
-                # Its work is still queued.
+                # The work that fills the batch is still queued.
                 writer.send(on_device(cuda, [number]))
 
     async def consume():

@@ -1,6 +1,6 @@
-"""All references of the process stay as many over many exchanges: a debug build of CPython counts them.
+"""The number of references in the process stays the same over many exchanges: a debug build of CPython counts them.
 
-No other library takes part: those that were built for the release do not count theirs.
+No other library takes part, because release builds do not count their references.
 """
 
 import array
@@ -16,7 +16,7 @@ from devexchange import BatchStream, RecordBatch, Tensor, from_arrow, from_buffe
 
 NUMBERS = array.array("f", range(6))
 ROUNDS = 2_000
-#: What caches of the interpreter may take, whatever the number of rounds.
+#: How many references the interpreter's caches may take, whatever the number of rounds.
 SLACK = 100
 # Room for an ArrowArray and for an ArrowSchema.
 STRUCTS = [(ctypes.c_void_p * 10)() for _ in range(2)]
@@ -27,7 +27,7 @@ def batch():
 
 
 def only(thing, method):
-    """Of several protocols of a thing only one."""
+    """An object with only one of the protocols of `thing`."""
     return SimpleNamespace(**{method: getattr(thing, method)})
 
 
@@ -82,7 +82,7 @@ EXCHANGES = {
 
 
 def references(exchange):
-    """How many more there are after so many exchanges."""
+    """How many more references there are after `ROUNDS` exchanges."""
     for _ in range(ROUNDS // 10):
         exchange()
     gc.collect()

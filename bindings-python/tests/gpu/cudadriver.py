@@ -1,11 +1,11 @@
-"""The few calls of the CUDA driver that tests make by themselves, and whether it is the simulated one."""
+"""The few calls that tests make to the CUDA driver, and whether that is the simulated one."""
 
 import contextlib
 import ctypes
 import os
 from ctypes import byref, c_int, c_void_p
 
-#: A rehearsal: the same on the simulated driver, which ends a program badly that touches memory too early.
+#: Whether this is a rehearsal on the simulated driver, which makes a program fail that touches memory too early.
 SIMULATED = os.environ.get("DEVX_GPU") == "rehearsal"
 
 NOT_READY = 600
@@ -27,7 +27,7 @@ def _handle(number):
 
 
 def _enter():
-    """Makes the context that all libraries share the current one of this thread: not all of them leave it so."""
+    """Makes the context that all libraries share current on this thread: not all libraries leave it current."""
     device, context = c_int(), c_void_p()
     _call("cuInit", 0)
     _call("cuDeviceGet", byref(device), 0)
@@ -47,7 +47,7 @@ def synchronize():
 
 
 class Stream:
-    """A stream of the driver's that waits for no default stream."""
+    """A stream of the driver that waits for no default stream."""
 
     def __init__(self):
         made = c_void_p()
@@ -65,7 +65,7 @@ def is_busy(stream):
 
 @contextlib.contextmanager
 def captured(stream):
-    """What is queued on the stream meanwhile becomes a graph, which is run once. Raises if the capture was broken."""
+    """Captures the work queued on a stream meanwhile as a graph, and runs it once. Raises if the capture was broken."""
     graph, executable = c_void_p(), c_void_p()
     _call("cuStreamBeginCapture_v2", _handle(stream), RELAXED)
     try:

@@ -1,6 +1,6 @@
-"""What has to be right with every library: order, release, what an array is, capture, other processes.
+"""Tests that every library has to pass: order, release, types and layouts, capture, other processes.
 
-A module per library makes test cases of these classes with `cases`. Each test leaves nothing behind.
+The module of each library makes test cases of these classes with `cases`. Each test leaves nothing behind.
 """
 
 import gc
@@ -32,18 +32,18 @@ def released():
 
 
 def host(tensor, stream):
-    """The elements of a tensor of ours, as work on the stream with this number sees them."""
+    """Reads the elements of our tensor with work on the stream with this number."""
     return numpy.from_dlpack(tensor.copy_to(CPU, stream))
 
 
 def settle():
-    """Nothing of ours is left when nobody refers to anything any more."""
+    """Checks that nothing of ours is left once nobody refers to it any more."""
     gc.collect()
     soon(released)
 
 
 def say(text):
-    """What is told and not judged."""
+    """Prints something that is reported but not judged."""
     print(f"\n    {text}", file=sys.stderr, flush=True)
 
 
@@ -67,7 +67,7 @@ class Case(unittest.TestCase):
         return self.library.number(stream)
 
     def out(self, way, array, stream):
-        """A tensor of ours, of an array that the producer's stream works on, ready for another one."""
+        """Makes our tensor of an array that the producer's stream works on, ready for another stream."""
         with self.library.on(self.producer):
             return self.library.out[way](array, self.number(stream))
 
@@ -89,7 +89,8 @@ class Order(Case):
             array = self.library.late(VALUES + number, self.producer)
             queued += self.library.is_late(array, self.producer)
             exchange(array, VALUES + number)
-        # The simulated driver judges by itself. Elsewhere, a round says something only if there was work to wait for.
+        # The simulated driver judges by itself. On other drivers a round is meaningful only if there was work to wait
+        # for.
         if not cudadriver.SIMULATED:
             self.assertGreater(queued, 0, "the work was always done before the exchange")
             say(f"the producer's work was still queued at {queued} of {ROUNDS} exchanges")
@@ -114,7 +115,7 @@ class Order(Case):
             self.rounds(exchange)
 
     def test_without_waiting(self):
-        # What it looks like if nobody waits: told, not judged.
+        # The result if nobody waits: reported, not judged.
         if not self.library.unordered:
             self.skipTest(f"{self.library.name} cannot be asked for an array without an order")
         if cudadriver.SIMULATED:
@@ -164,7 +165,7 @@ class Release(Case):
                 self.same(self.library.values(kept, self.consumer), values, way)
                 cudadriver.synchronize()
             say(f"{way}: the same memory was given out again in {again} of {ROUNDS} rounds")
-            # The simulated driver never gives out the same addresses, and finds what is freed too early by itself.
+            # The simulated driver never reuses addresses, and finds memory that is freed too early by itself.
             if not cudadriver.SIMULATED:
                 self.assertGreater(again, 0, "the memory was never used again, so this says nothing")
         manager.close()
@@ -206,7 +207,7 @@ class Rounds(Case):
         settle()
         lost = before - manager.memory_info().free_bytes
         say(f"{LEAK_ROUNDS} rounds of {LEAK_VALUES.nbytes} bytes: {lost} bytes less are free on the device")
-        # Pools keep some; every round would be more than that.
+        # Pools keep some memory; a leak in every round would be more than that.
         self.assertLess(lost, max(LEAK_VALUES.nbytes * LEAK_ROUNDS // 4, 1 << 20))
 
 
@@ -219,7 +220,7 @@ class What(Case):
             wanted = self.library.raw(array)
             for way in self.library.out:
                 if way == "cuda array" and dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
-                    continue  # A type string of NumPy has no name for them.
+                    continue  # NumPy's type strings have no name for these.
                 tensor = self.out(way, array, self.consumer)
                 self.assertEqual((tensor.dtype, tensor.shape, tuple(tensor.device)), (dtype, (4, 6), CUDA), way)
                 for back in self.library.into:
@@ -251,7 +252,7 @@ class What(Case):
                 self.assertEqual(tuple(self.into(back, tensor, self.consumer).shape), (0, 3), (way, back))
 
     def test_read_only(self):
-        # A library reads what it must not write, or refuses it.
+        # A library either reads read-only memory without writing it, or refuses it.
         array = self.library.array(VALUES)
         there = from_cuda_array_interface(array, no_stream="trust")
 
@@ -310,7 +311,7 @@ class What(Case):
 
 
 class Capture(Case):
-    """While a stream is captured, what cannot be is refused by name, and the capture goes on."""
+    """While a stream is captured, impossible calls are refused by name, and the capture goes on."""
 
     def test_exchange_while_a_stream_is_captured(self):
         stream = self.number(self.consumer)
@@ -328,7 +329,7 @@ class Capture(Case):
             for number, ask in enumerate(refused):
                 with self.assertRaisesRegex(BufferError, "is being captured", msg=str(number)):
                     ask()
-            # What has nothing to do with that stream works on.
+            # Work that has nothing to do with that stream goes on.
             self.same(host(before, self.number(self.other)), VALUES)
             self.library.copy(target, source, self.consumer)
         if not cudadriver.SIMULATED:

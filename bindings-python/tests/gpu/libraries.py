@@ -1,8 +1,8 @@
 """The libraries that memory is exchanged with, each behind the same few methods.
 
-A *way out* makes a tensor of ours of an array, on whose stream it is current; a *way in* makes an array of a tensor of
-ours, for work on the stream that is current. `late` queues slow work on a stream and then the values: who does not wait
-for that stream reads something else.
+A *way out* makes our tensor of an array, whose stream is the current one. A *way in* makes an array of our tensor, for
+work on the current stream. `late` queues slow work on a stream and then the values: a reader that does not wait for
+that stream reads other values.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def by_cuda_array(array, stream):
 
 
 def strided(interface, stream):
-    """The elements of an array with gaps: the memory from the first to the last one is copied."""
+    """Reads an array with gaps by copying the memory from its first to its last element."""
     dtype = numpy.dtype(interface["typestr"])
     last = sum((extent - 1) * step for extent, step in zip(interface["shape"], interface["strides"], strict=True))
 
@@ -56,10 +56,10 @@ def strided(interface, stream):
 
 
 class Library:
-    #: Its name, and why some test of all libraries cannot be done with it: by the name of the test.
+    #: The name of the library; and, by the name of a test, the reason why that test is not possible with it.
     name = ""
     cannot = {}
-    #: Whether it takes -1 as the stream of a DLPack consumer, who then waits for nothing.
+    #: Whether it takes -1 as the stream of a DLPack consumer, which then waits for nothing.
     unordered = False
     #: Element types, by our names.
     dtypes = ["uint8", "int32", "int64", "float16", "float32", "float64", "complex64"]
@@ -71,7 +71,7 @@ class Library:
         self.big = self.source = None
 
     def stream(self):
-        """A stream of the library's own, which is not the default one."""
+        """Makes a stream of the library that is not the default stream."""
         raise NotImplementedError
 
     def number(self, stream):
@@ -82,7 +82,7 @@ class Library:
         raise NotImplementedError
 
     def array(self, values):
-        """An array with these values, ready."""
+        """Makes an array with these values, which are ready."""
         raise NotImplementedError
 
     def copy(self, target, source, stream):
@@ -90,11 +90,11 @@ class Library:
         raise NotImplementedError
 
     def copied(self, source, stream):
-        """New memory, and a copy into it that is queued."""
+        """Allocates memory and queues a copy into it."""
         raise NotImplementedError
 
     def values(self, array, stream):
-        """The elements, as work on the stream sees them."""
+        """Reads the elements with work on the stream."""
         raise NotImplementedError
 
     def slow(self, stream):
@@ -105,10 +105,10 @@ class Library:
             self.copy(*self.big, stream)
 
     def late(self, values, stream):
-        """An array that gets its values when the work that is queued before is done; until then it has others."""
+        """Makes an array that gets its values after the work queued before it; until then it has other values."""
         source, target = self.array(values), self.array(numpy.full_like(values, -1))
         cudadriver.synchronize()
-        # Until the next time, for the work that is queued.
+        # The queued copy needs the source; keep it until the next call.
         self.source = source
         self.slow(stream)
         self.copy(target, source, stream)
@@ -141,7 +141,7 @@ class Torch(Library):
             self.into["table"] = self.from_table
 
     def by_cuda_array(self, array, stream):
-        # PyTorch's interface is of version 2, which names no stream, and its streams wait for no default one.
+        # PyTorch's interface has version 2, which names no stream, and PyTorch's streams wait for no default stream.
         return from_cuda_array_interface(array, stream=stream, no_stream="host-sync")
 
     def from_dlpack(self, tensor, stream):
@@ -294,7 +294,7 @@ class Jax(Library):
 
     def slowly(self, values, square):
         done = self.jax.lax.fori_loop(0, 300, lambda _, product: product @ square, square)
-        # Adds nothing, but not before there is a product.
+        # This adds 0, but only once the product exists.
         return values + self.numpy.minimum(self.numpy.abs(done[0, 0]), 0).astype(values.dtype)
 
     def by_cuda_array(self, array, stream):
@@ -362,7 +362,7 @@ class Numba(Library):
         self.current = None
 
     def by_cuda_array(self, array, stream):
-        # An array says what stream it is used on. Binding one that the host sees, too, would copy it.
+        # An array names the stream that it is used on. Binding an array that the host can also read would copy it.
         if self.current is not None and type(array) is self.cuda.cudadrv.devicearray.DeviceNDArray:
             array = array.bind(self.current)
         return from_cuda_array_interface(array, stream=stream)
@@ -397,7 +397,7 @@ class Numba(Library):
 
     def values(self, array, stream):
         if not array.is_c_contiguous():
-            # Numba copies no other arrays to the host.
+            # Numba copies only contiguous arrays to the host.
             return strided(array.__cuda_array_interface__, self.number(stream))
         values = array.copy_to_host(stream=stream)
         stream.synchronize()

@@ -1,5 +1,5 @@
-"""CuPy and PyTorch allocate from a pool of ours. In a process of their own: PyTorch takes an allocator before it has used
-another one only."""
+"""CuPy and PyTorch allocate from our pool, in a separate process: PyTorch takes an allocator only before it has used
+another one."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ class OnTorch(unittest.TestCase):
             with library.on(side):
                 doubled = numbers * 2
             numbers.record_stream(side)
-            # The pool may give its memory to the next one, which is filled on another stream.
+            # The pool may give this memory to the next tensor, which is filled on another stream.
             del numbers
             noise = torch.full((N,), -1, device="cuda")
             with library.on(side):

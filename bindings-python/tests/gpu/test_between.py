@@ -1,4 +1,4 @@
-"""From each library to each other one, through a tensor of ours."""
+"""Exchanges from each library to each other one, through our tensor."""
 
 import itertools
 import unittest
@@ -25,7 +25,7 @@ class Between(unittest.TestCase):
         array = first.late(values, producer)
         with first.on(producer):
             tensor = first.out[way](array, first.number(between))
-        # As if the first library had forgotten it.
+        # From here on the first library has forgotten the array.
         del array
         with second.on(consumer):
             seen = second.into[back](tensor, consumer)

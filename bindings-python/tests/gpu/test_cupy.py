@@ -1,4 +1,4 @@
-"""CuPy on a GPU, with what exchange.py asks of every library."""
+"""CuPy on a GPU, with the tests of exchange.py for every library."""
 
 import exchange
 from libraries import CuPy

@@ -1,4 +1,4 @@
-"""JAX on a GPU, with what exchange.py asks of every library."""
+"""JAX on a GPU, with the tests of exchange.py for every library."""
 
 import exchange
 from libraries import Jax

@@ -1,4 +1,4 @@
-"""PyTorch on a GPU, with what exchange.py asks of every library, and in the middle of its own graphs."""
+"""PyTorch on a GPU, with the tests of exchange.py for every library, and within PyTorch's own graphs."""
 
 import exchange
 import numpy
@@ -21,7 +21,7 @@ class Graph(exchange.Case):
         with torch.cuda.graph(graph, stream=self.consumer):
             with self.assertRaisesRegex(BufferError, "is being captured"):
                 torch.from_dlpack(before)
-            # What was made on the stream that is captured has nothing to wait for there.
+            # An array that was made on the captured stream need not wait for anything there.
             doubled = source * 2
             again = torch.from_dlpack(from_dlpack(doubled, stream=stream))
             target.copy_(again)
@@ -35,7 +35,7 @@ class Table(exchange.Case):
     library = library
 
     def test_type_has_a_function_table(self):
-        # With it, "table" is one of the ways of all tests here.
+        # If the type has a table, "table" is one of the ways of all tests here.
         if "table" not in library.out:
             self.skipTest(f"PyTorch {library.torch.__version__} has no __dlpack_c_exchange_api__")
         self.assertIn("table", library.into)

@@ -1,4 +1,4 @@
-"""Nothing is outstanding after a test."""
+"""Checks that nothing is outstanding after a test."""
 
 import gc
 import signal
@@ -9,12 +9,12 @@ import devexchange
 
 
 def pytest_collection_finish():
-    # The tests and the libraries need not be looked at by the collection after each test.
+    # So that the collection after each test need not look at the tests and the libraries.
     gc.freeze()
 
 
 def pytest_sessionfinish():
-    # Nor may they look as if they had leaked.
+    # So that they do not look leaked at the end.
     gc.unfreeze()
 
 
@@ -27,7 +27,7 @@ def nothing_outstanding():
 
 @pytest.fixture
 def interruptible():
-    """Also where this is a job in the background, whose interrupts are ignored."""
+    """Makes interrupts work, also in a background job, where they are ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

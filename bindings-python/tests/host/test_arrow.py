@@ -1,4 +1,4 @@
-"""Arrays, record batches, streams and schemas of others, and ours in their hands."""
+"""Arrays, record batches, streams and schemas from other libraries, and ours in those libraries."""
 
 import ctypes
 import threading
@@ -33,7 +33,7 @@ def batch():
 
 
 def addresses(array):
-    """Of no rows, they do not matter."""
+    """The addresses of the buffers; without rows they do not matter."""
     return [buffer.address if buffer else None for buffer in array.buffers()] if len(array) else []
 
 
@@ -232,7 +232,7 @@ def test_column_as_an_array_of_numpy():
         numpy.asarray(bits, copy=False)
     with pytest.raises(BufferError, match="a copy of 2 bytes is needed"):
         bits.to_tensor(copy=False)
-    # Not an array of one object.
+    # NumPy must not make an array of one object instead.
     for other, text in [(["a"], "utf8"), ([1, None], "1 of 2 values of int64 are null")]:
         with pytest.raises(BufferError, match=text):
             numpy.asarray(from_arrow(pyarrow.array(other)).root)
@@ -397,7 +397,7 @@ def test_batch_goes_as_a_stream_of_one():
 
 
 def test_columns_in_another_order_are_refused():
-    """A consumer goes by the names of the stream."""
+    """A consumer relies on the column names of the stream."""
     schema = pyarrow.schema([("price", pyarrow.int64()), ("cost", pyarrow.int64())])
     other = pyarrow.record_batch({"cost": [1], "price": [9]})
     stream = BatchStream.of(from_arrow(schema), [from_arrow(other)])

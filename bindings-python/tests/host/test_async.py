@@ -1,4 +1,4 @@
-"""Asynchronous streams between ends of our own: batches, back-pressure, metadata, ends and errors."""
+"""Asynchronous streams between our own ends: batches, back-pressure, metadata, ends and errors."""
 
 import asyncio
 import errno
@@ -36,7 +36,7 @@ def test_tasks_at_both_ends():
             assert (await reader.schema()).names == ["n"]
             assert [type(each) async for each in reader] == [RecordBatch] * 50
             await task
-            # The end stays the end.
+            # The stream stays at its end.
             assert await reader.receive() is None and [each async for each in reader] == []
             assert (reader.device_type, reader.metadata, reader.producer_error) == (1, {}, None)
 
@@ -67,7 +67,7 @@ def test_thread_takes_what_a_task_sends():
 
 
 def test_loop_goes_on_while_a_task_waits():
-    """A ring is all that wakes it: nothing is asked again and again."""
+    """Only a ring wakes the task; nothing is polled."""
 
     async def main():
         async with AsyncReader() as reader:
@@ -80,7 +80,7 @@ def test_loop_goes_on_while_a_task_waits():
             writer.send(batch(7))
             assert numbers([(await task).batch]) == [7]
             assert len(asked) < 6
-            # A ring is over when it was heard.
+            # A ring that was heard does not wake anybody again.
             asked.clear()
             task = asyncio.create_task(reader._bell.until(lambda: asked.append(1) or ask()))
             await asyncio.sleep(0.1)
@@ -160,7 +160,7 @@ def test_metadata():
 
 
 def test_soak_of_both_ends():
-    """What is left after many: nothing."""
+    """Nothing is left after many exchanges."""
     rows = from_arrow(batch(1))
 
     def exchange():
@@ -187,7 +187,7 @@ def test_error_comes_after_the_batches_once():
                 await anext(reader)
             assert caught.value.status_name == DEVX_CALLBACK
             assert await reader.receive() is None
-        # It is known, although the reader is closed.
+        # The error is still known, although the reader is closed.
         assert reader.producer_error.code == errno.ENOSPC and reader.device_type == 1
 
     run(main())
@@ -235,7 +235,7 @@ def test_end_of_a_block():
         assert reader.producer_error.code == errno.EIO
         with pytest.raises(devexchange.Failed, match="OSError: the disk is gone"):
             next(reader)
-    # What was ended within it stays so.
+    # A stream that was ended within the block stays ended.
     with AsyncReader() as reader:
         with started(reader) as writer:
             writer.finish()
@@ -273,7 +273,7 @@ def test_cancelled_producer():
                 await task
             assert caught.value.status_name == DEVX_CLOSED
             assert reader.producer_error is None
-        # Not started, so the schema never comes.
+        # The writer is not started, so the schema never comes.
         with AsyncReader() as reader:
             reader.cancel()
             with pytest.raises(InvalidValue, match="cancelled before its schema came"):
@@ -292,7 +292,7 @@ def test_cancelled_producer_that_does_not_wait():
         assert writer.is_cancelled and writer.demand == 0
         with pytest.raises(InvalidValue, match="the consumer cancelled"):
             writer.send(batch(1))
-        # This is fine.
+        # Finishing is allowed.
         writer.finish()
         with pytest.raises(InvalidValue, match="the writer is closed"):
             writer.finish()
@@ -310,7 +310,7 @@ def test_end_reaches_those_who_wait(end):
         assert await asyncio.gather(*tasks) == [None] * 4
         reader.close()
         writer.close()
-        # A writer's, too.
+        # The same for tasks that wait for a writer.
         reader = AsyncReader(limit=0)
         writer = started(reader)
         tasks = [asyncio.create_task(writer.ready()), asyncio.create_task(asyncio.to_thread(writer.wait_until_ready))]
@@ -385,6 +385,6 @@ def test_misuse():
             AsyncWriter(handler, device_type=77)
         with pytest.raises(TypeError, match="a mapping"):
             AsyncWriter(handler, metadata=3)
-        # It is untouched.
+        # The handler is untouched.
         AsyncWriter(handler).close()
         assert reader.producer_error.code == errno.EPIPE

@@ -1,4 +1,4 @@
-"""Asynchronous streams from and to peers that are none of ours: of the corpus, and written with ctypes."""
+"""Asynchronous streams from and to foreign peers: those of the corpus, and some written with ctypes."""
 
 import asyncio
 import ctypes
@@ -14,13 +14,14 @@ import devexchange
 from devexchange import AsyncReader, AsyncWriter, InvalidValue, from_arrow
 
 ASYNC_CASES = {name: i for name, i in corpus.cases().items() if corpus.text(i, "kind") == "async"}
-# Who takes batches while they come has requested more.
+# A reader that takes batches while they come has requested more of them.
 del ASYNC_CASES["async: more tasks than were requested"]
 
 
 @pytest.mark.parametrize("i", ASYNC_CASES.values(), ids=ASYNC_CASES.keys())
 def test_foreign_producer_and_a_task(i):
-    """The cases of the corpus, which test_corpus.py reads without a loop: a task waits before the producer begins."""
+    """The cases of the corpus with a task that waits before the producer begins; test_corpus.py reads them without a
+    loop."""
 
     async def main():
         reader, loop = AsyncReader(abi_h_metadata=True), asyncio.get_running_loop()
@@ -32,7 +33,7 @@ def test_foreign_producer_and_a_task(i):
 
         task = asyncio.create_task(read())
         await turns()
-        # On another thread, as producers do.
+        # On another thread, like a real producer.
         await loop.run_in_executor(None, corpus._drive, made, reader.handler())
         found = (await asyncio.gather(task, return_exceptions=True))[0]
         wrong = corpus._after(made, bool(status) and corpus.text(i, "stage") == "import")
@@ -55,7 +56,7 @@ def test_foreign_producer_and_a_task(i):
 @pytest.mark.parametrize("how", [0, 2, 3], ids=["refuses", "asks for what cannot be", "cancels"])
 @pytest.mark.parametrize("waits", ["in a task", "in a thread"])
 def test_foreign_consumer_that_fails(how, waits):
-    """Each of its callbacks once."""
+    """Each callback of the consumer fails once."""
     schema, rows = from_arrow(SCHEMA), from_arrow(batch(1, 2))
 
     async def give(writer):
@@ -90,7 +91,7 @@ def test_foreign_consumer_that_fails(how, waits):
         wrong = corpus.consumer_end(consumer)
         assert wrong is None, wrong.decode()
         if failed and corpus._callback_status():
-            # At the end nobody hears of a cancel.
+            # After the end nobody is told of a cancel.
             assert told is None or told.status == corpus._callback_status(), (nth, told)
             assert told is not None or how == 3
             if told is not None:
@@ -101,7 +102,7 @@ def test_foreign_consumer_that_fails(how, waits):
 
 
 class Producer(ctypes.Structure):
-    """As in ``abi.h``."""
+    """The struct of ``abi.h``."""
 
     _fields_ = [
         ("device_type", ctypes.c_int32),
@@ -124,7 +125,7 @@ class Handler(ctypes.Structure):
 
 
 class Consumer:
-    """Written in Python, with callbacks that run whatever a test wants while the writer calls them."""
+    """A consumer written in Python, whose callbacks run whatever a test wants while the writer calls them."""
 
     def __init__(self, demand=8, during=lambda: None):
         self.said, self.threads = [], set()
@@ -161,7 +162,7 @@ class Consumer:
 
 
 def test_consumer_that_waits_for_a_thread_in_python():
-    """The writer does not keep the interpreter while it calls."""
+    """The writer does not keep the GIL while it calls the consumer."""
 
     def during():
         thread = thread_of(lambda: None)
@@ -233,7 +234,7 @@ def test_writer_closed_while_it_calls_ends_after_that():
 
 
 def test_wake_on_a_thread_that_python_does_not_know_while_python_is_busy():
-    """A consumer that cancels on a thread of its own rings without the GIL."""
+    """A consumer that cancels on its own thread rings without the GIL."""
     consumer = Consumer(demand=1)
     writer = AsyncWriter(consumer.address)
     writer.start(SCHEMA)
@@ -243,7 +244,7 @@ def test_wake_on_a_thread_that_python_does_not_know_while_python_is_busy():
         task = asyncio.create_task(writer.ready())
         await turns()
         producer = consumer.handler.producer.contents
-        # Neither call returns before it has rung, and this thread keeps the GIL meanwhile.
+        # Both calls return only after they have rung, and this thread keeps the GIL meanwhile.
         ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(producer.request)(ctypes.addressof(producer), 1)
         await task
         writer.send(batch(2))

@@ -1,4 +1,4 @@
-"""Who waits for asynchronous streams, and where: tasks, threads, loops of each kind, forks, an ending interpreter."""
+"""Waiting for asynchronous streams: in tasks, threads, loops of each kind, forks and an ending interpreter."""
 
 import asyncio
 import gc
@@ -30,7 +30,7 @@ from devexchange import AsyncReader
 
 
 def descriptors():
-    # Not those of what ended before.
+    # Do not count the descriptors of objects that ended before.
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
 
@@ -42,7 +42,7 @@ def test_cancelled_task_loses_nothing():
             for round in range(20):
                 task = asyncio.create_task(reader.receive())
                 await turns()
-                # The ring is on its way, and so is the cancelling.
+                # Both the ring and the cancelling are still on their way.
                 writer.send(batch(round))
                 if round % 2:
                     await turns(1)
@@ -66,7 +66,7 @@ def test_several_tasks_share_the_batches():
                     taken.extend(numbers([each]))
                     await asyncio.sleep(0)
 
-            # One that waits for something else takes no ring from them.
+            # A task that waits for something else takes no ring from the others.
             schema = asyncio.create_task(reader.schema())
             tasks = [asyncio.create_task(take()) for _ in range(5)]
             await turns()
@@ -141,7 +141,7 @@ def test_loops_one_after_the_other():
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_abandoned_loop(closed):
-    """Its task is never told; the reader goes on elsewhere, and all of it ends."""
+    """The task of an abandoned loop is never told; the reader goes on elsewhere, and everything ends."""
     before = descriptors()
     reader = AsyncReader()
     writer = started(reader)
@@ -154,7 +154,7 @@ def test_abandoned_loop(closed):
     writer.send(batch(1))
     assert numbers([run(reader.receive()).batch]) == [1]
     if not closed:
-        # It is still good, and its task gets the next batch.
+        # The loop still works, and its task gets the next batch.
         writer.send(batch(2))
         assert numbers([loop.run_until_complete(task).batch]) == [2]
         task = loop.create_task(reader.receive())
@@ -178,7 +178,7 @@ def test_unclosed_ends_are_collected():
         reader = AsyncReader()
         writer = started(reader)
         writer.send(batch(1))
-        # A cycle.
+        # Put both into a cycle.
         cycle = [reader, writer]
         cycle.append(cycle)
         del reader, writer, cycle
@@ -204,7 +204,7 @@ def test_nobody_watches_a_stream_without_waiting():
 
 def test_no_descriptor_left():
     limit, before, made = resource.getrlimit(resource.RLIMIT_NOFILE), descriptors(), []
-    # The directory of them was one of those.
+    # One of these was the descriptor of the directory itself.
     highest = max(map(int, os.listdir("/proc/self/fd")))
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 3, limit[1]))
@@ -242,7 +242,7 @@ def test_interrupt_ends_a_wait(wait):
 
 @pytest.mark.parametrize("thread", ["reader.wait_for_batch()", "produce()", "asyncio.run(receive_all())"])
 def test_end_of_the_interpreter(thread):
-    """While a thread waits, or a producer rings on: nothing is said, and nothing hangs."""
+    """The interpreter ends while a thread waits or a producer still rings: without output, and without a hang."""
     program = f"""if True:
         import asyncio, threading, time
         import devexchange, pyarrow
@@ -269,7 +269,7 @@ def test_end_of_the_interpreter(thread):
 
 
 def test_fork():
-    """The child listens to a file of its own: rings of the parent's are the parent's."""
+    """The child listens to its own file: rings for the parent stay with the parent."""
     program = """if True:
         import asyncio, os, sys
         import devexchange, pyarrow
@@ -317,7 +317,7 @@ def test_ring_of_the_parent_is_not_taken_by_a_child():
         os._exit(0 if own else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert os.eventfd_read(descriptor) == 1
-    # Nothing is left, and to look does not wait.
+    # No ring is left, and reading does not wait.
     bell.clear()
     with pytest.raises(BlockingIOError):
         os.eventfd_read(descriptor)

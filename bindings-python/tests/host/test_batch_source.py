@@ -1,4 +1,4 @@
-"""Streams of what an iterable of Python gives: asked when the consumer asks, on its thread, given up once."""
+"""Streams over a Python iterable: asked when the consumer asks, on the consumer's thread, and given up once."""
 
 import gc
 import os
@@ -27,7 +27,7 @@ def batch(*numbers):
 
 
 class Source:
-    """A generator of batches of one row, and what became of it."""
+    """A generator of batches of one row, which notes what became of it."""
 
     def __init__(self, stop=3, fail=None):
         self.stop, self.fail = stop, fail
@@ -73,7 +73,7 @@ def test_items_of_others():
     ]
     for schema in [SCHEMA, from_arrow(SCHEMA)]:
         assert numbers(BatchStream.of(schema, items)) == [1, 2, 3, 4]
-    # Closed only after they were given.
+    # The batch is closed only after the stream has yielded it.
     items[0].close()
     column = BatchStream.of(pyarrow.int8(), (pyarrow.array([n], pyarrow.int8()) for n in range(3)))
     assert nanoarrow.Array(column).to_pylist() == [0, 1, 2]
@@ -82,7 +82,7 @@ def test_items_of_others():
 
 
 def test_generator_is_asked_on_a_thread_of_the_consumers():
-    """Of one that Python did not start."""
+    """The thread is one that Python did not start."""
     source = Source(50)
     reader = pyarrow.RecordBatchReader.from_stream(BatchStream.of(SCHEMA, source))
     table = pyarrow.dataset.Scanner.from_batches(reader).to_table()
@@ -90,7 +90,7 @@ def test_generator_is_asked_on_a_thread_of_the_consumers():
     assert threading.main_thread() not in source.threads
     assert source.ended == 1
     del reader, table
-    # The consumer's threads let go of the last batches, too.
+    # The consumer's threads release the last batches, too.
     soon(lambda: devexchange.outstanding() == 0)
 
 
@@ -156,7 +156,7 @@ def test_exception_is_the_error_of_the_stream(raised, kind, text):
     source = Source(1, raised)
     stream = BatchStream.of(SCHEMA, source)
     next(stream)
-    # Its traceback shows where; afterwards nothing of Python's is asked, and there is the text.
+    # The traceback of the exception shows the place. Later calls do not ask the iterator, and have only the text.
     for cause in [raised, None]:
         with pytest.raises(kind, match=text) as caught:
             next(stream)
@@ -169,7 +169,7 @@ def test_exception_is_the_error_of_the_stream(raised, kind, text):
     with pytest.raises((OSError, pyarrow.ArrowException, MemoryError), match=text.strip("^$")):
         reader.read_next_batch()
     assert source.ended == 1
-    # It outlives the test, and would keep its frames.
+    # The exception outlives the test, and would keep its frames alive.
     raised.__traceback__ = None
 
 
@@ -190,7 +190,7 @@ def test_end_of_the_program_is_no_error_of_the_stream(kind, wrapped):
 
 @pytest.mark.parametrize("on_thread", [False, True], ids=["on the main thread", "on a thread"])
 def test_interrupt_reaches_the_program_through_a_foreign_consumer(on_thread, interruptible):
-    """Who pulls gets a text, and Python's main thread the interrupt."""
+    """The consumer gets a text, and Python's main thread gets the interrupt."""
     source, texts = Source(1, KeyboardInterrupt("enough")), []
 
     def read():
@@ -208,7 +208,7 @@ def test_interrupt_reaches_the_program_through_a_foreign_consumer(on_thread, int
                 thread.join(0.01)
         else:
             read()
-        # It comes soon, not at once.
+        # The interrupt comes soon, not at once.
         time.sleep(10)
     if on_thread:
         thread.join()
@@ -218,12 +218,12 @@ def test_interrupt_reaches_the_program_through_a_foreign_consumer(on_thread, int
 
 
 def through_pyarrow(source):
-    """What an iterable gives that is asked by PyArrow, of which its consumer is told a text only."""
+    """A source that PyArrow asks, whose consumer gets only the text of an exception."""
     return pyarrow.RecordBatchReader.from_stream(BatchStream.of(SCHEMA, source))
 
 
 def test_source_is_asked_by_who_is_asked_in_a_call():
-    """PyArrow gives the GIL up before it asks, on a thread that this package has got it for."""
+    """PyArrow releases the GIL before it asks, on a thread for which this package has taken the GIL."""
 
     def outer():
         yield from through_pyarrow(Source())
@@ -258,7 +258,7 @@ def test_interrupt_reaches_the_program_through_another_source(goes_on, interrupt
 
     with pytest.raises(KeyboardInterrupt):
         list(BatchStream.of(SCHEMA, outer()))
-        # As above.
+        # The interrupt comes soon, not at once.
         time.sleep(10)
     assert source.ended == 1
 
@@ -275,7 +275,7 @@ def test_what_a_source_got_over_is_not_the_cause_of_what_comes_later():
 
 
 def test_interrupt_is_not_lost_behind_another_exception(interruptible):
-    """Where PyArrow asks Python, which asks PyArrow, all is one call of ours."""
+    """PyArrow asks Python, which asks PyArrow again: all of this is one call of ours."""
     sources = [Source(0, KeyboardInterrupt("enough")), Source(0, ValueError("the disk is gone"))]
 
     def those_that_work():
@@ -288,7 +288,7 @@ def test_interrupt_is_not_lost_behind_another_exception(interruptible):
     stream = from_arrow(pyarrow.RecordBatchReader.from_batches(SCHEMA, those_that_work()))
     with pytest.raises(KeyboardInterrupt):
         list(stream)
-        # As above.
+        # The interrupt comes soon, not at once.
         time.sleep(10)
     stream.close()
     assert sources[0].ended == 1
@@ -351,7 +351,7 @@ def test_generator_that_asks_its_own_stream():
 
 
 def test_error_that_is_on_its_way_stays():
-    """A consumer may drop and pull streams while it handles an exception."""
+    """A consumer can drop and pull streams while it handles an exception."""
     try:
         raise LookupError("first")
     except LookupError as error:
@@ -362,7 +362,7 @@ def test_error_that_is_on_its_way_stays():
 
 
 def test_streams_of_streams_have_an_end():
-    """As deep as Python lets its calls be, and not until the stack is full."""
+    """They end at Python's limit for nested calls, before the stack is full."""
     stream = BatchStream.of(SCHEMA, [batch(1)])
     for _ in range(20_000):
         stream = BatchStream.of(SCHEMA, stream)
@@ -410,7 +410,7 @@ def test_trace_shows_where_a_source_raised(trace):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
     said = done.stderr.splitlines()
     if trace:
-        # Not where a call from Python has the exception itself.
+        # The trace does not have exceptions that a Python caller gets itself.
         assert said[0] == "devexchange: a callback failed:" and said[-1] == "ValueError: the disk is gone", said
         assert sum("in broken_source" in line for line in said) == 3, said
     else:
@@ -418,7 +418,7 @@ def test_trace_shows_where_a_source_raised(trace):
 
 
 def test_interpreter_that_ends_and_that_ended():
-    """The program's own handlers are part of it; other threads, and what comes after them, are not."""
+    """The program's own `atexit` handlers can still pull; other threads, and code after the handlers, cannot."""
     lines = run("""
         import atexit, threading
 

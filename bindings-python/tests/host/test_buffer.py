@@ -34,7 +34,7 @@ class View(ctypes.Structure):
 
 
 def described(thing, flags):
-    """What a view says, and which of its tables it has."""
+    """The fields of a view, and which of its tables are there."""
     view = View()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(thing), ctypes.byref(view), flags)
     tables = view.shape is not None, view.strides is not None, view.suboffsets is not None
@@ -51,7 +51,7 @@ def test_view_says_what_numpys_does(shape, flags):
     array = numpy.zeros(shape)
     said, ndim = described(from_dlpack(array), flags)
     assert said == described(array, flags)[0]
-    # As a memoryview: without a shape (PyBUF_ND) they are bytes.
+    # As for a memoryview: a view without a shape (PyBUF_ND) has plain bytes.
     assert ndim == (len(shape) if flags & 0x8 else 1)
 
 
@@ -99,13 +99,13 @@ def test_array_of_ctypes(values):
 @pytest.mark.parametrize("source", [b"42", numpy.array(3.5), numpy.array(3), numpy.arange(3)])
 @pytest.mark.parametrize("number", [float, int])
 def test_elements_are_no_text_of_a_number(source, number):
-    """Python reads the bytes of a buffer as text, if nothing else makes a number of it."""
+    """Python parses the bytes of a buffer as text if the object has no conversion to a number."""
     with pytest.raises(TypeError, match=r"a Tensor is not a number: .* numpy.from_dlpack\(tensor\).item\(\)"):
         number(from_buffer(source))
 
 
 def test_numpy_takes_nothing_for_an_object():
-    """`numpy.asarray` makes an array of one object of what has no buffer, unless it is asked not to."""
+    """`numpy.asarray` would make an array of one object of anything without a buffer or `__array__`."""
     tensor = from_buffer(array.array("d", [1, 2, 3]))
     assert tensor.__array__().ctypes.data == tensor.data_ptr
     assert (tensor.__array__("int8").tolist(), tensor.__array__(copy=True).tolist()) == ([1, 2, 3], [1, 2, 3])
@@ -144,7 +144,7 @@ def test_object_is_locked_as_long_as_it_is_used():
     with pytest.raises(BufferError):
         source.append(0)
     del seen
-    # NumPy's release knows nothing of this package, so Python's main thread does the rest, soon.
+    # NumPy's release does not call this package, so Python's main thread does the rest soon.
     soon(lambda: is_free(source))
 
 
@@ -164,7 +164,7 @@ def test_contiguous_view_that_was_asked_for():
         tensor = from_dlpack(source)
         assert memoryview(tensor).contiguous
         assert memoryview(tensor).tobytes(order) == source.tobytes(order)
-    # A consumer without strides cannot be told that these are columns.
+    # A consumer that asks for no strides cannot be told that the memory is column-major.
     assert zlib.crc32(from_dlpack(rows)) == zlib.crc32(rows)
     with pytest.raises(BufferError, match=r"strides \[1, 3\] of shape \[3, 2\] are not row-major, which was asked for"):
         zlib.crc32(from_dlpack(rows.T))
@@ -185,7 +185,7 @@ def test_elements_that_are_no_numbers_are_refused(dtype):
 
 
 def test_stride_along_a_single_element():
-    """Nobody steps there, so it may be any number of bytes."""
+    """Such a stride is never used, so it may be any number of bytes."""
     base = numpy.arange(40, dtype="u1").view("f4")
     source = numpy.lib.stride_tricks.as_strided(base, (1, 3), (5, 8))
     assert memoryview(source).strides == (5, 8)
@@ -267,7 +267,7 @@ def test_what_is_not_written():
 
 
 def test_long_chain_of_views_ends():
-    """Each holds the one before: to give one up within another would take the whole stack."""
+    """Each view holds the one before it: nested releases would use up the stack."""
     tensor = empty(3)
     for _ in range(20_000):
         tensor = from_buffer(tensor)

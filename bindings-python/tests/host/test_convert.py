@@ -31,7 +31,7 @@ def test_matrix_as_a_batch_and_back(dtype):
     for index, column in enumerate(theirs.columns):
         numpy.testing.assert_array_equal(column.to_numpy(), source[:, index])
         assert column.buffers()[1].address == source[:, index].ctypes.data
-    # The columns of PyArrow lie as ours did, and are a matrix again.
+    # PyArrow's columns lie in the same places as ours, and are a matrix again.
     again = from_arrow(theirs)
     assert again.plan_matrix() == ("view", 0, "")
     matrix = again.to_matrix(copy=False)
@@ -171,7 +171,7 @@ def test_dimensions_in_any_order(order):
     numpy.testing.assert_array_equal(as_specified(theirs), source)
     back = column.root.to_tensor(copy=False)
     assert (back.shape, back.strides) == (source.shape, tuple(s // source.itemsize for s in source.strides))
-    # Of permutations that are not their own inverse, PyArrow itself makes one array and reads another.
+    # For permutations that are not their own inverse, PyArrow itself writes one array and reads another.
     if tuple(numpy.argsort(order)) == order:
         numpy.testing.assert_array_equal(theirs.to_numpy_ndarray(), source)
         assert theirs.type == tensors_of_pyarrow(source).type
@@ -254,7 +254,7 @@ def test_parameters_that_are_wrong(parameters, text):
 
 
 class Endless(collections.abc.Sequence):
-    """As long as a sequence can be, although it has no memory for that."""
+    """A sequence of the greatest possible length, which needs no memory for it."""
 
     def __init__(self, value):
         self.value = value
@@ -303,7 +303,7 @@ LARGE = numpy.ones((2048, 2048), "f4")
     ids=["to_column", "to_batch", "to_fixed_shape_column", "to_tensor", "asarray", "to_matrix"],
 )
 def test_other_threads_run_while_a_copy_is_made(make, copy):
-    """With so long an interval the other thread runs only where this one lets it."""
+    """With a very long switch interval the other thread runs only where this one lets it."""
     source = make()
     turns, stop = 0, False
 
@@ -323,7 +323,7 @@ def test_other_threads_run_while_a_copy_is_made(make, copy):
     other = threading.Thread(target=count)
     other.start()
     try:
-        # It may be too late for one copy.
+        # The other thread may be too late for one copy.
         soon(lets_it_run)
     finally:
         stop = True

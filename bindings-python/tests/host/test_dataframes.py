@@ -1,4 +1,4 @@
-"""Libraries of data frames, by the Arrow PyCapsule interface in both directions: polars, pandas, DuckDB."""
+"""Data frame libraries through the Arrow PyCapsule interface, in both directions: polars, pandas, DuckDB."""
 
 import datetime
 import decimal
@@ -20,7 +20,7 @@ UTC = datetime.timezone.utc
 DAY = datetime.date(2026, 11, 24)
 NOON = datetime.datetime(2026, 11, 24, 12)
 
-# A column each; what polars calls its type is what it gives out as a type of Arrow's.
+# A column of each type; polars exports each as the Arrow type that corresponds to it.
 OF_POLARS = {
     "int8": polars.Series([1, None, -3], dtype=polars.Int8),
     "uint64": polars.Series([1, None, 2**64 - 1], dtype=polars.UInt64),
@@ -124,7 +124,7 @@ def test_frame_of_pandas_and_back():
 
 # DuckDB's smallest and largest value of each type, and a null.
 ALL_TYPES = dict(duckdb.sql("select column_name, column_type from (describe from test_all_types())").fetchall())
-# What goes out by a type of Arrow's that DuckDB takes for another one when it comes back.
+# Types that DuckDB exports as an Arrow type which it reads as another type on the way back.
 COMES_BACK_OTHERWISE = {"hugeint", "uhugeint", "time_tz", "uuid", "bit", "tuple"}
 
 
@@ -139,7 +139,7 @@ def test_type_of_duckdb_and_back(name):
     try:
         values = batch[name].to_pylist()
     except Refused as error:
-        # Years and a time of day that Python does not have, and nanoseconds.
+        # Python does not have these years, this time of day, or nanoseconds.
         assert re.search(r"row \d+ of column \"\w*\" is -?\d+, of format", str(error))
     else:
         assert repr(values).replace("Interval(", "MonthDayNano(") == repr(seen.column(0).to_pylist())

@@ -1,4 +1,4 @@
-"""Tensors of others by DLPack."""
+"""Tensors from other libraries, through DLPack."""
 
 import threading
 
@@ -94,7 +94,7 @@ def test_memory_lives_as_long_as_the_tensor():
 
 
 class Old:
-    """A producer of DLPack before 1.0, which raises TypeError for what it does not know."""
+    """A producer of DLPack before 1.0, which raises TypeError for arguments that it does not know."""
 
     def __init__(self, array):
         self.array = array
@@ -158,7 +158,7 @@ def test_error_of_a_producer_comes_through():
 
 
 class Derived(TypeError):
-    """As PyArrow has it: no call with an unknown argument raises it."""
+    """A derived exception as in PyArrow, which a call with an unknown argument never raises."""
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_stream_for_the_host_is_refused():
     assert from_dlpack(matrix(), stream=-1).shape == (4, 6)
 
 
-# --- what is no producer ---
+# --- objects that are not producers ---
 
 
 class HasOnlyDevice:

@@ -1,4 +1,4 @@
-"""Tensors of ours in the hands of others, by DLPack."""
+"""Our tensors in other libraries, through DLPack."""
 
 import contextlib
 import ctypes
@@ -36,12 +36,12 @@ def test_capsule_by_version():
 
 @pytest.mark.parametrize("flags", [0, 1, 4, 5])
 def test_flags_of_the_producer_go_on(flags):
-    """Read-only, and elements of less than a byte in a byte each."""
+    """The flags for read-only memory, and for elements of less than a byte that take a byte each."""
     producer = Producer(code=0, bits=4, flags=flags, shape=(3, 2), strides=(2, 1))
     tensor = from_dlpack(producer)
     assert (tensor.read_only, tensor.is_copied, tensor.nbytes) == (flags & 1 != 0, False, 6 if flags & 4 else 3)
     assert struct_in(tensor.__dlpack__(max_version=(1, 3))).flags == flags
-    # The struct before version 1 has no flags: who reads it would take each byte for two elements, or write.
+    # The struct before version 1 has no flags: its reader would take each byte for two elements, or write.
     with pytest.raises(BufferError, match="flags") if flags else contextlib.nullcontext():
         tensor.__dlpack__()
 
@@ -81,7 +81,7 @@ def test_read_only_memory_is_refused_to_a_consumer_that_cannot_know():
 
 
 class KeepsLegacy:
-    """Asks for a copy in the legacy struct."""
+    """Asks a tensor for a copy in the legacy struct."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -107,7 +107,7 @@ def test_copy_that_is_shared_is_nobodys_own():
     tensor = from_dlpack(numpy.arange(3), copy=True)
     assert tensor.is_copied
     assert not struct_in(tensor.__dlpack__(max_version=(1, 3))).flags & 2
-    # Nobody makes another one here.
+    # These imports make no other copy.
     for copy in [None, False]:
         view = from_dlpack(tensor, copy=copy)
         assert view.data_ptr == tensor.data_ptr and not view.is_copied
@@ -182,7 +182,7 @@ def test_closed_tensor():
     for use in [lambda: tensor.shape, tensor.__dlpack__, tensor.__dlpack_device__, lambda: memoryview(tensor)]:
         with pytest.raises((InvalidValue, BufferError), match="closed"):
             use()
-    # Libraries look for it at any object.
+    # Libraries look for this attribute on any object.
     assert not hasattr(tensor, "__cuda_array_interface__")
     with pytest.raises(AttributeError, match="the tensor is closed"):
         tensor.__cuda_array_interface__
@@ -199,7 +199,7 @@ libc = ctypes.CDLL(None)
 
 
 class Kept:
-    """An object with a buffer, of which one can tell whether it is held."""
+    """An object with a buffer that can tell whether the buffer is held."""
 
     def __init__(self):
         self.memory = bytearray(b"0123")
@@ -278,7 +278,7 @@ def test_interpreter_ends_while_threads_exchange():
 
 
 def test_interpreter_ends_before_a_foreign_thread_releases():
-    """A thread of the C library's calls the deleter when Python is gone: what Python held is left to the process."""
+    """A thread of the C library calls the deleter when Python is gone: Python's objects are left to the process."""
     program = """
         import ctypes, sys
         sys.path.insert(0, sys.argv[1])

@@ -1,4 +1,4 @@
-"""Function tables of types: `__dlpack_c_exchange_api__`, of others and of ours."""
+"""Function tables of types, of other libraries and of ours: `__dlpack_c_exchange_api__`."""
 
 import builtins
 import ctypes
@@ -33,7 +33,7 @@ from devexchange import Tensor, from_buffer, from_dlpack
 
 
 def table(**fields):
-    """A table of the helper's functions."""
+    """A table with the functions of the helper."""
     names = {"from_object": "answer_from_object", "to_object": "answer_to_object", "work_stream": "answer_work_stream"}
     functions = {field: address(getattr(helper, name)) for field, name in names.items()}
     return Table(**{"major": 1, "minor": 3, **functions, **fields})
@@ -44,7 +44,7 @@ def type_with(attribute, *bases):
 
 
 class OnlyMethod:
-    """Gives a tensor by `__dlpack__`, which counts."""
+    """A producer with only `__dlpack__`, which counts its calls."""
 
     def __init__(self):
         self.array, self.asked = numpy.arange(3.0), 0
@@ -59,7 +59,7 @@ class OnlyMethod:
 
 @pytest.fixture
 def answers():
-    """What the helper's functions answer: a tensor, unless a test says something else."""
+    """Sets the answers of the helper's functions: a tensor, unless a test sets something else."""
 
     def set_to(**values):
         for name, value in values.items():
@@ -110,7 +110,7 @@ def test_older_table_in_the_chain(answers, chain):
     for newer, older in zip(tables, tables[1:], strict=False):
         newer.prev_api = ctypes.addressof(older)
         if newer.major != 1:
-            newer.from_object = newer.work_stream = 1  # not to be called
+            newer.from_object = newer.work_stream = 1  # must not be called
     producer = Producer()
     answers(answer_tensor=ctypes.addressof(producer.managed))
     from_dlpack(type_with(tables[0].capsule())()).close()
@@ -124,7 +124,7 @@ def in_a_circle():
     return first
 
 
-# What is no table that can be used: the attribute, and what it needs to live.
+# Attributes that are not usable tables.
 UNUSABLE = {
     "no function for tensors": lambda: table(from_object=None),
     "no function for streams": lambda: table(work_stream=None),
@@ -189,7 +189,7 @@ def test_function_that_fails(answers, name):
         def __dlpack_device__(self):
             return 1, None
 
-    # What the method says is no help where the function was meant: both are told.
+    # The error of the method alone does not explain the failure of the function: both are reported.
     with pytest.raises(TypeError, match="device is") as raised:
         from_dlpack(type_with(theirs.capsule(), Elsewhere)())
     assert isinstance(raised.value.__cause__, kind)
@@ -198,7 +198,7 @@ def test_function_that_fails(answers, name):
 @pytest.mark.parametrize("wishes", [{}, {"device": (1, 0)}])
 @pytest.mark.parametrize("code", [0, -1])
 def test_interrupt_of_a_function_is_not_forgotten(answers, code, wishes):
-    """An error is: then the object is asked by its method."""
+    """An error would be forgotten, and the object asked by its method."""
     theirs, producer = table(), Producer()
     answers(answer_tensor=ctypes.addressof(producer.managed), answer_code=code, answer_raises=2)
     offers = type_with(theirs.capsule(), OnlyMethod)()
@@ -227,7 +227,7 @@ def test_wish_that_is_refused_gives_the_tensor_back(answers):
 
 
 class Marked(OnlyMethod):
-    """As PyTorch marks a tensor."""
+    """An object with the marks of a PyTorch tensor."""
 
     requires_grad, conjugated, negated = False, False, False
 
@@ -239,7 +239,7 @@ class Marked(OnlyMethod):
 
 
 COMPLEX = {"code": 5, "bits": 64}
-# A mark, a tensor, how often the table was asked, how often the method.
+# A mark, the tensor's fields, how often the table is asked, how often the method.
 MARKS = {
     "none": (None, {}, 1, 0),
     "a gradient": ("requires_grad", {}, 0, 1),
@@ -262,7 +262,7 @@ def test_memory_that_does_not_mean_what_it_holds_goes_by_the_method(answers, nam
 
 
 def test_mark_of_one_object_of_a_class(answers):
-    """A class does not say which attributes its objects will have."""
+    """A class does not tell which attributes its objects will have."""
     theirs, producer = table(), Producer()
     answers(answer_tensor=ctypes.addressof(producer.managed))
     offers = type_with(theirs.capsule(), OnlyMethod)()
@@ -292,7 +292,7 @@ def test_error_of_a_question_comes_through(answers):
     assert calls() == 0
 
 
-# --- what is remembered of types ---
+# --- what is cached for types ---
 
 
 def test_class_that_gains_and_loses_a_table(answers):
@@ -322,7 +322,7 @@ def test_subclass_has_its_own_answer(answers):
 
 
 def test_classes_that_die(answers):
-    """Others take their place in memory."""
+    """Other classes take their place in memory."""
     theirs, producer = table(), Producer()
     answers(answer_tensor=ctypes.addressof(producer.managed))
     alive, places = [], set()
@@ -372,7 +372,7 @@ def test_subclass_of_numpys_type_is_asked_where_it_is():
 
 
 def test_more_types_than_are_remembered():
-    """Python's exceptions alone are more."""
+    """Python's exceptions alone are more types than the cache has room for."""
     kinds = [kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     unlike = UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError, ExceptionGroup
     things = [kind() for kind in kinds if kind not in unlike] + [None, 1, 1.0, "", b"", (), [], {}, set(), range(1)]
@@ -390,7 +390,7 @@ def test_more_types_than_are_remembered():
 
 
 def test_types_in_many_threads(answers):
-    """Of a new interpreter, in which no type is known yet."""
+    """In a new interpreter, in which no type is known yet."""
     program = """
         import threading
         import numpy, tvm_ffi
@@ -467,7 +467,7 @@ def test_to_what_makes_no_object(answers):
 REFUSES = {
     "a code": ({"answer_code": -1}, RuntimeError, "to_py_object_no_sync returned -1 without an exception"),
     "an exception": ({"answer_code": -1, "answer_raises": 1}, KeyError, "producer's own"),
-    # Who took it has deleted it, too: nothing is left of it.
+    # The consumer took the tensor and deleted it, too: nothing is left of it.
     "no object": ({"answer_deletes": 1}, RuntimeError, "gave NULL for an object"),
 }
 
@@ -475,7 +475,7 @@ REFUSES = {
 @pytest.mark.parametrize("deletes", [0, 1])
 @pytest.mark.parametrize("name", REFUSES)
 def test_consumer_that_fails(answers, name, deletes):
-    """Some have called the deleter then, some have not; it is called once."""
+    """Whether or not the consumer has called the deleter when it fails, it is called once."""
     values, kind, text = REFUSES[name]
     theirs, producer = table(), Producer()
     answers(**{"answer_deletes": deletes, **values})
@@ -589,7 +589,7 @@ def test_take():
     assert take(ctypes.addressof(producer.managed), raw) == 0
     tensor = out.value
     assert type(tensor) is Tensor and tensor.shape == (2, 3) and tensor.read_only and producer.deleted == 0
-    # The reference that the table gave is the caller's.
+    # The caller owns the reference that the table returned.
     ctypes.pythonapi.Py_DecRef(py_object(tensor))
     del out, raw, tensor
     assert producer.deleted == 1
@@ -618,7 +618,7 @@ def test_work_stream():
         def __dlpack_device__(self):
             return helper.ask_work_stream(c_void_p(OURS.work_stream), 99, 0, byref(out))
 
-    # Within a call of this package, which has attached the thread.
+    # Within a call into this package, for which the thread is attached.
     with pytest.raises(BufferError, match="device_type is 99"):
         from_dlpack(Asks())
 
@@ -731,7 +731,7 @@ def test_subinterpreter_is_refused():
 
 
 def test_release_in_a_subinterpreter():
-    """It is told there that something is to be given up, and must not enter the main one from there."""
+    """The pending call runs in the subinterpreter, and must not enter the main interpreter from there."""
     program = '''
         import ctypes, sys
         import devexchange

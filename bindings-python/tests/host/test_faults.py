@@ -1,5 +1,7 @@
-"""Faults: each allocation of the library fails, and each callback of Python's raises. Then there is Python's own error,
-nothing is taken, and everything is released once. In a process of its own, in which the library keeps no memory."""
+"""Faults: each allocation of the library fails, and each Python callback raises.
+
+Then Python's own error is raised, nothing is taken, and everything is released once. This runs in a separate process,
+in which the library keeps no memory."""
 
 import os
 import subprocess

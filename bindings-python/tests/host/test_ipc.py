@@ -34,7 +34,7 @@ def fresh():
 
 @contextmanager
 def serving(**offers):
-    """A server that is closed when all is given back."""
+    """A server that is closed when everything has been given back."""
     with ipc.Server(fresh()) as server:
         for name, thing in offers.items():
             server.offer(name, thing)
@@ -122,7 +122,7 @@ def test_copy_is_made_only_if_it_may():
         server.offer("values", tensor, copy=True)
         with ipc.Client(server.address) as client:
             copied = client.tensor("values")
-        # A copy, but not this importer's own.
+        # The tensor is a copy, but was not made for this importer alone.
         assert copied.data_ptr != tensor.data_ptr and not copied.is_copied
         copied.close()
 
@@ -136,7 +136,7 @@ def test_batch_with_nulls_and_texts(ours):
         assert peer.run("batch.to_pylist()") == source.to_pylist()
         assert peer.run("pyarrow.record_batch(batch).to_pydict()") == TABLE
         assert peer.run("pyarrow.record_batch(batch).column(0).null_count") == 1
-        # What came from another process goes on without a copy.
+        # A batch from another process can be offered again without a copy.
         assert peer.run("tuple(ipc.plan(batch))") == ("view", 0, "")
 
 
@@ -157,7 +157,7 @@ def test_parts_of_a_batch():
     source = pyarrow.record_batch({"n": range(100_000), "t": [str(i) for i in range(100_000)]})
     ours = from_arrow(source)
     rows, column = ours.slice(50_000, 10), ours["n"][99_998:]
-    # Of numbers only those that are seen, of texts all that the offsets count from.
+    # Only the visible numbers are copied, but all texts that the offsets count from.
     assert ipc.plan(ours["n"][50_000:50_010]).copy_bytes == 128
     with serving(rows=rows, column=column) as server, importer(server) as peer:
         assert peer.run("client.batch('rows').to_pylist()") == source.slice(50_000, 10).to_pylist()
@@ -166,7 +166,7 @@ def test_parts_of_a_batch():
 
 
 def test_empty_batch_goes_on_to_arrow():
-    """Arrow C++ looks for the first offset of a list, and for the sizes of the data of views, of no rows, too."""
+    """Arrow C++ reads the first offset of a list and the sizes of view data even if there are no rows."""
     views = pyarrow.array(["longer than twelve bytes"], pyarrow.string_view())
     assert len(views.buffers()) == 3
     source = pyarrow.record_batch({"view": views[:0], "list": pyarrow.array([], pyarrow.list_(pyarrow.int64()))})
@@ -177,7 +177,7 @@ def test_empty_batch_goes_on_to_arrow():
 
 
 def test_batch_with_many_columns():
-    """Its description is longer than a message."""
+    """The description of the batch is longer than a message."""
     source = pyarrow.record_batch({f"a column with a long name and the number {i}": [i, None] for i in range(600)})
     with serving(batch=source) as server, importer(server) as peer:
         assert peer.run("client.batch('batch').to_pylist()") == source.to_pylist()
@@ -231,7 +231,7 @@ def test_memory_of_a_killed_exporter_stays_valid():
         assert pyarrow.record_batch(batch).to_pydict() == TABLE
         with pytest.raises(OSError, match="connect: "):
             ipc.Client(address)
-        # A new exporter can have the address, and goes on with what the old one made.
+        # A new exporter can take the address, and offers the old one's memory again.
         with serving(again=tensor) as server, importer(server) as other:
             assert other.run("numpy.from_dlpack(client.tensor('again')).tolist()") == [1, 2, 3, 4]
 
@@ -257,7 +257,7 @@ def test_workers_of_multiprocessing(method):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
 def test_fork_has_no_part_in_what_its_parent_offers():
-    """It has no thread that would answer for it."""
+    """The child has no thread that would answer for it."""
     with serving(values=VALUES) as server:
         child = os.fork()
         if child == 0:
@@ -297,7 +297,7 @@ def test_fork_has_no_part_in_its_parents_connections():
 
 
 def test_signals_are_the_programs():
-    """What its threads block and wait for is not given to a thread of the library's."""
+    """Signals that the program's threads block and wait for are not delivered to a thread of the library."""
     program = """if True:
         import os, signal
         from devexchange import ipc
@@ -331,7 +331,7 @@ def test_offers_and_their_ends():
         assert repr(thing).endswith("closed>")
         with pytest.raises(ValueError, match="is closed"):
             use()
-    # What was given outlives both.
+    # The imported tensors outlive both ends.
     assert numpy.from_dlpack(second)[1, 2] == 6
     first.close()
     second.close()

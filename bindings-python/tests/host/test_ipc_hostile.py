@@ -131,7 +131,7 @@ def test_batch_is_mapped_for_reading_only():
 
 
 class Genuine:
-    """What a real exporter gives, for one that is none."""
+    """The answer of a real exporter, for the use of a fake one."""
 
     def __init__(self, thing):
         with serving(thing=thing) as server, Raw.connect(server.address) as raw:
@@ -150,7 +150,7 @@ def tensor():
 
 
 def ask(answer, timeout=5.0, greeting=None):
-    """Imports from an exporter that is to be refused."""
+    """Imports from an exporter that has to be refused."""
     address = fresh()
     with Exporter(address, answer, greeting), ipc.Client(address, timeout=timeout) as client:
         client.tensor("thing")
@@ -194,7 +194,7 @@ def test_exporter_that_is_gone_or_silent(tensor):
         ask(lambda raw, request: None, timeout=0.2)
     assert (late.value.errno, late.value.status_name) == (errno.ETIMEDOUT, "DEVX_NOT_READY")
     assert 0.2 <= time.monotonic() - begin < 5
-    # An answer to another request: it is given back, and no answer.
+    # An answer to another request is given back, and does not count as an answer.
     with pytest.raises(TimeoutError, match="did not answer within"):
         ask(lambda raw, request: raw.say(given(request + 7, 4, tensor.descriptor), tensor.files), timeout=0.2)
 
@@ -229,7 +229,7 @@ def test_signal_ends_a_wait_for_a_greeting():
 
 
 def test_signal_ends_a_wait_for_an_answer_and_not_the_connection(tensor):
-    """What was asked for is given back when it comes."""
+    """The answer to the interrupted request is given back when it comes."""
     address, asked = fresh(), []
 
     def answer(raw, request):
@@ -270,7 +270,7 @@ def test_answer_that_comes_twice_is_given_back(tensor):
         assert first.data_ptr == second.data_ptr
         first.close()
         second.close()
-    # The one that nobody asked for goes back first, when the next answer is waited for.
+    # The unwanted lease goes back first, while the next answer is waited for.
     assert exporter.heard[2:] == [release(2), release(1), release(3)]
 
 
@@ -283,7 +283,7 @@ def test_every_cut_and_every_altered_byte_is_refused(tensor):
 
 
 def refuse_all(cases, files, what="tensor", taken=None):
-    """Imports each of some descriptors, over one connection."""
+    """Imports several descriptors, one after the other, over one connection."""
     address, left = fresh(), list(cases)
 
     def answer(raw, request):
@@ -304,7 +304,7 @@ def refuse_all(cases, files, what="tensor", taken=None):
 
 
 def test_altered_bytes_with_the_right_checksum_are_harmless(tensor):
-    """What is taken lies within the file, whatever was altered."""
+    """Imported memory lies within the file, whichever bytes were altered."""
     cases = []
     for at in range(32, len(tensor.descriptor)):
         for value in {0, 1, 2, 7, 0x40, 0x7F, 0x80, 0xFF} - {tensor.descriptor[at]}:
@@ -363,7 +363,7 @@ def memory_file(content, seals=0):
     return file
 
 
-# F_SEAL_SEAL, _SHRINK, _GROW; and _WRITE
+# F_SEAL_SEAL, F_SEAL_SHRINK and F_SEAL_GROW; and F_SEAL_WRITE, too
 SHRINK_GROW_SEAL, SEALS = 0x7, 0xF
 FILE_CASES = {
     "none": (lambda: [], "there are 0 file descriptors, the regions have 1"),
@@ -400,7 +400,7 @@ def test_description_in_a_file_of_the_exporters(tensor):
         with pytest.raises(ValueError, match=text):
             ask(lambda raw, request, file=file: raw.say(given(request, 1, b"", 1), [file, *tensor.files]))
         os.close(file)
-    # A file that says that it is longer than any description.
+    # A file that claims to be longer than any description.
     file = memory_file(b"")
     os.ftruncate(file, 1 << 40)
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, SEALS)

@@ -1,6 +1,7 @@
-"""Other people's libraries in both directions: values, addresses, strides, flags, and the refusals that they have to
-give. There is more of NumPy in test_dlpack_in.py, of tvm-ffi in test_exchange_api.py, of Arrow in test_arrow.py, and
-PyTorch is in tests/pytorch."""
+"""Exchanges with other libraries in both directions: values, addresses, strides, flags, and their refusals.
+
+test_dlpack_in.py has more of NumPy, test_exchange_api.py of tvm-ffi, test_arrow.py of Arrow; PyTorch is in
+tests/pytorch."""
 
 import jax
 import jax.numpy
@@ -37,7 +38,7 @@ class ReadOnly:
         self.tensor = from_buffer(self.memory)
 
 
-# --- JAX: arrays that nobody writes; it asks for the struct before 1.0 ---
+# --- JAX: arrays that are never written; it asks for the struct before 1.0 ---
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, *OF_JAX])
@@ -78,7 +79,7 @@ def test_empty_and_scalar_arrays_of_jax():
 
 
 def test_jax_keeps_the_memory():
-    # JAX copies what is not aligned to 64 bytes.
+    # JAX copies memory that is not aligned to 64 bytes.
     room = numpy.zeros(1024 + 8)
     array = room[(-room.ctypes.data % 64) // 8 :][:1024]
     seen = jax.dlpack.from_dlpack(from_dlpack(array))
@@ -161,7 +162,7 @@ def test_buffer_of_nanoarrow_and_back(dtype):
     ours = from_dlpack(theirs.view())
     assert (ours.shape, ours.dtype, ours.data_ptr) == ((6,), dtype, array.ctypes.data)
     numpy.testing.assert_array_equal(numpy.from_dlpack(ours), array)
-    # Viewed once, it lends no buffer any more; a second one does.
+    # After one view the object lends no more buffers; a second object does.
     again = CBuffer.from_dlpack(from_dlpack(array))
     assert (from_buffer(again).data_ptr, bytes(again)) == (array.ctypes.data, array.tobytes())
 

@@ -18,7 +18,7 @@ CPU = (1, 0)
 
 
 class Arena:
-    """A manager in Python: ctypes allocates, and everything that it is asked is written down."""
+    """A manager in Python that allocates with ctypes and notes every request."""
 
     def __init__(self):
         self.asked, self.blocks = [], {}
@@ -258,11 +258,11 @@ def test_interrupt_of_a_deferral_reaches_the_program(at_begin, interruptible, mo
         with manager.defer_cleanup():
             entered.append(True)
             manager.allocate(8, CPU).close()
-        # It comes soon, not at once.
+        # The interrupt comes soon, not at once.
         time.sleep(10)
     gc.collect()
     devexchange.from_buffer(b"").close()
-    # What was held back is given back all the same.
+    # Memory that was held back is still given back.
     assert not arena.blocks and seen == [KeyboardInterrupt]
     assert at_begin or entered
 
@@ -296,7 +296,7 @@ def test_tensor_of_new_memory():
 
 
 class TorchDType:
-    """An element type as `torch.float32` is one: only its text says which."""
+    """An element type like `torch.float32`: only its text says which it is."""
 
     def __init__(self, name):
         self.name_of_it = name
@@ -421,7 +421,7 @@ def test_exceptions_of_a_manager_in_python(raised, kind, text):
     assert error.value.driver_code == getattr(raised, "driver_code", 0)
     assert error.value.__cause__ is raised
     assert manager.statistics().bytes == 0
-    # It outlives the test, and would keep its frames.
+    # The exception outlives the test, and would keep its frames alive.
     raised.__traceback__ = None
 
 
@@ -520,7 +520,7 @@ def test_nobody_is_asked_for_more_bytes_than_can_be():
         with pytest.raises(devexchange.OutOfRange, match=f"bytes is {2**63}"):
             manager.pin(4096, 2**63)
         assert everything.asked == []
-        # All that is unused, and more, is kept.
+        # The amount to keep exceeds what a manager can be passed: it gets the largest number.
         manager.trim(0, 2**63)
         assert everything.asked == [("trim", 0, 2**63 - 1)]
 

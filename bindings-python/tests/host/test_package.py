@@ -72,7 +72,7 @@ def test_device():
         "rocm:1",
         "cuda_managed:1",
     ]
-    # The set of types is open.
+    # Types are an open set.
     assert str(devexchange.Device(77, 1)) == "device type 77:1"
 
 
@@ -100,7 +100,7 @@ def test_a_device_has_a_name():
 
 
 class OfPyTorch:
-    """A device as `torch.device` is one."""
+    """A device like `torch.device`."""
 
     def __init__(self, type, index=None):
         self.type, self.index = type, index
@@ -128,7 +128,7 @@ def test_everything_is_declared_and_described():
         thing = getattr(devexchange, name)
         assert isinstance(thing, str) or thing.__doc__
         if isinstance(thing, type) and issubclass(thing, devexchange.Error):
-            continue  # It is written in Python, with its types.
+            continue  # Exceptions are written in Python, with their types.
         if getattr(thing, "__module__", "") in ("devexchange", "devexchange._native") and isinstance(thing, type):
             assert f"class {name}" in stub
             for member in vars(thing):
@@ -140,12 +140,13 @@ def test_everything_is_declared_and_described():
 
 
 def is_passed_by(node):
-    """Only what a program writes is described: `__new__` by its class, protocols and operators by Python."""
+    """Whether a member needs no docstring of its own: its class describes `__new__`, Python the protocols and
+    operators."""
     return node.name.startswith("_") and not node.name.startswith(("__dlpack", "__arrow", "__cuda"))
 
 
 def described(body, owner):
-    """Each thing that the stub declares, and what that is."""
+    """Yields each declaration of the stub, and the object that it declares."""
     for node in body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not is_passed_by(node):
             thing = getattr(owner, node.name)
@@ -155,7 +156,7 @@ def described(body, owner):
 
 
 def test_stub_has_the_docstrings():
-    """Editors show these: they do not look into a compiled module."""
+    """Editors show the docstrings of the stub, because they do not look into a compiled module."""
     tree = ast.parse(files(devexchange).joinpath("_native.pyi").read_text())
     seen = 0
     for node, thing in described(tree.body, devexchange._native):
@@ -173,7 +174,7 @@ KINDS = {
 
 
 def declared(function):
-    """Name, kind and default of each argument that a stub gives a function."""
+    """Name, kind and default of each argument that the stub declares for a function."""
     given = function.args
     arguments = [(argument.arg, KINDS[kind]) for kind in ("posonlyargs", "args") for argument in getattr(given, kind)]
     defaults = [None] * (len(arguments) - len(given.defaults)) + given.defaults
@@ -186,13 +187,14 @@ def declared(function):
 
 
 def signature(thing):
-    """The same of the thing itself. Python writes `...` for a default that PyO3 has no words for."""
+    """The same for the function itself. Python shows `...` for a default that PyO3 cannot express."""
     found = inspect.signature(thing).parameters.values()
     return [(each.name, each.kind, each.default) for each in found if each.kind != each.VAR_KEYWORD]
 
 
 def functions(tree, module):
-    """What the stub declares once, what that is, and how many of its arguments are not seen."""
+    """Yields each function that the stub declares once, the function itself, and how many of its arguments are
+    hidden."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and not node.decorator_list:
             yield node, getattr(module, node.name), 0
@@ -213,7 +215,7 @@ def test_stub_has_the_arguments_that_there_are():
     for node, thing, hidden in functions(tree, devexchange._native):
         stub, there = declared(node)[hidden:], signature(thing)
         if stub and stub[0][0] == "self":
-            # A method's own object comes by position only, which nobody writes.
+            # `self` is positional-only in the module, which no stub writes out.
             stub, there = stub[1:], there[1:]
         there = [
             (name, kind, stub[n][2] if default is ... else default) for n, (name, kind, default) in enumerate(there)
@@ -223,7 +225,7 @@ def test_stub_has_the_arguments_that_there_are():
     assert seen > 60
 
 
-#: What programs do, with stand-ins for the types that other libraries declare.
+#: A program with typical calls, and stand-ins for the types that other libraries declare.
 TYPED = """
 from typing import Any, ClassVar, Protocol
 
@@ -295,7 +297,7 @@ def mistakes(tensor: Tensor, batch: RecordBatch) -> None:
 
 
 def test_types_are_as_programs_use_them(tmp_path):
-    """A mistake that is not found is one, too: what is ignored has to be there."""
+    """The type checker must also find every mistake that the program marks as ignored."""
     (tmp_path / "program.py").write_text(TYPED)
     checker = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--disable-error-code=empty-body"]
     done = subprocess.run([*checker, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
@@ -320,7 +322,7 @@ def test_package_that_is_imported_anew_has_the_same_types():
 
 
 def test_package_does_not_bring_a_gil_back():
-    """Interpreters without a GIL switch one on for modules that do not say that they can do without."""
+    """Interpreters without a GIL enable it for modules that do not declare that they work without."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     ask = "import sys; print(getattr(sys, '_is_gil_enabled', lambda: True)())"
     answers = [
@@ -331,7 +333,7 @@ def test_package_does_not_bring_a_gil_back():
 
 
 def test_package_that_is_imported_again():
-    """What it raises is what a program then catches, by either import."""
+    """The exceptions that it raises are the ones that a program catches, through either import."""
     program = """if True:
         import sys
         import devexchange as first

@@ -1,4 +1,4 @@
-"""The calls that are done without PyO3's machinery: what they allocate, and that nothing else about them differs."""
+"""Calls that are done without PyO3's machinery: how much they allocate, and that they behave the same otherwise."""
 
 import gc
 import inspect
@@ -21,7 +21,7 @@ ALLOCATIONS = Path(__file__).parents[3] / "benches" / "c" / "allocations.c"
 MATRIX = numpy.zeros((2, 3), "f4")
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 
-# Counts what malloc is called for on this thread, after a while in which lists and caches are filled.
+# Counts the calls of malloc on this thread, after a warm-up that fills lists and caches.
 COUNT = textwrap.dedent("""
     import ctypes, gc, itertools
     import numpy, tvm_ffi
@@ -52,7 +52,7 @@ def test_an_exchange_allocates_nothing_of_its_own(tmp_path):
     environment = {**os.environ, "LD_PRELOAD": str(counting), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", COUNT], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    # One allocation is the struct of the other library, which has a table of functions. Without a GIL NumPy keeps no room
+    # The one allocation is the struct of the library that has a function table. Without a GIL NumPy caches no memory
     # for shapes.
     assert done.stdout.split() == ["0.0", "0.0" if HAS_GIL else "1.0", "1.0"]
 
@@ -61,7 +61,7 @@ def test_objects_are_out_of_the_collectors_sight():
     tensors = [from_dlpack(MATRIX), from_dlpack(MATRIX)]
     assert not [tensor for tensor in tensors if gc.is_tracked(tensor)]
     tensors.clear()
-    # One in the memory of another, which must not be found without references either.
+    # An object in the memory of an earlier one; the collector must not find such memory without an object either.
     assert not gc.is_tracked(from_dlpack(MATRIX))
     assert not [thing for thing in gc.get_objects() if type(thing) is Tensor]
 
@@ -84,7 +84,7 @@ def test_several_objects_end_at_once():
     assert len({id(tensor) for tensor in tensors}) == 10
     tensors.clear()
     assert sys.getrefcount(MATRIX) == references
-    # Without a GIL nobody counts those of a type.
+    # Without a GIL the references to a type are not counted.
     assert sys.getrefcount(Tensor) == types or not HAS_GIL
 
 
@@ -167,7 +167,7 @@ def test_what_was_asked_for_before_is_no_answer():
             name(nothing=new, copy=None)
         assert copies(lambda: tensor.__dlpack__(max_version=new, copy=True))
         assert not copies(lambda: tensor.__dlpack__(max_version=new, copy=None))
-    # Objects that come to the places of others.
+    # Objects that take the addresses of others.
     for i in range(100):
         assert ask(tuple([i % 2, i]), None) == ("dltensor_versioned" if i % 2 else "dltensor")
         assert name(**{"copy": None, "max_version": tuple([1, i])}) == "dltensor_versioned"
@@ -190,7 +190,7 @@ def test_what_is_wrong_with_a_call_is_said():
         from_dlpack(MATRIX).to(1)
 
 
-# --- producers of a type that no program can change, which are asked in fewer steps ---
+# --- producers whose type no program can change, which are asked in fewer steps ---
 
 
 def producer(device, array=MATRIX):
@@ -198,7 +198,7 @@ def producer(device, array=MATRIX):
 
 
 class Number(int):
-    """A number, as members of an enumeration are."""
+    """A number of a derived class, like a member of an enumeration."""
 
 
 @pytest.mark.parametrize("device", [(1, 0), (Number(1), Number(0)), (True, False)])
@@ -233,11 +233,11 @@ def test_what_a_producer_raises_is_its_own_error():
 
 
 class Watched(tuple):
-    """A version that is seen to end."""
+    """A version whose end can be observed."""
 
 
 class Number(int):
-    """The same of a part of it."""
+    """A part of a version whose end can be observed."""
 
 
 @pytest.mark.parametrize("make", [lambda: Watched((1, 0)), lambda: (Number(1), 0), lambda: (1, Number(0))])

@@ -1,4 +1,5 @@
-"""Random nested arrays of PyArrow, sliced at every level: what is read of them, copied and handed back is PyArrow's."""
+"""Random nested PyArrow arrays, sliced at every level: reading, copying and handing them back gives PyArrow's
+values."""
 
 import datetime
 import random
@@ -27,7 +28,7 @@ def interval(r):
 
 
 def text(r):
-    """Of lengths around those that a view has room for."""
+    """A text with a length around the limit of an inline view."""
     return "".join(r.choice('aZ0 "\\\n\x01é€𝄞') for _ in range(r.choice([0, 1, 11, 12, 13, 40])))
 
 
@@ -70,7 +71,7 @@ LEAVES = [
 
 
 def sliced(make, r, n):
-    """An array of `n` rows, most often a part of a longer one."""
+    """An array of `n` rows, usually part of a longer one."""
     before, after = r.choice([(0, 0), (r.randint(0, 9), r.randint(0, 5))])
     array = make(r, before + n + after)
     assert len(array) == before + n + after
@@ -91,7 +92,7 @@ def offsets(r, n, kind):
 
 
 def maker(r, depth):
-    """A function that makes arrays of one type: of a random generator and a number of rows."""
+    """A function that makes arrays of one type, given a random generator and a number of rows."""
     if depth == 0 or r.random() < 0.2:
         kind, value = r.choice(LEAVES)
         return lambda r, n: pyarrow.array([None if r.random() < 0.2 else value(r) for _ in range(n)], kind)

@@ -1,4 +1,4 @@
-"""What happens around a foreign release: exceptions that are on their way, and threads that the producer waits for."""
+"""Foreign releases while an exception propagates, and while the producer waits for its threads."""
 
 import ctypes
 import gc
@@ -16,7 +16,7 @@ Release = ctypes.CFUNCTYPE(None, c_void_p)
 
 
 class Released:
-    """A struct of Arrow's that PyArrow fills in, and whose release counts in Python before it is PyArrow's."""
+    """An Arrow struct filled in by PyArrow, whose release counts in Python before it calls PyArrow's release."""
 
     def __init__(self, source, words, release_word):
         self.count = 0
@@ -74,7 +74,7 @@ def exported_stream(made):
 
 
 class Made:
-    """What has to live as long as a test."""
+    """Holds objects that have to live as long as a test."""
 
 
 @pytest.mark.parametrize("make", [tensor, view, batch, column, schema, stream, exported_stream])
@@ -90,13 +90,13 @@ def test_exception_that_ends_an_object_survives_a_release_in_python(make):
     things.append(thing)
     del thing
     assert released() == 0
-    # The list has the one reference, and is given up while the exception is on its way.
+    # The list holds the only reference, and is given up while the exception propagates.
     with pytest.raises(KeyError, match="mine"):
         list(give_and_fail())
     assert released() == 1
 
 
-# ---- producers that wait for threads of theirs ----
+# ---- producers that wait for their own threads ----
 
 
 def ints(*values):
@@ -105,7 +105,7 @@ def ints(*values):
 
 @pytest.fixture
 def waiting():
-    """A function that gives an `ArrowArrayStream` whose producer waits for a thread that runs Python."""
+    """A function that makes an `ArrowArrayStream` whose producer waits for a thread that runs Python."""
 
     def count(name):
         return c_int.in_dll(helper, name)
@@ -119,7 +119,7 @@ def waiting():
     count("stream_waits").value = count("stream_waits_in_vain").value = 0
     yield make
     gc.collect()
-    # For the schema, a batch or more, and the release.
+    # The producer waits for the schema, for at least one batch, and for the release.
     assert (count("stream_waits").value >= 2, count("stream_waits_in_vain").value) == (True, 0)
 
 

@@ -1,4 +1,4 @@
-"""Rows of a batch, columns of it by themselves, and batches of columns; PyArrow says what they are."""
+"""Rows of a batch, single columns of it, and batches made of columns, compared with PyArrow."""
 
 import nanoarrow
 import numpy
@@ -33,7 +33,7 @@ def test_rows_of_a_batch(offset, length):
     theirs = batch()
     ours = from_arrow(theirs).slice(offset, length)
     assert isinstance(ours, RecordBatch)
-    # PyArrow takes no record batch with an offset.
+    # PyArrow does not accept a record batch with an offset.
     back = pyarrow.record_batch(ours)
     back.validate(full=True)
     assert back.equals(theirs.slice(offset, length))
@@ -51,7 +51,7 @@ def test_columns_by_themselves(offset, length):
             array.validate(full=True)
             assert array.equals(theirs[name].slice(offset, length)), name
         assert rows.to_pylist() == theirs[name].slice(offset, length).to_pylist()
-        # nanoarrow 0.9 reads no dictionaries, and dies of views, PyArrow's as well.
+        # nanoarrow 0.9 does not read dictionaries, and crashes on views, even those of PyArrow.
         if name not in ("dictionary", "view"):
             assert nanoarrow.Array(rows).to_pylist() == rows.to_pylist()
 

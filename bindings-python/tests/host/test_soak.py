@@ -1,4 +1,4 @@
-"""Many exchanges for each protocol in host memory."""
+"""Many exchanges in host memory, for each protocol."""
 
 import ctypes
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ ECHO = tvm_ffi.get_global_func("testing.echo")
 
 
 class Legacy:
-    """Gives and takes the struct of DLPack before 1.0."""
+    """Exports and imports the struct of DLPack before 1.0."""
 
     def __dlpack_device__(self):
         return (1, 0)
@@ -27,7 +27,7 @@ class Legacy:
 
 
 def only(thing, method):
-    """Of several protocols of a thing only one."""
+    """An object with only one of the protocols of `thing`."""
     return SimpleNamespace(**{method: getattr(thing, method)})
 
 

@@ -1,4 +1,4 @@
-"""Releases without the GIL, capsules that several threads want, ends of interpreters and forks of processes."""
+"""Releases without the GIL, races for capsules, ends of interpreters, and forks."""
 
 import ctypes
 import multiprocessing
@@ -24,7 +24,7 @@ import devexchange
 from devexchange import Tensor, from_arrow, from_buffer, from_dlpack
 
 TESTS = Path(__file__).parents[1]
-# The same library without the GIL.
+# The same library, whose functions are called without the GIL.
 unattached = ctypes.CDLL(build(TESTS / "helper.c")._name)
 unattached.release_on_threads.argtypes = [c_void_p, c_void_p, c_size_t, c_size_t]
 
@@ -62,7 +62,7 @@ def test_deleters_on_raw_threads_while_python_runs():
 
 
 def test_object_is_given_up_by_an_attached_thread():
-    """What a release on a raw thread leaves to Python runs Python: the destructor of the object that was kept."""
+    """A release on a raw thread leaves the kept object to Python, whose destructor then runs Python code."""
     gone = []
 
     class Owner(bytearray):
@@ -86,7 +86,7 @@ def test_producers_of_others_are_released_at_once_on_the_thread_that_is_last():
 
 
 def raced(take, refusal, rounds):
-    """In each round two threads want the same; exactly one gets it, the other is told so."""
+    """In each round two threads want the same thing; exactly one gets it, and the other is refused."""
     threads, things, winners, losers = 2, [None], [], []
     before, after = threading.Barrier(threads + 1), threading.Barrier(threads + 1)
 
@@ -118,7 +118,7 @@ def raced(take, refusal, rounds):
 
 
 def gives(method, thing):
-    """An object with a protocol that has one answer."""
+    """An object with a protocol method that always returns `thing`."""
     return SimpleNamespace(**{method: lambda **_: thing, "__dlpack_device__": lambda: (1, 0)})
 
 
@@ -154,7 +154,7 @@ def test_capsule_of_arrow_has_one_winner(switching_often, kind):
         reader = pyarrow.RecordBatchReader.from_batches(theirs.schema, [theirs])
         return gives("__arrow_c_stream__", reader.__arrow_c_stream__())
 
-    # Without a GIL the other thread may see that it is being taken.
+    # Without a GIL the other thread may find that the capsule is being taken.
     race = raced(from_arrow, (ValueError, RuntimeError), 500)
     next(race)
     for _ in range(499):
@@ -168,7 +168,7 @@ class CStream(ctypes.Structure):
 
 
 def test_stream_that_lets_another_thread_in_has_one_winner():
-    """Its producer is asked for the schema before the stream is taken, and runs Python then."""
+    """The producer is asked for the schema before the stream is taken, and runs Python during that."""
     theirs = pyarrow.record_batch({"n": [1, 2, 3]})
     capsule = pyarrow.RecordBatchReader.from_batches(theirs.schema, [theirs]).__arrow_c_stream__()
     stream = CStream.from_address(pointer_of(capsule, b"arrow_array_stream"))
@@ -230,7 +230,7 @@ PRELUDE = """
     from tables import build
 """
 
-# Each keeps memory past `Py_Finalize`; the process calls `late` afterwards, on a thread that it starts.
+# Each program keeps memory past `Py_Finalize`; the process then calls `late` on a thread that it starts.
 LATE = """
     #include <pthread.h>
     #include <stdio.h>
@@ -322,7 +322,7 @@ def test_interpreter_ends_while_raw_threads_release():
 
 @pytest.mark.parametrize("call", ["from_dlpack(Array())", "from_arrow(table)", "from_cuda_array_interface(Array())"])
 def test_interpreter_ends_while_daemon_threads_ask_producers(call):
-    """CPython before 3.14 ends such a thread within the producer's method, where it lets other threads run."""
+    """CPython before 3.14 ends such a thread within the producer's method, where the method lets other threads run."""
     run(
         PRELUDE
         + f"""
@@ -353,8 +353,9 @@ def test_interpreter_ends_while_daemon_threads_ask_producers(call):
 
 @pytest.mark.parametrize("call", ["next(batches)", "manager.allocate(8, (1, 0))", "empty(1, stream=Stream())", "tensor.device"])
 def test_interpreter_ends_while_daemon_threads_run_python_for_us(call):
-    """As above, in an iterable, a manager and a stream of a program's own, and in classes of the package's own. They end like any
-    daemon thread: nobody waits until one that never comes out does."""
+    """As above, but in the program's own iterable, manager and stream, and in classes of the package.
+
+    These threads end like any daemon thread: the end does not wait for one that never comes out."""
     program = (
         PRELUDE
         + f"""
@@ -395,7 +396,7 @@ def test_child_of_a_fork_may_use_and_release_what_it_inherits():
     array = numpy.arange(4.0)
     tensor, lent = from_dlpack(array), from_buffer(bytearray(b"abcd"))
     managed = lent.export_share()
-    # Another thread works on releases when the process is copied.
+    # Another thread is busy with releases when the process forks.
     stop = threading.Event()
 
     def release():
@@ -421,7 +422,7 @@ def test_child_of_a_fork_may_use_and_release_what_it_inherits():
         assert os.waitstatus_to_exitcode(status) == 0
     stop.set()
     worker.join()
-    # The parent's are its own still.
+    # The parent's objects still belong to it.
     Tensor.import_dlpack(managed).close()
     assert numpy.from_dlpack(tensor).tolist() == [0, 1, 2, 3]
 
@@ -446,7 +447,7 @@ def test_child_of_a_fork_releases_whatever_threads_without_a_gil_did():
 
 
 def use_what_was_inherited(tensor, managed, batch):
-    """In a process of `multiprocessing`, which ends with its own handlers."""
+    """Runs in a process of `multiprocessing`, which ends with its own handlers."""
     assert numpy.from_dlpack(tensor).tolist() == [0, 1, 2, 3]
     Tensor.import_dlpack(managed).close()
     assert batch.to_pylist() == [{"n": 1}, {"n": 2}]
@@ -467,6 +468,6 @@ def test_workers_of_multiprocessing_inherit_what_is_handed_out():
     for worker in workers:
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    # The parent's are its own still.
+    # The parent's objects still belong to it.
     Tensor.import_dlpack(managed).close()
     use_what_was_inherited(tensor, lent.export_share(), batch)

@@ -1,4 +1,4 @@
-"""Every type as Python objects: what PyArrow says of its own array is what we say of it."""
+"""Every type as Python objects: our values are those that PyArrow reads from its own array."""
 
 import datetime
 import decimal
@@ -104,7 +104,7 @@ def test_offsets(zone, minutes):
         "+05:300",
         "05:30",
         "+99999999999999999:00",
-        # Files, and names of none.
+        # Files and directories, and names that do not exist.
         "Europe",
         "/etc/localtime",
         "../UTC",
@@ -120,7 +120,7 @@ def test_zones_that_are_none(zone):
 
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "b", "a"), ("", "")])
 def test_fields_of_one_name(names):
-    """A dict would have the last one only."""
+    """A dict would have only the last field."""
     arrays = [pyarrow.array([n]) for n in range(len(names))]
     struct = pyarrow.StructArray.from_arrays(arrays, names=names)
     for source in [struct, pyarrow.RecordBatch.from_struct_array(struct)]:
@@ -128,7 +128,7 @@ def test_fields_of_one_name(names):
         with pytest.raises(Refused, match=f'the name "{names[-1]}" is that of two fields'):
             batch.to_pylist()
         assert [column.to_pylist() for column in batch.root.children] == [[n] for n in range(len(names))]
-    # A row that is null has no fields.
+    # A null row has no fields.
     assert from_arrow(pyarrow.nulls(2, struct.type)).to_pylist() == [None, None]
 
 
@@ -142,7 +142,7 @@ TIMES = [pyarrow.time32("s"), pyarrow.time32("ms"), pyarrow.time64("us"), pyarro
 
 @pytest.mark.parametrize("kind", TIMES)
 def test_time_of_no_day(kind):
-    """Python would take it for one of another day."""
+    """Python would take the value for a time of another day."""
     day = 86_400 * {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[kind.unit]
     stored = pyarrow.array([0, day, -1], pyarrow.int32() if kind.bit_width == 32 else pyarrow.int64())
     column = from_arrow(stored.view(kind)).root
@@ -173,7 +173,7 @@ def test_time_beyond_those_of_python(days, kind):
 
 @pytest.mark.parametrize("unit, of_second", [("s", 1), ("ms", 1000)])
 def test_longest_durations(unit, of_second):
-    """Those of Python are longer than 64 bits of microseconds."""
+    """Python's durations reach further than 64 bits of microseconds."""
     first, last = -999_999_999 * 86_400 * of_second, 10**9 * 86_400 * of_second - 1
     source = pyarrow.array([first, -1, last], pyarrow.int64()).view(pyarrow.duration(unit))
     assert from_arrow(source).to_pylist() == source.to_pylist()
@@ -200,7 +200,7 @@ READINGS = {
 @pytest.mark.parametrize("read", READINGS.values(), ids=READINGS.keys())
 @pytest.mark.parametrize("source", [OUTSIDE, LISTS], ids=["dictionary", "lists of it"])
 def test_row_outside_of_its_dictionary_is_not_the_end(source, read):
-    """Its error is an IndexError, which Python's own iterator over a sequence takes for the end."""
+    """The error is an IndexError, which Python's own iterator over a sequence would take for the end."""
     with pytest.raises(OutOfRange, match="is index 5 of a dictionary of 2"):
         read(from_arrow(source).root)
 

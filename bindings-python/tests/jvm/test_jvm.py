@@ -1,5 +1,6 @@
-"""A JVM in the process of Python: both have a library of ours, with a core of its own, and hand each other tensors and
-batches by their addresses. `DEVX_JAR` names the jar of the Java binding."""
+"""A JVM in the Python process: each has its own library of ours, with its own core.
+
+They hand each other tensors and batches by address. `DEVX_JAR` names the jar of the Java binding."""
 
 import ctypes
 import gc
@@ -40,7 +41,7 @@ def java():
 
 
 def readme_program():
-    """The block after the line `<!-- jvm -->`, and what it prints."""
+    """The program after the line `<!-- jvm -->`, and its output."""
     pattern = r"<!-- jvm -->\n```python\n(.*?)```.*?<!-- jvm output -->\n```text\n(.*?)```"
     found = re.search(pattern, README.read_text(), re.S)
     assert found, "the README has no such program"
@@ -48,7 +49,7 @@ def readme_program():
 
 
 def test_program_of_the_readme():
-    """With PyTorch in `make test-torch`; NumPy has the functions that the program needs, too."""
+    """Uses PyTorch in `make test-torch`, otherwise NumPy, which has the functions that the program needs, too."""
     program, expected = readme_program()
     if os.environ.get("DEVX_TORCH") != "1":
         program = "import sys, numpy; sys.modules['torch'] = numpy\n" + program
@@ -114,7 +115,7 @@ def test_batch_in_both_directions():
 
 
 def test_releases_on_threads_of_java():
-    """Each side's last user is on a thread of the other runtime."""
+    """The last user of each side's memory is on a thread of the other runtime."""
     kept = [bytearray(8) for _ in range(100)]
     theirs = [java().Tensor.importDlpack(devexchange.from_buffer(each).export_share()) for each in kept]
 

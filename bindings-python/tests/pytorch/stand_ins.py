@@ -2,9 +2,9 @@
 
     python stand_ins.py CC [DIRECTORY OF TORCH]
 
-Each library that PyTorch's own are linked with and that is not there is made beside them by the compiler `CC`, with the
-soname, the versions and the symbols that they name. Functions answer with an error of their own ("no device") and say
-that there are no devices, so PyTorch finds no GPU, and works on the CPU.
+The compiler `CC` makes each missing library that PyTorch's own libraries are linked with, beside them, with the soname,
+the versions and the symbols that they name. Its functions return an error ("no device") and report that there are no
+devices, so PyTorch finds no GPU and works on the CPU.
 """
 
 import collections
@@ -14,9 +14,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
-#: cudaErrorNoDevice; other libraries take it for some failure.
+#: cudaErrorNoDevice; libraries other than the CUDA runtime take it for some failure.
 NO_DEVICE = 100
-#: What PyTorch asks before its allocator of memory on GPUs, which works without one (test_allocator.py): two numbers.
+#: Functions that PyTorch calls for two numbers before its GPU allocator, which works without a GPU (test_allocator.py).
 NUMBERS = ("cudaGetDevice", "cudaGetDeviceCount")
 
 
@@ -30,7 +30,7 @@ def needed(library):
 
 
 def versions(library):
-    """Pairs of a library and a version that is wanted of it."""
+    """Pairs of a library and a version that is required of it."""
     pairs, file = [], None
     for kind, name in re.findall(r"(File|Name): (\S+)", read("-V", library)):
         if kind == "File":
@@ -41,7 +41,7 @@ def versions(library):
 
 
 def symbols(library):
-    """What a library names and what it has: sets of `name` or `name@version`."""
+    """The symbols that a library needs and those that it has: sets of `name` or `name@version`."""
     wanted, there = set(), set()
     for line in read("--dyn-syms", library).splitlines():
         fields = line.split()
@@ -55,7 +55,7 @@ def symbols(library):
 
 
 def is_system(name):
-    """What every machine has; and the CUDA driver, which is not there or the real one, and is asked for late."""
+    """Whether every machine has the library; or it is the CUDA driver, which is missing or real, and is loaded late."""
     return re.match(r"(ld-linux|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|quadmath|z|cuda)\.so)", name) is not None
 
 
@@ -74,7 +74,7 @@ def source(wanted):
 
 
 def make(compiler, path, by_version):
-    """A library with these symbols: version -> {(name, kind)}; the version "" is none."""
+    """Makes a library with these symbols: version -> {(name, kind)}; the version "" means none."""
     names = set().union(*by_version.values())
     script = path.with_suffix(".map")
     nodes = [(version, found) for version, found in sorted(by_version.items()) if version]

@@ -1,6 +1,7 @@
-"""PyTorch's pluggable allocator on our managers. No device is initialised, so what PyTorch asks of it is asked by the functions
-of `torch._C` that are for other libraries; work on streams is the simulated driver's, which ends the process if memory
-goes back before it."""
+"""PyTorch's pluggable allocator on our managers.
+
+No device is initialised, so the allocator is called through those functions of `torch._C` that are for other libraries.
+The simulated driver does the work on streams, and ends the process if memory goes back before that work is done."""
 
 import ctypes
 import subprocess

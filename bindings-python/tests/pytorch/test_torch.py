@@ -1,4 +1,4 @@
-"""PyTorch in both directions: by its function table, and by `__dlpack__`."""
+"""PyTorch in both directions, through its function table and through `__dlpack__`."""
 
 import ctypes
 import gc
@@ -33,7 +33,7 @@ DTYPES = [
 
 
 class ByMethod:
-    """A tensor of PyTorch's without the table of its type."""
+    """A PyTorch tensor without the table of its type."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -96,7 +96,7 @@ def test_tensor_of_torch_and_back(given, dtype, layout):
         assert ours.strides == theirs.stride()
     seen = torch.from_dlpack(ours)
     assert (seen.dtype, seen.shape, seen.device) == (theirs.dtype, theirs.shape, theirs.device)
-    # Comparing is not there for every type; bytes are.
+    # Not every type can be compared, but bytes can.
     as_bytes = [
         tensor.contiguous().view(torch.uint8) if tensor.dim() else tensor.reshape(1).view(torch.uint8)
         for tensor in (seen, theirs)
@@ -142,7 +142,7 @@ def test_copy_is_made_if_it_was_asked_for(given):
     assert torch.equal(torch.from_dlpack(ours), theirs)
 
 
-# --- what a tensor of PyTorch's is only marked with ---
+# --- tensors that PyTorch only marks ---
 
 
 def test_tensor_that_requires_a_gradient_is_refused(given):
@@ -162,7 +162,7 @@ def test_conjugated_tensor_is_refused(given):
 
 
 def test_negated_tensor_is_refused():
-    """PyTorch's own functions hand it out as if it was not negated."""
+    """PyTorch's own functions hand it out as if it were not negated."""
     theirs = torch.tensor([1 + 2j, 3 + 4j]).conj().imag
     assert theirs.is_neg()
     with pytest.raises(BufferError, match="negative bit"):
@@ -187,7 +187,7 @@ def test_tensor_without_plain_memory_is_refused(given, kind):
 
 @pytest.mark.filterwarnings("ignore")
 def test_read_only_memory_in_torch():
-    """PyTorch has no tensors that must not be written: it takes the struct that says so, and forgets it."""
+    """PyTorch has no read-only tensors: it accepts the struct that says so, and forgets it."""
     ours = from_buffer(b"abcd")
     assert ours.read_only
     seen = torch.from_dlpack(ours)
@@ -232,7 +232,7 @@ def test_storage_of_torch_is_freed_once(given):
 
 
 def test_memory_of_torch_stays_flat(given):
-    """Eight megabytes in each round: storage that was not freed would be seen."""
+    """Each round uses eight megabytes, so a leak would be seen."""
 
     def resident():
         with open("/proc/self/statm") as file:
