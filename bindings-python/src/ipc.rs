@@ -132,7 +132,7 @@ impl Server {
     /// Offers a tensor or batch under a name, replacing any earlier offer of that name.
     ///
     /// It is a `Tensor`, a `RecordBatch`, or an object with the methods of Arrow arrays or of DLPack. Importers get the same
-    /// memory, and their work comes after what is queued now.
+    /// memory, and wait for the work that is queued now.
     ///
     /// Some memory has to be copied: host memory that is not from `empty_shared` or from another process, pinned and managed
     /// memory, and device memory of a pool that is not made to be shared. `copy` is True to always copy, False to never copy,

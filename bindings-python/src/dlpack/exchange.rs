@@ -148,7 +148,7 @@ impl Table {
         // SAFETY: attached, and there is room for an address.
         let code = unsafe { (self.work_stream)(device.kind.0, device.id, &raw mut stream) };
         check(py, code, "current_work_stream")?;
-        // NULL is a default stream, but not which one. The legacy default stream waits for every other default stream.
+        // NULL is a default stream, without saying which. The legacy one waits for every other default stream.
         if stream.is_null() {
             return Ok(RawStream::LEGACY);
         }

@@ -52,7 +52,7 @@ pub(crate) fn export<'py>(py: Python<'py>, tensor: CoreTensor, asked: &Asked) ->
     }
 }
 
-/// Waits for memory that the host can read: a consumer that names no stream may not have one, like NumPy, and read at once.
+/// Waits for memory that the host can read: a consumer that names no stream may have none (like NumPy), and read at once.
 fn wait_on_host(py: Python<'_>, tensor: &CoreTensor) -> Result<()> {
     if matches!(tensor.ready(), Ready::Now) || !tensor.device().has_streams() {
         return Ok(());

@@ -159,7 +159,7 @@ impl MemoryManager {
     /// Pins existing host memory until the result is closed.
     ///
     /// `memory` is an object with the buffer protocol, which is kept alive, or the address of `bytes` bytes, which the caller
-    /// must keep. Closing the result unpins the memory at once, also while cleanup is deferred.
+    /// must keep alive. Closing the result unpins the memory at once, also while cleanup is deferred.
     #[pyo3(signature = (memory, bytes=None, *, device_id=0, mapped=false, portable=false))]
     fn pin(
         &self,

@@ -44,7 +44,7 @@ fn raise(error: Error) -> *mut ffi::PyObject {
     null_mut()
 }
 
-/// Raises an error and returns `None` for it.
+/// Returns the value; for an error, raises it and returns `None`.
 #[inline]
 pub(crate) fn or_raise<T>(done: Result<T>) -> Option<T> {
     match done {
