@@ -85,6 +85,16 @@ pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
     }
 }
 
+/// The device that memory is asked for: such a pair, unchecked, because pinned and managed memory is for a device, too; or as
+/// in [`asked`].
+pub(crate) fn of_request(device: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
+    if let Ok(numbers) = device.extract() {
+        return Ok(numbers);
+    }
+    let Device { kind, id } = asked(device)?;
+    Ok((kind.0, id))
+}
+
 /// The number of a device whose kind is known.
 pub(crate) fn number(device_id: &Bound<'_, PyAny>) -> PyResult<i32> {
     Ok(argument::number(device_id, "device_id", i32::MIN, i32::MAX)?)

@@ -422,7 +422,7 @@ class MemoryManager(_Closing):
     def allocate(
         self,
         bytes: int,
-        device: _Pair = (2, 0),
+        device: _Device = (2, 0),
         *,
         stream: _Stream | None = None,
         mapped: bool = False,

@@ -20,8 +20,7 @@ class DeviceType(IntEnum):
 class Device(NamedTuple):
     """One device: its kind and its number, as ``__dlpack_device__`` returns them.
 
-    Arguments that take a device, except that of ``MemoryManager.allocate``, also take its name, as ``str`` returns it:
-    ``"cuda:0"``."""
+    Arguments that take a device also take its name, as ``str`` returns it: ``"cuda:0"``."""
 
     type: int
     id: int = 0

@@ -129,9 +129,8 @@ impl MemoryManager {
 
     /// Allocates `bytes` bytes of the kind, and for the device, that `device` says.
     ///
-    /// `device` is a pair of numbers, as in DLPack: (2, n) is device memory, (3, n) pinned, (13, n) managed and (1, 0) plain
-    /// host memory; by default it is (2, 0). It is not a name, because pinned and managed memory is for a device, too. With a
-    /// `stream`, device memory is given and taken back in its order, if the manager can do that. The flags are for pinned
+    /// `device` is a name, for example "cuda:0", or a pair of numbers as in DLPack: (2, n) is device memory, (3, n) pinned and
+    /// (13, n) managed memory for device n, and (1, 0) plain host memory; by default it is (2, 0). With a `stream`, device memory is given and taken back in its order, if the manager can do that. The flags are for pinned
     /// memory: `mapped` (devices can use it), `portable` (it can be used in all contexts) and `write_combined` (fast for the
     /// host to write, slow to read).
     ///
@@ -142,7 +141,7 @@ impl MemoryManager {
         &self,
         py: Python<'_>,
         bytes: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = device::numbers)] device: (i32, i32),
+        #[pyo3(from_py_with = device::of_request)] device: (i32, i32),
         stream: Option<&Bound<'_, PyAny>>,
         mapped: bool,
         portable: bool,

@@ -51,7 +51,7 @@ def live():
 
 def test_memory_in_the_order_of_a_stream(cuda, manager):
     before = live()
-    memory = manager.allocate(BYTES, CUDA, stream=cuda.producer)
+    memory = manager.allocate(BYTES, "cuda:0", stream=cuda.producer)
     assert memory.device.type in (2, 13) and memory.bytes == BYTES
     memory.wait(cuda.consumer)
     fill(memory.address, cuda.consumer)

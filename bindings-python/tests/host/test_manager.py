@@ -210,9 +210,19 @@ def test_number_of_a_device_beyond_all(value):
             call(value)
     with pytest.raises(TypeError, match="device_id is 1.5: an int was expected"):
         manager.initialize(1.5)
-    for device in [(2, value), (value, 0), value, "cuda:0"]:
-        with pytest.raises(TypeError, match=r"device is .*: a pair \(device type, number\) is needed"):
+    for device in [(2, 10**30), (value, 0), value]:
+        with pytest.raises(TypeError, match=r'device is .*: a name such as "cuda:0" or a pair \(device type, number\)'):
             manager.allocate(8, device)
+
+
+def test_device_of_memory_by_its_name():
+    manager = MemoryManager.host_only()
+    with manager.allocate(8, "cpu") as memory:
+        assert memory.device == CPU
+    with pytest.raises(devexchange.Refused, match="device_type is cuda"):
+        manager.allocate(8, "cuda:0")
+    with pytest.raises(devexchange.Refused, match='device is "gpu": not the name of a device'):
+        manager.allocate(8, "gpu")
 
 
 def test_reset_leaves_host_memory_alone():
