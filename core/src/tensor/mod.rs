@@ -1,4 +1,4 @@
-//! A tensor: what, where, who and when of an n-dimensional array, whoever made it.
+//! A tensor: the what, where, who and when of an n-dimensional array, from any producer.
 
 mod order;
 mod slice;
@@ -32,7 +32,7 @@ impl Flags {
     pub const READ_ONLY: Self = Self(DLPACK_FLAG_BITMASK_READ_ONLY);
     /// The memory is a copy made for this exchange, which nobody else has.
     pub const IS_COPIED: Self = Self(DLPACK_FLAG_BITMASK_IS_COPIED);
-    /// Each sub-byte element has a byte of its own.
+    /// Each sub-byte element occupies a byte of its own.
     pub const SUBBYTE_PADDED: Self = Self(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
 
     /// Whether all bits of `other` are set.
@@ -40,29 +40,29 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// With the bits of `other`.
+    /// Returns these flags with the bits of `other` set.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Without the bits of `other`.
+    /// Returns these flags with the bits of `other` cleared.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// For who is not the only one to have the memory: a copy would be "solely owned throughout its lifetime by the consumer"
-    /// (DLPack 1.3, `DLPACK_FLAG_BITMASK_IS_COPIED`).
+    /// Returns the flags for a holder that shares the memory: a copy would be "solely owned throughout its lifetime by the
+    /// consumer" (DLPack 1.3, `DLPACK_FLAG_BITMASK_IS_COPIED`).
     pub(crate) fn shared(self) -> Self {
         self.without(Self::IS_COPIED)
     }
 }
 
-/// A description of memory, as a producer gives it.
+/// A producer's description of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorDesc<'a> {
-    /// Address that `byte_offset` counts from; may be NULL if there are no elements.
+    /// Address that `byte_offset` counts from; can be NULL if there are no elements.
     pub data: *mut c_void,
     /// Where the memory is.
     pub device: Device,
@@ -70,7 +70,7 @@ pub struct TensorDesc<'a> {
     pub dtype: DType,
     /// Extents.
     pub shape: &'a [i64],
-    /// Distance of neighbours along each dimension, in elements; `None` for compact row-major.
+    /// Distance between neighbours along each dimension, in elements; `None` for compact row-major.
     pub strides: Option<&'a [i64]>,
     /// Bytes from `data` to the first element.
     pub byte_offset: u64,
@@ -79,7 +79,8 @@ pub struct TensorDesc<'a> {
 }
 
 impl TensorDesc<'_> {
-    /// As a `DLTensor`, if it can be one: with a stride for each dimension, or none at all.
+    /// Returns the description as a `DLTensor`; `None` if it has strides, but not one for each dimension, or too many
+    /// dimensions.
     fn as_dltensor(&self) -> Option<DLTensor> {
         let TensorDesc { data, device, dtype, shape, strides, byte_offset, .. } = *self;
         if strides.is_some_and(|strides| strides.len() != shape.len()) {
@@ -104,21 +105,21 @@ pub struct Tensor(Slab<Header>);
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Laid out so that what each share of a tensor reads (the description, and the extents behind the header) is on no cache line
-/// that other threads write: neither the one with the count, in front of the header, nor those of a consumer's struct.
+/// Laid out so that no cache line that other threads write (neither the one with the count, in front of the header, nor those
+/// of a consumer's struct) holds anything that sharing a tensor reads: the description, and the extents behind the header.
 #[repr(C)]
 struct Header {
     owner: Owner,
-    /// As DLPack has it, with a checked device and type, no byte offset, and extents and strides in the slab's own tail;
-    /// without dimensions these are NULL.
+    /// The tensor in DLPack's form: device and type are checked, `byte_offset` is 0, and extents and strides are in the slab's
+    /// own tail. Without dimensions both are NULL.
     described: DLTensor,
     flags: Flags,
     uses: Uses,
     ready: Ready,
     layout: Layout,
-    /// For one consumer at a time, which has the slab's claim.
+    /// The struct of one consumer at a time: the one that has the slab's claim.
     handed: UnsafeCell<MaybeUninit<DLManagedTensorVersioned>>,
-    /// Between that and the extents, which follow.
+    /// Keeps `handed` off the cache lines of the extents, which follow.
     apart: MaybeUninit<[u8; LINE]>,
 }
 
@@ -136,25 +137,25 @@ impl Drop for Header {
     }
 }
 
-// SAFETY: the pointers are to the slab's own tail and to memory that the owner keeps alive; the header is
-// not changed once the tensor exists, but for what belongs to whoever has the claim.
+// SAFETY: the pointers are to the slab's own tail and to memory that the owner keeps alive. Once the tensor exists, the header
+// does not change, except for the part that belongs to the holder of the claim.
 unsafe impl Send for Header {}
 // SAFETY: as above.
 unsafe impl Sync for Header {}
 
 impl Tensor {
-    /// A tensor over memory of the caller's that `owner` keeps alive. One block of memory; shape and strides are copied.
+    /// Creates a tensor over the caller's memory, which `owner` keeps alive. Takes one block of memory; shape and strides are
+    /// copied.
     ///
     /// # Errors
-    /// `DEVX_INVALID_SHAPE` and `DEVX_INVALID_ARGUMENT` with the field and its value; the owner is given
-    /// back, not released.
+    /// `DEVX_INVALID_SHAPE` and `DEVX_INVALID_ARGUMENT` with the field and its value; the owner is given back, not released.
     ///
     /// # Safety
-    /// `desc.data` with its offset, shape and strides describes memory that is valid until `owner` is
-    /// released and, unless the consumers agree on it, is not written meanwhile.
+    /// `desc.data` with its offset, shape and strides describes memory that is valid until `owner` is released. Unless the
+    /// consumers agree on it, the memory is not written until then.
     pub unsafe fn from_raw_parts(desc: &TensorDesc<'_>, owner: Owner) -> std::result::Result<Self, Refused<Owner>> {
         let owner = match desc.as_dltensor() {
-            // SAFETY: the caller's contract; shape and strides are as long as the description says.
+            // SAFETY: the caller's contract; shape and strides are as long as `ndim` says.
             Some(tensor) => match unsafe { Self::plain::<false, _>(&tensor, desc.flags, || owner) } {
                 Ok(plain) => return Ok(plain),
                 Err(owner) => owner(),
@@ -169,7 +170,7 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// The tensor without an owner yet: all that can fail, before anything is taken.
+    /// Makes the tensor without its owner: does everything that can fail, before anything is taken.
     pub(crate) fn describe(desc: &TensorDesc<'_>) -> Result<Self> {
         let (layout, data) = check(desc)?;
         let TensorDesc { device, dtype, shape: extents, flags, .. } = *desc;
@@ -182,7 +183,7 @@ impl Tensor {
             unsafe { described.shape.copy_from_nonoverlapping(extents.as_ptr(), ndim) };
             // SAFETY: zero is a valid stride and the tail has room for `ndim` of them.
             unsafe { described.strides.write_bytes(0, ndim) };
-            // SAFETY: initialised in the line above and not referred to by anything else yet.
+            // SAFETY: initialised in the line above, and nothing else refers to it yet.
             let strides = unsafe { std::slice::from_raw_parts_mut(described.strides, ndim) };
             match desc.strides {
                 Some(given) => strides.copy_from_slice(given),
@@ -202,9 +203,9 @@ impl Tensor {
         Ok(Self(room.fill(header)))
     }
 
-    /// What nearly every tensor is: numbers of whole bytes in host memory, compact and row-major, or with `BY_COLUMNS`
-    /// column-major. For anything else, right or wrong, and without memory, the owner comes back: [`Tensor::describe`] knows
-    /// better, and says why.
+    /// Makes the kind of tensor that nearly all are: numbers of whole bytes in host memory, compact and row-major (column-major
+    /// with `BY_COLUMNS`). For anything else, valid or not, and if there is no memory, returns `owner` uncalled:
+    /// [`Tensor::describe`] then handles the general case and can say what is wrong.
     ///
     /// # Safety
     /// `tensor` is a valid `DLTensor` of DLPack 1.
@@ -220,12 +221,12 @@ impl Tensor {
             return Err(owner);
         }
         let Some(bytes_each) = DType::plain_bytes(dtype) else { return Err(owner) };
-        // Without strides it lies by rows.
+        // Without strides a tensor is row-major.
         if shape.is_null() || tensor.data.is_null() || (BY_COLUMNS && strides.is_null()) {
             return Err(owner);
         }
         let Ok(room) = Slab::room(TailSize::of::<[i64; 2]>(PLAIN_NDIM)) else { return Err(owner) };
-        // Room for as many extents, and for strides behind them.
+        // Room for `ndim` extents, and for the strides behind them.
         let mine = room.start().cast::<i64>();
         let my_strides = mine.wrapping_add(ndim);
         let (mut elements, mut left, mut long) = (1_i64, ndim, 0);
@@ -234,7 +235,7 @@ impl Tensor {
             let i = if BY_COLUMNS { ndim - 1 - left } else { left };
             // SAFETY: a producer's shape has `ndim` extents.
             let extent = unsafe { entry(shape.cast_const(), i) };
-            // SAFETY: the same of strides.
+            // SAFETY: and `ndim` strides.
             let stride = if strides.is_null() { elements } else { unsafe { entry(strides, i) } };
             if extent <= 0 || (stride != elements && extent != 1) {
                 return Err(owner);
@@ -256,10 +257,10 @@ impl Tensor {
         }
         let data = tensor.data.with_addr(first as usize);
         let bytes = bytes as usize;
-        // One long dimension lies the same either way.
+        // With at most one extent above 1, both orders are the same.
         let row_major = long < 2;
         let header = Header {
-            // First, as long as nothing else would have to be given up if that fails.
+            // Evaluated first: if `owner` fails, nothing else has to be given up.
             owner: owner(),
             described: DLTensor { data, shape: mine, strides: my_strides, byte_offset: 0, ..*tensor },
             flags,
@@ -272,12 +273,12 @@ impl Tensor {
         Ok(Self(room.fill(header)))
     }
 
-    /// Its owner.
+    /// Returns the tensor's owner.
     pub(crate) fn owner(&self) -> &Owner {
         &self.0.header().owner
     }
 
-    /// An owner that keeps the tensor.
+    /// Turns the tensor into an owner that keeps it alive.
     pub(crate) fn into_owner(self) -> Owner {
         Owner::of_slab(self.0)
     }
@@ -290,10 +291,10 @@ impl Tensor {
         }
     }
 
-    /// A row-major host tensor over a vector.
+    /// Creates a row-major host tensor over a vector.
     ///
     /// # Errors
-    /// `DEVX_INVALID_SHAPE` if the shape has another number of elements than the vector.
+    /// `DEVX_INVALID_SHAPE` if the number of elements in the shape is not the vector's.
     pub fn from_vec<T: Element>(mut values: Vec<T>, shape: &[i64]) -> Result<Self> {
         let desc = TensorDesc {
             data: values.as_mut_ptr().cast(),
@@ -317,7 +318,7 @@ impl Tensor {
         Ok(unsafe { Self::from_raw_parts(&desc, Owner::try_new(values)?) }?)
     }
 
-    /// Address of the first element; NULL if there are none.
+    /// Returns the address of the first element; NULL if there are no elements.
     #[inline]
     pub fn data(&self) -> *mut c_void {
         self.0.header().described.data
@@ -349,28 +350,28 @@ impl Tensor {
         unsafe { numbers(shape, ndim) }
     }
 
-    /// Strides in elements. Along a single element nobody steps: there it may be another one than the producer's.
+    /// Strides in elements. Along a dimension of extent 1 the stride has no effect and can differ from the producer's.
     pub fn strides(&self) -> &[i64] {
         let DLTensor { strides, ndim, .. } = self.0.header().described;
         // SAFETY: NULL, or in the slab's tail, which lives as long as `self` and was filled by its maker.
         unsafe { numbers(strides, ndim) }
     }
 
-    /// What shape and strides come to.
+    /// Returns what shape and strides amount to.
     pub fn layout(&self) -> Layout {
         self.0.header().layout
     }
 
-    /// The elements of a compact row-major host tensor.
+    /// Returns the elements of a compact row-major host tensor.
     ///
-    /// They do not change meanwhile: who made the tensor, imported it or handed out its memory has promised that (see
-    /// [`Tensor::from_raw_parts`], [`ipc::import_tensor`](crate::ipc::import_tensor),
-    /// [`Exported::fds`](crate::ipc::Exported::fds)). Who offers it to other processes, which may write it then, agrees with
-    /// them on that.
+    /// The elements do not change meanwhile: whoever made the tensor, imported it or handed out its memory has promised this
+    /// (see [`Tensor::from_raw_parts`], [`ipc::import_tensor`](crate::ipc::import_tensor),
+    /// [`Exported::fds`](crate::ipc::Exported::fds)). A producer that offers the tensor to other processes, which can then
+    /// write it, must agree on this with them.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH` for another element type, `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_COPY_REQUIRED` for
-    /// other strides.
+    /// `DEVX_MISMATCH` for another element type, `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_COPY_REQUIRED` if the
+    /// strides are not row-major.
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.require_elements::<T>()?;
         self.require_host()?;
@@ -379,15 +380,15 @@ impl Tensor {
         if elements == 0 {
             return Ok(&[]);
         }
-        // SAFETY: `check` made sure of address, alignment and size, the producer of the rest when it made the
-        // tensor; every bit pattern is an `Element`.
+        // SAFETY: `check` verified address, alignment and size, and the producer vouched for the rest when it made the tensor;
+        // every bit pattern is an `Element`.
         Ok(unsafe { std::slice::from_raw_parts(self.data().cast::<T>(), elements) })
     }
 
-    /// The bytes of a compact row-major host tensor, of any type; see [`Tensor::as_slice`].
+    /// Returns the bytes of a compact row-major host tensor of any element type; see [`Tensor::as_slice`].
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_COPY_REQUIRED` for other strides.
+    /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_COPY_REQUIRED` if the strides are not row-major.
     pub fn as_bytes(&self) -> Result<&[u8]> {
         self.require_host()?;
         self.require_compact()?;
@@ -395,7 +396,7 @@ impl Tensor {
         if bytes == 0 {
             return Ok(&[]);
         }
-        // SAFETY: as for `as_slice`; bytes are aligned anywhere.
+        // SAFETY: as for `as_slice`; bytes need no alignment.
         Ok(unsafe { std::slice::from_raw_parts(self.data().cast::<u8>(), bytes) })
     }
 
@@ -406,7 +407,7 @@ impl Tensor {
         refuse!(DEVX_MISMATCH, "dtype is {}, not {}", self.dtype(), T::DTYPE)
     }
 
-    /// Checks with the driver that the memory is where the tensor says, all of it: what no description can prove.
+    /// Checks with the driver that all of the memory is where the tensor says, which no description can prove.
     ///
     /// # Errors
     /// `DEVX_DEVICE`, `DEVX_DRIVER`.
@@ -418,12 +419,14 @@ impl Tensor {
         pointer::require(self.data().wrapping_byte_offset(lowest), (end - lowest) as usize, self.device())
     }
 
-    /// Whether each element has bytes of its own that it does not fill. Of whole bytes the flag says nothing.
+    /// Whether each element occupies bytes of its own without filling them. For elements of whole bytes the flag has no
+    /// meaning.
     pub(crate) fn is_padded(&self) -> bool {
         self.flags().has(Flags::SUBBYTE_PADDED) && self.dtype().element_bytes().is_none()
     }
 
-    /// Checks that the host can read the elements where they are, now: also those that are queued on a stream that is done.
+    /// Checks that the host can read the elements where they are, now. Elements that were produced on a stream pass once that
+    /// work is done.
     ///
     /// # Errors
     /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_DRIVER`.
@@ -432,26 +435,26 @@ impl Tensor {
         self.ready().require_now()
     }
 
-    /// The tensor as DLPack describes it. Everything in it is the tensor's and lives as long.
+    /// Returns the tensor as DLPack describes it. Everything in it belongs to the tensor and lives as long.
     #[inline]
     pub fn as_dltensor(&self) -> DLTensor {
         self.0.header().described
     }
 
-    /// Whether nobody else has the tensor. Who is given this reference, then, is alone with it, too.
+    /// Whether this is the only reference to the tensor, so that whoever is given it is the only holder.
     #[inline]
     pub(crate) fn is_alone(&mut self) -> bool {
         self.0.unique().is_some()
     }
 
-    /// A place in the tensor's own block for the struct of a consumer, with a reference; `None` while another one has it.
-    /// Given back, with the reference, through [`Tensor::take_back`].
+    /// Lends the place in the tensor's own block for a consumer's struct, together with a reference; `None` while another
+    /// consumer has it. Place and reference are given back with [`Tensor::take_back`].
     #[inline]
     pub(crate) fn lend_place(&self) -> Option<*mut DLManagedTensorVersioned> {
         self.0.claim().then(|| self.place())
     }
 
-    /// As [`Tensor::lend_place`], but it is this reference that goes with the place, and is forgotten then.
+    /// Like [`Tensor::lend_place`], but passes on this very reference with the place; the caller forgets the tensor then.
     #[inline]
     pub(crate) fn give_place(&mut self) -> Option<*mut DLManagedTensorVersioned> {
         self.0.claim_whole().then(|| self.place())
@@ -462,17 +465,17 @@ impl Tensor {
         self.0.header().handed.get().cast()
     }
 
-    /// The end of what [`Tensor::lend_place`] began.
+    /// Takes back a place that was lent by [`Tensor::lend_place`] or [`Tensor::give_place`], and its reference.
     ///
     /// # Safety
-    /// `raw` is the address of a tensor ([`Tensor::as_raw`]) whose place was lent, and is given back here once.
+    /// `raw` is the address of a tensor ([`Tensor::as_raw`]) whose place was lent, and the place is given back here once.
     #[inline]
     pub(crate) unsafe fn take_back(raw: *mut c_void) {
-        // SAFETY: the caller's contract: with the place it has the claim and a reference.
+        // SAFETY: the caller's contract: the claim and a reference came with the place.
         unsafe { Slab::<Header>::release_claimed(raw) }
     }
 
-    /// The address of the tensor, which stays with this reference.
+    /// Returns the address of the tensor; the reference stays with `self`.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut c_void {
         self.0.as_raw()
@@ -508,11 +511,11 @@ impl Borrowed<'_, Tensor> {
     }
 }
 
-/// Most dimensions of what is recognised as plain.
+/// Most dimensions of a tensor that is recognised as plain.
 const PLAIN_NDIM: usize = 8;
 
-/// A description of so many dimensions with a place for the extents, and behind them the strides: one part of the tail, for
-/// as many dimensions at least. What else is in it is the caller's to fill in.
+/// A description of `ndim` dimensions whose extents, and strides behind them, have a place in the tail, which has room for at
+/// least as many. The other members are for the caller to fill in.
 #[inline]
 fn described_in(room: &Room<Header>, ndim: usize) -> DLTensor {
     let (shape, strides) = match ndim {
@@ -527,7 +530,7 @@ fn described_in(room: &Room<Header>, ndim: usize) -> DLTensor {
 }
 
 /// # Safety
-/// `first` is NULL, or there are `ndim` numbers, which outlive the result.
+/// `first` is NULL, or points to `ndim` numbers that outlive the result.
 unsafe fn numbers<'a>(first: *const i64, ndim: i32) -> &'a [i64] {
     if first.is_null() {
         return &[];
@@ -536,7 +539,7 @@ unsafe fn numbers<'a>(first: *const i64, ndim: i32) -> &'a [i64] {
     unsafe { std::slice::from_raw_parts(first, ndim as usize) }
 }
 
-/// The rules that every description has to keep, ours and foreign ones.
+/// Checks the rules that every description has to meet, our own and foreign ones alike.
 fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
     let layout = layout::check(desc.dtype, desc.flags.has(Flags::SUBBYTE_PADDED), desc.shape, desc.strides)?;
     if layout.elements == 0 {

@@ -9,8 +9,8 @@ use crate::stream::{RawStream, Stream};
 use crate::view::{View, Whole};
 
 impl Tensor {
-    /// Says when the data may be touched, if that is not after what is queued on the legacy default stream. For the maker
-    /// of a tensor: there is no second reference to it yet.
+    /// Sets when the data may be touched, if that is not after the work queued on the legacy default stream. For the maker of a
+    /// tensor: there must be no second reference to it yet.
     #[inline]
     pub(crate) fn set_ready(&mut self, ready: Ready) {
         if let Some(header) = self.0.unique() {
@@ -18,7 +18,8 @@ impl Tensor {
         }
     }
 
-    /// Says on which stream the producer works, which is to wait for all uses in the end. As [`Tensor::set_ready`].
+    /// Sets the stream that the producer works on, which is made to wait for all uses at the end. For the maker of a tensor,
+    /// like [`Tensor::set_ready`].
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -29,7 +30,8 @@ impl Tensor {
         Ok(())
     }
 
-    /// Makes this a view, whose memory has the owner that the view says. As [`Tensor::set_ready`].
+    /// Makes this tensor a view, whose memory has the owner that `view` names. For the maker of a tensor, like
+    /// [`Tensor::set_ready`].
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -41,18 +43,18 @@ impl Tensor {
         Ok(())
     }
 
-    /// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream
-    /// than the legacy default one. To be called before the tensor is shared. Memory that is given back in the order of
-    /// another stream is so only after that work, too. The stream outlives the tensor and what is exported of it,
-    /// but may be [closed](Stream::close) before.
+    /// Says that the data is ready when the work queued on `stream` is done: for a producer that worked on a stream other than
+    /// the legacy default one. Call it before the tensor is shared. Memory that is given back in the order of another stream
+    /// then goes back only after this work, too. The stream must outlive the tensor and everything exported from it, but may be
+    /// [closed](Stream::close) before.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams. Of memory that is
-    /// given back in the order of another stream, as [`Tensor::used_on`].
+    /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams. For memory that is
+    /// given back in the order of another stream, also those of [`Tensor::used_on`].
     ///
     /// # Safety
-    /// All that writes the data is done, or is queued on `stream` by now, or comes before what is queued there: who waits for
-    /// the stream reads it.
+    /// All work that writes the data is done, is queued on `stream` by now, or comes before work that is queued there: a
+    /// consumer that waits for the stream will read the data.
     pub unsafe fn produced_on(&mut self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         let ready = Ready::queued(stream)?;
@@ -71,8 +73,8 @@ impl Tensor {
         &self.0.header().ready
     }
 
-    /// The stream that a number stands for, for work with this tensor. A default stream (1, 2) is that of the tensor's
-    /// device; of pinned and managed memory, of the device that it was made for, which the driver is asked for.
+    /// Returns the stream that a number stands for, for work with this tensor. A default stream (1, 2) is that of the tensor's
+    /// device; for pinned and managed memory, that of the device it was made for, which is looked up with the driver.
     ///
     /// # Errors
     /// `DEVX_DEVICE` if the tensor's device has no streams, `DEVX_INVALID_STREAM`.
@@ -81,7 +83,7 @@ impl Tensor {
         device.stream_with(device, value)
     }
 
-    /// As [`Tensor::stream`], for a copy to `target`, or from there, which has streams of its own if it is a GPU. Between host
+    /// Like [`Tensor::stream`], but for a copy from or to `target`: if `target` is a GPU, it has streams, too. Between host
     /// memory that is not pinned, a default stream is that of device 0.
     ///
     /// # Errors
@@ -96,7 +98,7 @@ impl Tensor {
         self.device().of_stream(value, || self.data().cast_const())
     }
 
-    /// The stream that a DLPack request for this tensor asks for; `None` for [`RawStream::NO_SYNC`].
+    /// Returns the stream that a DLPack request for this tensor names; `None` for [`RawStream::NO_SYNC`].
     ///
     /// # Errors
     /// As [`check_stream`].
@@ -117,8 +119,8 @@ impl Tensor {
         self.ready().wait(stream)
     }
 
-    /// Says that work which is queued on `stream` uses the data: the memory is released only when that work is done. From
-    /// any thread, as often as there are streams. The stream is needed for this call only.
+    /// Says that the work queued on `stream` uses the data: the memory is released only when that work is done. Any thread may
+    /// call this, for any number of streams. The stream is needed for this call only.
     ///
     /// # Errors
     /// `DEVX_DEVICE` if the tensor's device has no streams, `DEVX_DRIVER`, `DEVX_UNSUPPORTED` under capture.
@@ -127,13 +129,14 @@ impl Tensor {
         self.0.header().uses.add(stream)
     }
 
-    /// Gives this reference up after what is queued on `stream` until now, in one step that cannot fail, as [`Tensor::used_on`]
-    /// and a drop can: if the work cannot be noted, the host waits for it. Under capture it is given up when that has ended.
+    /// Gives this reference up after the work queued on `stream` until now. Unlike [`Tensor::used_on`] followed by a drop, this
+    /// is one step that cannot fail: if the work cannot be noted, the host waits for it. While the stream is being captured,
+    /// the reference is given up when the capture has ended.
     pub fn release_after(self, stream: Stream) {
         release_behind(Whole::Tensor(self), stream);
     }
 
-    /// The work that was noted with [`Tensor::used_on`].
+    /// Returns the work that was noted with [`Tensor::used_on`].
     pub(crate) fn uses(&self) -> &Uses {
         &self.0.header().uses
     }

@@ -7,13 +7,13 @@ use crate::memory::collected;
 use crate::view::View;
 
 impl Tensor {
-    /// So many of the indices along one dimension, from the one at `offset` on, as a tensor of its own, which has as many
-    /// dimensions and the same strides. It shares the memory: nothing is copied, and work with it ([`Tensor::used_on`]) is
-    /// work with this one.
+    /// Returns a part of the tensor: `length` indices along one dimension, from `offset` on. The part is a tensor of its own
+    /// with the same number of dimensions and the same strides. It shares the memory: nothing is copied, and work with the part
+    /// ([`Tensor::used_on`]) is work with this tensor.
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_RANGE` if there is no such dimension or it has not so many; `DEVX_IMPOSSIBLE` if the first element would
-    /// begin within a byte; `DEVX_OUT_OF_MEMORY`.
+    /// `DEVX_OUT_OF_RANGE` if there is no such dimension or its extent is too small; `DEVX_IMPOSSIBLE` if the first element
+    /// would begin within a byte; `DEVX_OUT_OF_MEMORY`.
     pub fn slice(&self, dimension: i64, offset: i64, length: i64) -> Result<Self> {
         let (shape, strides) = (self.shape(), self.strides());
         let index = usize::try_from(dimension).unwrap_or(usize::MAX);
@@ -30,7 +30,7 @@ impl Tensor {
         if let Some(extent) = part.get_mut(index) {
             *extent = length;
         }
-        // Among no elements strides lead nowhere, and so may be anything.
+        // Without elements, strides lead nowhere and can have any value.
         let first = if part.contains(&0) { 0 } else { i128::from(offset) * i128::from(stride) };
         let bits = first * layout::element_bits(self.dtype(), self.flags().has(Flags::SUBBYTE_PADDED));
         if bits % 8 != 0 {
@@ -41,7 +41,7 @@ impl Tensor {
             );
         }
         let desc = TensorDesc {
-            // Within the memory, as the layout of the whole was checked.
+            // This address is within the memory, because the layout of the whole was checked.
             data: self.data().wrapping_byte_offset((bits / 8) as isize),
             device: self.device(),
             dtype: self.dtype(),
@@ -50,17 +50,17 @@ impl Tensor {
             byte_offset: 0,
             flags: self.flags().shared(),
         };
-        // SAFETY: some of the elements of this tensor.
+        // SAFETY: these are elements of this tensor.
         unsafe { self.described_anew(&desc) }
     }
 
-    /// Elements of this tensor in another form: they are in its order, and their uses are its own.
+    /// Returns elements of this tensor under another description. They share the tensor's order, and their uses are its uses.
     ///
     /// # Errors
     /// As [`Tensor::from_raw_parts`].
     ///
     /// # Safety
-    /// All that is described belongs to this tensor.
+    /// All memory that is described belongs to this tensor.
     pub(crate) unsafe fn described_anew(&self, desc: &TensorDesc<'_>) -> Result<Self> {
         let view = View::of_tensor(self);
         // SAFETY: the caller's contract, and the owner keeps the memory alive.

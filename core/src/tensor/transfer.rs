@@ -11,20 +11,21 @@ use crate::stream::Stream;
 use crate::transfer::{self, Memory};
 
 impl Tensor {
-    /// A tensor over new memory of `device`, in compact row-major order, which begins at a multiple of 256 bytes. Its elements
-    /// are anything, in plain host memory zero. On a GPU the memory comes from the device's pool, ready for work on `stream`,
-    /// which is not destroyed before the tensor is released, but may be [closed](Stream::close); without a stream it is plain
-    /// device memory, ready at once.
+    /// Creates a tensor over new memory of `device`, compact and row-major, that begins at a multiple of 256 bytes. Plain host
+    /// memory is zeroed; in other memory the elements have arbitrary values. On a GPU the memory comes from the device's pool
+    /// and is ready for work on `stream`, which must not be destroyed before the tensor is released, but may be
+    /// [closed](Stream::close). Without a stream it is plain device memory, ready at once.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_DRIVER`.
     pub fn allocate(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
         let checked = device.checked()?;
-        // Managed memory is made for the device that was named, though it is of none.
+        // Managed memory is made for the device that was named, although the checked device is none in particular.
         Self::made(checked, dtype, shape, |bytes| transfer::allocate_readable(device, bytes, stream))
     }
 
-    /// As [`Tensor::allocate`], for who writes all elements before anybody reads them: they are not initialised.
+    /// Like [`Tensor::allocate`], but leaves the elements uninitialised: the caller writes all of them before anyone reads
+    /// them.
     pub(crate) fn unwritten(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
         Self::made(device, dtype, shape, |bytes| transfer::allocate(device, bytes, stream))
     }
@@ -44,15 +45,15 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// A copy on another device (or the same), queued on `stream`, after which it is ready; into host memory that is not
-    /// pinned the host waits for it. The source is released only after the copy. Between host memory that is not pinned it needs
-    /// no driver; so it is with [`Tensor::read`] and [`Tensor::write`].
+    /// Copies the tensor to another device (or the same one). The copy is queued on `stream` and ready after it; the host waits
+    /// for a copy into host memory that is not pinned. The source is released only after the copy. Between host memory that is
+    /// not pinned, no driver is needed; the same holds for [`Tensor::read`] and [`Tensor::write`].
     ///
-    /// Elements that do not lie in row-major order do so in a copy from or to host memory that is not pinned. In other copies
-    /// they lie as before, with what lies between them.
+    /// A copy from or to host memory that is not pinned puts elements into row-major order. Other copies keep the strides, and
+    /// include what lies between the elements.
     ///
     /// # Errors
-    /// As [`Tensor::allocate`], and for elements in another order as [`Tensor::copy`].
+    /// Those of [`Tensor::allocate`], and for elements that are not in row-major order those of [`Tensor::copy`].
     pub fn copy_to(&self, device: Device, stream: Stream) -> Result<Self> {
         let device = device.checked()?;
         if transfer::is_by_host(self.device(), device) {
@@ -69,8 +70,8 @@ impl Tensor {
         }
     }
 
-    /// A copy of all bytes from the lowest element to the highest one, with the same strides; otherwise as
-    /// [`Tensor::copy_to`]. The memory is as [`transfer::allocate`] gives it for `on`.
+    /// Copies all bytes from the lowest element to the highest one, with the same strides; otherwise like [`Tensor::copy_to`].
+    /// The memory is what [`transfer::allocate`] gives for `on`.
     ///
     /// # Errors
     /// As [`Tensor::allocate`].
@@ -89,12 +90,12 @@ impl Tensor {
             byte_offset: 0,
             flags: self.flags().without(Flags::READ_ONLY).with(Flags::IS_COPIED),
         };
-        // SAFETY: the memory has the bytes of all elements and of what lies between them, and lives in the owner.
+        // SAFETY: the memory has room for all elements and for what lies between them, and lives in the owner.
         let mut copy = unsafe { Self::from_raw_parts(&desc, owner) }?;
         copy.set_ready(ready);
         self.wait(stream)?;
         let copies = [(address, self.data().wrapping_byte_offset(lowest).cast_const(), bytes)];
-        // SAFETY: the new memory is as large as what is copied, and nobody else knows of it; `kept` keeps both alive.
+        // SAFETY: the new memory is as large as the bytes to copy, and nobody else knows of it; `kept` keeps both alive.
         let filled = unsafe { transfer::fill(device, self.device(), &copies, stream) };
         let (source, own) = (|filled: &_| self.hold(stream, filled), |filled: &_| copy.hold(stream, filled));
         let ready = transfer::kept(filled, device, is_in_order, source, own)?;
@@ -102,7 +103,7 @@ impl Tensor {
         Ok(copy)
     }
 
-    /// Bytes from the lowest element to the highest one, with what lies between.
+    /// Returns the number of bytes from the lowest element to the end of the highest one, with what lies between them.
     pub(crate) fn span_bytes(&self) -> usize {
         let Layout { lowest, end, .. } = self.layout();
         end.wrapping_sub(lowest).unsigned_abs()
@@ -113,7 +114,7 @@ impl Tensor {
         self.0.header().uses.hold(self.device(), stream, copied, || Owner::of_slab(self.0.clone()))
     }
 
-    /// After a copy between the elements and host memory that the host waits for: if that failed, it may still run.
+    /// Ends a copy between the elements and host memory that the host waits for. A copy that failed may still be running.
     fn done(&self, copied: Copied, stream: Stream) -> Result<()> {
         if copied.is_err() {
             let _ = self.hold(stream, &copied);
@@ -121,33 +122,34 @@ impl Tensor {
         Ok(copied?)
     }
 
-    /// Reads all elements into host memory, in row-major order. The host waits. Without a stream the host reads them itself, of
-    /// a tensor in host memory that is ready.
+    /// Reads all elements into host memory, in row-major order. The host waits. Without a stream, the host itself reads the
+    /// elements of a tensor that is in host memory and ready.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for another number of bytes, `DEVX_COPY_REQUIRED` if the elements do not lie compactly,
-    /// `DEVX_DRIVER`; without a stream as [`Tensor::copy`].
+    /// `DEVX_INVALID_ARGUMENT` if the number of bytes is not that of the elements, `DEVX_COPY_REQUIRED` if the elements are not
+    /// compact, `DEVX_DRIVER`; without a stream those of [`Tensor::copy`].
     pub fn read(&self, into: &mut [u8], stream: Option<Stream>) -> Result<()> {
         self.require_bytes(into.len())?;
         self.require_compact()?;
         let Some(stream) = self.queued_on(stream)? else {
-            // SAFETY: host memory, as large as the slice, which a program in another language may have in that very memory.
+            // SAFETY: host memory, as large as the slice. The copy may overlap: a program in another language can pass that
+            // very memory.
             unsafe { into.as_mut_ptr().copy_from(self.data().cast(), into.len()) };
             return Ok(());
         };
         stream.require_no_capture()?;
         self.wait(stream)?;
         let copy = (into.as_mut_ptr().cast(), self.data().cast_const(), into.len());
-        // SAFETY: the slice is as large as the elements are compactly, and the host waits for the copy.
+        // SAFETY: the slice is as large as the compact elements, and the host waits for the copy.
         let copied = unsafe { copy::now(Device::CPU, self.device(), copy, stream) };
         self.done(copied, stream)
     }
 
-    /// Writes all elements from host memory, in row-major order; work that is queued on `stream` afterwards sees them.
-    /// The host waits until its memory may be used again. Without a stream the host writes them itself, as [`Tensor::read`] reads.
+    /// Writes all elements from host memory, in row-major order. Work that is queued on `stream` afterwards sees them. The host
+    /// waits until `from` may be used again. Without a stream, the host itself writes the elements, as in [`Tensor::read`].
     ///
     /// # Errors
-    /// As [`Tensor::read`]; `DEVX_READ_ONLY`.
+    /// Those of [`Tensor::read`]; `DEVX_READ_ONLY`.
     ///
     /// # Safety
     /// Nobody else uses the elements before the write is done.
@@ -156,19 +158,20 @@ impl Tensor {
         self.require_compact()?;
         self.require_writable()?;
         let Some(stream) = self.queued_on(stream)? else {
-            // SAFETY: host memory, as large as the slice, which may lie there.
+            // SAFETY: host memory, as large as the slice, which may lie in that memory.
             unsafe { self.data().cast::<u8>().copy_from(from.as_ptr(), from.len()) };
             return Ok(());
         };
         stream.require_no_capture()?;
         self.wait(stream)?;
         let copy = (self.data(), from.as_ptr().cast(), from.len());
-        // SAFETY: both are as large as the elements are compactly, and the host waits for the copy.
+        // SAFETY: both are as large as the compact elements, and the host waits for the copy.
         let copied = unsafe { copy::now(self.device(), Device::CPU, copy, stream) };
         self.done(copied, stream)
     }
 
-    /// The stream for a copy between the elements and host memory; `None` if the host makes it, which the elements are ready for.
+    /// Returns the stream for a copy between the elements and host memory; `None` if the host itself copies, for which the
+    /// elements are ready.
     fn queued_on(&self, stream: Option<Stream>) -> Result<Option<Stream>> {
         let Some(stream) = stream else {
             self.require_host()?;
@@ -199,7 +202,7 @@ impl Tensor {
         refuse!(DEVX_COPY_REQUIRED, "strides {:?} of shape {:?} are not row-major", self.strides(), self.shape())
     }
 
-    /// A compact row-major copy in host memory of this library's. Two allocations.
+    /// Copies the tensor into new host memory, compact and row-major. Takes two allocations.
     ///
     /// # Errors
     /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_UNSUPPORTED` for strided sub-byte elements that are not
@@ -208,10 +211,10 @@ impl Tensor {
         self.copy_on_host(|bytes| transfer::allocate(Device::CPU, bytes, None))
     }
 
-    /// As [`Tensor::copy`], in host memory that `allocate` gives.
+    /// Like [`Tensor::copy`], but in host memory that `allocate` provides.
     ///
     /// # Errors
-    /// As [`Tensor::copy`], and those of `allocate`.
+    /// Those of [`Tensor::copy`] and those of `allocate`.
     pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
         self.require_host()?;
         let Layout { bytes, row_major, .. } = self.layout();
@@ -219,10 +222,10 @@ impl Tensor {
         let width = self.width_to_gather(row_major)?;
         let Memory { address: data, owner, .. } = allocate(bytes)?;
         match width {
-            // SAFETY: the new memory has `bytes` bytes, which are those of all elements.
+            // SAFETY: the new memory has `bytes` bytes, which is the size of all elements.
             Some(width) => unsafe { self.gather(data.cast(), width) },
             None if bytes > 0 => {
-                // SAFETY: a row-major tensor's elements are `bytes` bytes from `data` on; the new memory has as many.
+                // SAFETY: a row-major tensor's elements are the `bytes` bytes from `data` on; the new memory is as large.
                 unsafe { data.cast::<u8>().copy_from_nonoverlapping(self.data().cast(), bytes) };
             }
             None => {}
@@ -233,7 +236,7 @@ impl Tensor {
         Ok(unsafe { Self::from_raw_parts(&desc, owner) }?)
     }
 
-    /// The bytes of an element, if a copy has to collect the elements one by one.
+    /// Returns the bytes of an element, if a copy has to gather the elements one by one.
     fn width_to_gather(&self, row_major: bool) -> Result<Option<usize>> {
         match self.dtype().element_bytes() {
             _ if row_major => Ok(None),
@@ -250,19 +253,19 @@ impl Tensor {
     /// Writes the elements in row-major order, one by one.
     ///
     /// # Safety
-    /// There is room for all elements, of `width` bytes each, at `to`.
+    /// `to` has room for all elements, of `width` bytes each.
     unsafe fn gather(&self, to: *mut u8, width: usize) {
         let mut index = [0_i64; MAX_NDIM];
         let mut from = 0_isize;
         for i in 0..self.layout().elements {
-            // SAFETY: `from` is an offset that the shape and strides produce, so within the tensor's memory.
+            // SAFETY: `from` is an offset that shape and strides produce, so it is within the tensor's memory.
             let source = unsafe { self.data().cast::<u8>().offset(from) };
             // SAFETY: the caller's contract.
             let target = unsafe { to.add(i * width) };
-            // SAFETY: one element each, of different allocations.
+            // SAFETY: one element each, in different allocations.
             unsafe { target.copy_from_nonoverlapping(source, width) };
             for ((extent, stride), index) in self.shape().iter().zip(self.strides()).zip(&mut index).rev() {
-                // Along a single element any stride may stand: the step is taken back, whatever it comes to.
+                // Along a dimension of extent 1 the stride can have any value: the step is taken back, whatever its size.
                 let step = (*stride as isize).wrapping_mul(width as isize);
                 *index += 1;
                 from = from.wrapping_add(step);
