@@ -1,8 +1,8 @@
-//! CUDA Array Interface, versions 0 to 3, both ways, as a C struct.
+//! The CUDA Array Interface as a C struct: versions 0 to 3, import and export.
 //!
-//! The stream of this interface is the producer's, not the consumer's as in DLPack: whoever takes an array waits for that
-//! stream, and makes it wait for its own work at the end (version 3, "Synchronization"). Both happen on the device. Versions
-//! before 3 have no stream: what takes its place is said by [`NoStream`].
+//! The stream of this interface is the producer's, not the consumer's as in DLPack. A consumer waits for that stream, and at
+//! the end makes it wait for its own work (version 3, "Synchronization"). Both waits are on the device. Versions before 3 have
+//! no stream: [`NoStream`] says what takes its place.
 //!
 //! ```no_run
 //! use devexchange_core::cuda_array::{self, Request};
@@ -13,11 +13,11 @@
 //! let device = Device { kind: DeviceType::CUDA, id: 0 };
 //! let tensor = Tensor::allocate(device, DType::FLOAT32, &[2, 3], Some(stream))?;
 //! let mut handed = cuda_array::export(tensor, &Request::default())?.into_raw();
-//! // Who takes it in on the other side, in Rust too:
-//! // SAFETY: a valid array, which nobody else has; it is left released.
+//! // On the consumer's side, here in Rust, too:
+//! // SAFETY: a valid array, which nobody else has; the import leaves it released.
 //! let seen = unsafe { cuda_array::import(&mut handed, &Request::default(), false) }?.tensor;
-//! seen.wait(stream)?; // then work with it is queued there
-//! seen.used_on(stream)?; // and the memory given back after that work
+//! seen.wait(stream)?; // from now on, queue work with it there
+//! seen.used_on(stream)?; // the memory is given back after that work
 //! # Ok(())
 //! # }
 //! ```
@@ -46,27 +46,27 @@ mod typestr;
 pub use typestr::dtype_of;
 use typestr::{typestr, typestr_of};
 
-/// What takes the place of a stream in versions that have none.
+/// What takes the place of a stream in versions that do not have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoStream {
-    /// The legacy default stream stands for the producer's, as array libraries use it unless told otherwise.
+    /// The legacy default stream stands for the producer's stream: array libraries use it unless told otherwise.
     #[default]
     LegacyDefault,
-    /// The host waits until the device has done all its work. That breaks what is captured on the device meanwhile.
+    /// The host waits until the device has done all its work, which breaks any capture in progress on the device.
     HostSync,
     /// Nobody waits: the caller knows that the data is ready.
     Trust,
 }
 
-/// How an array is taken in or handed out.
+/// How an array is imported or exported.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Highest version that the consumer reads (for an export).
     pub max_version: i32,
-    /// For versions without a stream.
+    /// What takes the place of a stream in versions before 3.
     pub no_stream: NoStream,
-    /// Import: the stream that the consumer works on, which waits for the data. Export: the stream that the data is ordered
-    /// on if it does not lie behind one already; without one, the legacy default stream.
+    /// Import: the consumer's stream, which is made to wait for the data. Export: the stream to order the data on; without it,
+    /// the stream that the data is already queued on, or else the legacy default stream.
     pub stream: Option<RawStream>,
 }
 
@@ -77,13 +77,13 @@ impl Default for Request {
 }
 
 impl Request {
-    /// From the C record.
+    /// Converts from the C record.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for a policy that does not exist, `DEVX_VERSION` for a negative version.
     ///
     /// # Safety
-    /// As [`RawStream::new`], of its stream.
+    /// The contract of [`RawStream::new`] holds for the request's stream.
     pub unsafe fn from_raw(raw: &DevxCudaArrayRequest) -> Result<Self> {
         let no_stream = match raw.no_stream {
             DEVX_NO_STREAM_LEGACY_DEFAULT => NoStream::LegacyDefault,
@@ -113,22 +113,22 @@ unsafe impl Releasable for DevxCudaArray {
 
 // ---- in ----
 
-/// What an import gives.
+/// The result of an import.
 #[derive(Clone, Debug)]
 pub struct Imported {
     /// The elements.
     pub tensor: Tensor,
-    /// Which of them are valid: true or not true; `None` if all are.
+    /// True for each element that is valid; `None` if all are.
     pub mask: Option<Tensor>,
 }
 
-/// Takes an array from its producer: on success `*source` is marked as moved from, and its release is called once, when the
+/// Takes an array from its producer. On success `*source` is marked as moved from, and its release is called once, when the
 /// last user is gone. On failure it is untouched.
 ///
-/// Where the memory is, the driver says, not the producer. What the producer has queued until now is waited for, on the
-/// device: by the consumer's stream, and by whoever else the tensor is handed on to. When the tensor is given up, the
-/// producer's stream waits for the work that was noted with [`Tensor::used_on`]. A mask has an order of its own, and is
-/// given the shape of its array.
+/// The driver, not the producer, says where the memory is. The work that the producer has queued until now is waited for on the
+/// device: by the consumer's stream, and by every stream that the tensor is later handed on to. When the tensor is given up,
+/// the producer's stream waits for the work that was noted with [`Tensor::used_on`]. A mask has its own order, and gets the
+/// shape of its array.
 ///
 /// # Errors
 /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_VERSION`, `DEVX_INVALID_DTYPE`, `DEVX_UNSUPPORTED` (byte order, structured
@@ -136,8 +136,8 @@ pub struct Imported {
 /// `DEVX_INVALID_STREAM`, `DEVX_DEVICE` for memory that no device can access, `DEVX_DRIVER`.
 ///
 /// # Safety
-/// `source` is NULL, or points to a valid array (released or not) that nobody else uses now; its stream is alive now, and
-/// until the array is released.
+/// `source` is NULL, or points to a valid array (released or not) that nobody else uses during the call. Its stream is alive
+/// now and until the array is released.
 pub unsafe fn import(source: *mut DevxCudaArray, request: &Request, with_mask: bool) -> Result<Imported> {
     // SAFETY: the caller's contract.
     let Some(array) = (unsafe { source.as_ref() }) else {
@@ -167,7 +167,7 @@ pub unsafe fn import(source: *mut DevxCudaArray, request: &Request, with_mask: b
     };
     let room = Vacant::new()?;
     let (mut tensor, mut mask) = (seen.ready()?, mask.map(Seen::ready).transpose()?);
-    // SAFETY: the caller gives the array to us now that nothing can fail any more.
+    // SAFETY: the caller gives the array to us, now that nothing can fail any more.
     tensor.adopt(Owner::in_room(room, unsafe { Foreign::take(source, Kind::TensorImport) }));
     if let Some(mask) = &mut mask {
         mask.adopt(tensor.clone().into_owner());
@@ -175,7 +175,7 @@ pub unsafe fn import(source: *mut DevxCudaArray, request: &Request, with_mask: b
     Ok(Imported { tensor, mask })
 }
 
-/// What is to be imported: a tensor without an owner yet, and its order.
+/// An array to import: a tensor without an owner yet, and its order.
 struct Seen {
     tensor: Tensor,
     ready: Ready,
@@ -183,7 +183,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// All but the owner.
+    /// Sets the tensor's order: all but the owner is complete then.
     fn ready(self) -> Result<Tensor> {
         let mut tensor = self.tensor;
         tensor.set_ready(self.ready);
@@ -194,7 +194,7 @@ impl Seen {
     }
 }
 
-/// Looks at an array, or at the mask of one on a device, and makes the consumer's stream wait for it.
+/// Reads an array, or the mask of an array on the device `masked`, and makes the consumer's stream wait for it.
 ///
 /// # Safety
 /// As [`import`].
@@ -204,7 +204,7 @@ unsafe fn look(array: &DevxCudaArray, request: &Request, masked: Option<Device>)
     }
     // SAFETY: the caller's contract.
     let (tensor, Place { ordinal, .. }) = unsafe { describe(array, masked) }?;
-    // Pinned and managed memory is of no device, but its producer works on one.
+    // Pinned and managed memory belongs to no device, but its producer works on one.
     let home = Device { kind: DeviceType::CUDA, id: ordinal };
     // SAFETY: the caller's contract.
     let producer = unsafe { producer_of(array, home, request) }?;
@@ -215,7 +215,7 @@ unsafe fn look(array: &DevxCudaArray, request: &Request, masked: Option<Device>)
     Ok(Seen { tensor, ready, producer })
 }
 
-/// A mask in the shape of what it is for (NumPy, array interface: a mask is "broadcastable" to the shape of its array).
+/// Gives a mask the shape of its array (NumPy, array interface: a mask is "broadcastable" to the shape of its array).
 ///
 /// # Errors
 /// `DEVX_MISMATCH`.
@@ -240,10 +240,10 @@ fn broadcast(mask: &Tensor, shape: &[i64]) -> Result<Tensor> {
     })
 }
 
-/// The array as a tensor without an owner yet, and where the driver says that it is.
+/// Describes the array as a tensor without an owner yet. Also returns the place that the driver gives for it.
 ///
 /// # Safety
-/// The members are valid.
+/// The array's members are valid.
 unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Tensor, Place)> {
     if !(0..=DEVX_CUDA_ARRAY_VERSION).contains(&array.version) {
         return refuse!(
@@ -297,7 +297,7 @@ unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Ten
     Ok((tensor, place))
 }
 
-/// The stream that the producer works on, if there is one to wait for.
+/// Returns the stream that the producer works on, if there is one to wait for.
 ///
 /// # Safety
 /// As [`import`].
@@ -308,7 +308,7 @@ unsafe fn producer_of(array: &DevxCudaArray, device: Device, request: &Request) 
         (_, NoStream::LegacyDefault) => LEGACY,
         _ => return Ok(None),
     };
-    // A stream may be on another device than the memory: its event knows.
+    // The stream can be on another device than the memory; its event identifies the device.
     // SAFETY: the caller's contract.
     let stream = device.stream(unsafe { RawStream::new(value) });
     stream.transpose().map_err(|error| error.within("array: "))
@@ -316,7 +316,7 @@ unsafe fn producer_of(array: &DevxCudaArray, device: Device, request: &Request) 
 
 fn ready_of(array: &DevxCudaArray, device: Device, producer: Option<Stream>, request: &Request) -> Result<Ready> {
     match producer {
-        // At once: the stream may be gone later.
+        // Recorded at once, because the stream may be gone later.
         Some(producer) => {
             producer.require_no_capture()?;
             Ok(Ready::After(Event::record(producer)?))
@@ -333,8 +333,8 @@ fn ready_of(array: &DevxCudaArray, device: Device, producer: Option<Stream>, req
 
 // ---- out ----
 
-/// An array that was handed over and not taken yet: whoever has this owns it. Dropping it releases it; nobody took it, so
-/// nothing is waited for but what the tensor knows of ([`Tensor::used_on`]).
+/// An array that was handed over and not taken yet. The holder of this value owns the array; dropping it releases the array.
+/// Since no consumer took it, the release waits only for work noted with [`Tensor::used_on`].
 #[derive(Debug)]
 pub struct Owned(DevxCudaArray);
 
@@ -344,14 +344,14 @@ unsafe impl Send for Owned {}
 unsafe impl Sync for Owned {}
 
 impl Owned {
-    /// The struct for a consumer, who releases it.
+    /// Returns the struct for a consumer, which then has to release it.
     pub fn into_raw(mut self) -> DevxCudaArray {
         let array = self.0;
         self.0.release = None;
         array
     }
 
-    /// The struct, which stays this one's.
+    /// Returns the struct, which this value still owns.
     pub fn as_raw(&self) -> &DevxCudaArray {
         &self.0
     }
@@ -366,11 +366,10 @@ impl Drop for Owned {
     }
 }
 
-/// Gives up an array that the caller holds and nobody imports: calls its release, unless it is released already. NULL is
-/// fine.
+/// Releases an array that the caller holds and nobody imports, unless it is released already. NULL is accepted.
 ///
 /// # Safety
-/// `array` is NULL, or points to a valid array (released or not) that nobody else uses now.
+/// `array` is NULL, or points to a valid array (released or not) that nobody else uses during the call.
 pub unsafe fn release(array: *mut DevxCudaArray) {
     // SAFETY: the caller's contract.
     if let Some(array) = unsafe { array.as_mut() } {
@@ -382,22 +381,24 @@ pub unsafe fn release(array: *mut DevxCudaArray) {
 struct Export {
     tensor: Tensor,
     typestr: [u8; 8],
-    /// Behind which the consumer has its work when it releases: what it is told, or knows by the policy.
+    /// The stream behind which the consumer's work is queued when it releases: the stream in the struct, or the one that the
+    /// policy implies.
     behind: Option<Stream>,
     _ready: Ready,
     _entry: Entry,
 }
 
 /// Hands a tensor to a consumer, which releases the struct. Pass a clone to share the tensor, the tensor itself to move it.
-/// One block of memory. The stream of the struct is the one behind which the data is, with the work that was noted with
-/// [`Tensor::used_on`]: a consumer that waits for it sees all of it.
-/// The tensor is given up after what is queued there when the consumer releases the struct; the stream lives until then.
-/// To a consumer that reads no stream (before version 3) the policy applies: with the legacy default stream, the tensor is
-/// given up after what is queued there.
+/// Takes one block of memory.
+///
+/// The stream of the struct is the one behind which the data is ready, and also the work that was noted with
+/// [`Tensor::used_on`]: a consumer that waits for this stream waits for all of it. When the consumer releases the struct, the
+/// tensor is given up after the work queued on this stream, which must live until then. For a consumer that reads no stream
+/// (before version 3) the policy applies: with the legacy default stream, the tensor is given up after the work queued there.
 ///
 /// # Errors
 /// `DEVX_DEVICE` for memory that no device can access, `DEVX_UNSUPPORTED` for elements that NumPy has no name for,
-/// `DEVX_INVALID_STREAM`, `DEVX_DRIVER`; the tensor is given back.
+/// `DEVX_INVALID_STREAM`, `DEVX_DRIVER`. The tensor is given back.
 pub fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned, Refused<Tensor>> {
     match prepare(&tensor, request) {
         Ok(prepared) => hand_over(tensor, prepared, request.max_version),
@@ -405,13 +406,14 @@ pub fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned, R
     }
 }
 
-/// As [`export`], written to where the consumer wants the struct. What is there is overwritten; on failure it is not.
+/// Like [`export`], but writes the struct to where the consumer wants it. On success `*out` is overwritten; on failure it is
+/// not.
 ///
 /// # Errors
 /// As [`export`]; `DEVX_NULL_ARGUMENT`.
 ///
 /// # Safety
-/// `out` is NULL or has room for an array.
+/// `out` is NULL or has room for a struct.
 pub unsafe fn export_to(
     tensor: Tensor,
     request: &Request,
@@ -426,10 +428,10 @@ pub unsafe fn export_to(
     Ok(())
 }
 
-/// What there is of an export before the tensor is taken.
+/// What an export prepares before it takes the tensor.
 struct Prepared {
     typestr: [u8; 8],
-    /// What the consumer is told.
+    /// The stream that the struct names.
     said: Option<Stream>,
     behind: Option<Stream>,
     ready: Ready,
@@ -449,9 +451,10 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
     let named = request.stream.map(|named| tensor.stream(named)).transpose()?;
     let has_stream = request.max_version >= DEVX_CUDA_ARRAY_VERSION;
     let legacy = || tensor.stream(RawStream::LEGACY);
-    // Behind the stream that is named comes all work on the data, also what was noted ("Interface Requirements").
+    // All work on the data comes before the stream that the struct names, including uses that were noted ("Interface
+    // Requirements").
     let is_used = tensor.uses().are_noted();
-    // A number does not say of which device a default stream is: the consumer takes it for that of the memory's.
+    // A number cannot say which device a default stream belongs to: the consumer takes it for that of the memory's device.
     let can_say = |stream: Stream| has_stream && tensor.stream(stream.unnamed()) == Ok(stream);
     let queued = tensor.ready().stream();
     let (said, on) = match (tensor.ready(), named) {
@@ -491,8 +494,7 @@ fn hand_over(
     let width = tensor.dtype().element_bytes().unwrap_or(1) as i64;
     let strides = slab.tail().carve::<i64>(ndim);
     for (i, stride) in tensor.strides().iter().enumerate() {
-        // SAFETY: the tail has room for `ndim` strides. The product is an offset within what can be addressed, or means
-        // nothing.
+        // SAFETY: the tail has room for `ndim` strides. The product is an offset within addressable memory, or has no meaning.
         unsafe { crate::memory::set_entry(strides, i, stride.wrapping_mul(width)) };
     }
     let array = DevxCudaArray {
@@ -514,7 +516,7 @@ fn hand_over(
 }
 
 unsafe extern "C" fn release_export(array: *mut DevxCudaArray) {
-    // SAFETY: a release callback is called with a valid struct.
+    // SAFETY: the consumer calls this with a valid struct.
     let Some(array) = (unsafe { array.as_mut() }) else { return };
     if array.release.take().is_some() {
         let slab: *mut c_void = array.private_data;

@@ -1,6 +1,6 @@
-//! Slices of device memory of the crate `cudarc`, both ways; with the feature `cudarc`.
+//! Slices of device memory of the crate `cudarc`, as tensors and back; with the feature `cudarc`.
 //!
-//! | of cudarc | of ours | |
+//! | of cudarc | here | |
 //! |---|---|---|
 //! | `CudaSlice<T>`, given away | [`Tensor`] | [`Tensor::from_cuda_slice`] |
 //! | `&CudaSlice<T>`, `CudaView<T>`, `CudaViewMut<T>`, for work on a stream | [`Tensor`] | [`Tensor::as_cuda_slice`] |
@@ -15,11 +15,11 @@
 //! let stream = CudaContext::new(0)?.new_stream()?;
 //! let slice = stream.clone_htod(&[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
 //!
-//! // Memory of cudarc's goes to any consumer of DLPack: who waits for it waits for the stream.
+//! // cudarc's memory goes to any consumer of DLPack: to wait for the data is to wait for the stream.
 //! let tensor = Tensor::from_cuda_slice(slice, &[2, 3])?;
 //! let handed: Owned<DLManagedTensorVersioned> = dlpack::export(tensor, &Request::default())?;
 //!
-//! // What any producer gives is a slice of cudarc's, for copies and kernels on a stream.
+//! // A tensor of any producer becomes a slice of cudarc, for copies and kernels on a stream.
 //! let seen = handed.import()?;
 //! let slice = seen.as_cuda_slice::<f32>(&stream)?;
 //! assert_eq!(stream.clone_dtoh(&*slice)?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
@@ -34,24 +34,25 @@
 //! # }
 //! ```
 //!
-//! **Ownership.** A tensor of a slice gives the slice up when nobody uses it any more, in the order of the slice's stream: the
-//! host waits for nothing. A tensor as a slice keeps the tensor, and its memory is never freed by cudarc.
+//! **Ownership.** A tensor made from a slice gives the slice up when nobody uses the tensor any more, in the order of the
+//! slice's stream: the host does not wait. A slice made from a tensor keeps the tensor alive, and cudarc never frees its
+//! memory.
 //!
-//! **Order.** What is queued with a slice comes before what a consumer of the tensor queues. The other way, a stream waits until
-//! the tensor may be touched, and what is queued there when the slice goes out of scope is noted as a use of the tensor
-//! ([`Tensor::used_on`]). Of work on further streams cudarc keeps the last read and the last write, and is asked to have the
-//! slice's stream wait for them. With event tracking turned off (`disable_event_tracking`) it keeps nothing: who turned it off
-//! makes the slice's stream wait.
+//! **Order.** Work that is queued with a slice comes before the work that a consumer of the tensor queues. In the other
+//! direction, a stream waits until the tensor may be touched, and the work that is queued on it when the slice goes out of
+//! scope is noted as a use of the tensor ([`Tensor::used_on`]). For work on further streams, cudarc keeps the last read and the
+//! last write; it is called to make the slice's stream wait for both. With event tracking turned off (`disable_event_tracking`)
+//! it keeps nothing: whoever turned it off has to make the slice's stream wait.
 //!
-//! **Host memory.** Pinned and managed memory is a slice here, too ([`Tensor::as_cuda_slice`]). Given to cudarc as a slice of
-//! Rust ([`Tensor::as_slice`]) it is taken for memory that a copy is done with when it returns; a copy of pinned memory is not,
-//! and nobody waits for it.
+//! **Host memory.** Pinned and managed memory can be a slice of cudarc, too ([`Tensor::as_cuda_slice`]). Do not pass such
+//! memory to cudarc as a Rust slice ([`Tensor::as_slice`]): cudarc assumes that copies of it are done when the call returns,
+//! but a copy of pinned memory is not, and nothing waits for it.
 //!
-//! **Contexts.** Slices and streams are of primary contexts, as those of `CudaContext::new` are. Which context is current on the
-//! calling thread does not change.
+//! **Contexts.** Slices and streams belong to primary contexts, like those of `CudaContext::new`. The context that is current
+//! on the calling thread does not change.
 //!
-//! **Versions.** cudarc has the types of one version of CUDA: the one that any crate of a program asks it for by a feature, as
-//! `cuda-13000`, or else that of the `nvcc` of the machine that builds the program, or else the newest.
+//! **Versions.** cudarc has the types of one version of CUDA: the one that any crate of the program selects by a feature such
+//! as `cuda-13000`, otherwise that of the `nvcc` on the machine that builds the program, otherwise the newest.
 
 use core::ffi::c_void;
 use std::fmt;
@@ -75,16 +76,16 @@ use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::view::Whole;
 
 impl Stream {
-    /// A stream of cudarc's.
+    /// Wraps a stream of cudarc.
     ///
     /// # Errors
     /// `DEVX_UNSUPPORTED` if its context is not its device's primary one, `DEVX_DEVICE`, `DEVX_DRIVER`.
     ///
     /// # Safety
-    /// As [`RawStream::new`]: `stream` is kept for as long as this is used.
+    /// The contract of [`RawStream::new`] holds, and `stream` is kept for as long as the result is used.
     pub unsafe fn from_cudarc(stream: &CudaStream) -> Result<Self> {
         let ordinal = ordinal(stream.context());
-        // NULL is the legacy default stream, which has a number here; the one of a thread has the same.
+        // NULL is the legacy default stream, which has a number here; the per-thread one has the same number in both.
         let value = match stream.cu_stream().expose_provenance() as i64 {
             0 => LEGACY,
             handle => handle,
@@ -100,7 +101,7 @@ fn ordinal(context: &CudaContext) -> i32 {
     i32::try_from(context.ordinal()).unwrap_or(i32::MAX)
 }
 
-/// What cudarc says that the driver said.
+/// Converts the driver error that cudarc reports.
 fn failed(error: DriverError) -> Error {
     let failed = Driver::get().and_then(|driver| driver.check("cudarc", Code(error.0 as u32)));
     failed.err().unwrap_or_else(|| Error::new(DEVX_DRIVER, error.to_string()))
@@ -109,14 +110,14 @@ fn failed(error: DriverError) -> Error {
 // ---- slice → tensor ----
 
 impl Tensor {
-    /// Takes a slice of cudarc's, as a compact row-major tensor of this shape, which may be written. Nothing is copied. Its
-    /// data is ready behind what is queued with the slice ([the module](self) says how far cudarc knows that); the slice is
+    /// Takes a slice of cudarc, as a compact row-major tensor of this shape, which may be written. Nothing is copied. The data
+    /// is ready after the work queued with the slice ([the module](self) says how far cudarc knows of that work). The slice is
     /// dropped, on any thread, when nobody uses the tensor any more.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH` for a shape of another number of elements, `DEVX_INVALID_SHAPE`, `DEVX_UNSUPPORTED` if its context is not
-    /// the device's primary one, `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`, also for what went wrong in cudarc before
-    /// and could not be said. The slice is given back.
+    /// `DEVX_MISMATCH` if the shape does not have as many elements as the slice, `DEVX_INVALID_SHAPE`, `DEVX_UNSUPPORTED` if
+    /// the context is not the device's primary one, `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`. The last also reports
+    /// earlier failures that cudarc could not report when they happened. The slice is given back.
     pub fn from_cuda_slice<T: Element>(
         mut slice: CudaSlice<T>,
         shape: &[i64],
@@ -131,11 +132,11 @@ impl Tensor {
     }
 }
 
-/// A tensor of a slice without its owner.
+/// A tensor of a slice, without its owner.
 struct Described {
     tensor: Tensor,
     queued: Stream,
-    /// The stream in whose order the memory is given back, if it is.
+    /// The stream in whose order the memory is given back, if there is one.
     in_order: Option<Stream>,
 }
 
@@ -148,7 +149,7 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
         return refuse!(DEVX_MISMATCH, "shape is {shape:?}: the slice has {} elements", slice.len());
     }
     let _current = queued.enter()?;
-    // As every function of cudarc does: what went wrong earlier, where that could not be said, is said first.
+    // Like every function of cudarc, this first reports earlier failures that could not be reported when they happened.
     stream.context().check_err().map_err(failed)?;
     let address = caught(|| {
         let (address, _recorded) = slice.device_ptr_mut(&stream);
@@ -166,22 +167,22 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
     };
     let mut tensor = Tensor::describe(&desc)?;
     tensor.set_ready(Ready::queued(queued)?);
-    // The default stream of a thread is another one where the last user drops the slice: what is queued here is waited for.
+    // On the thread that drops the slice, the per-thread default stream is another one, so the work on this one is waited for.
     let is_of_thread = queued.value() == PER_THREAD;
     if is_of_thread {
         tensor.used_on(queued)?;
     }
-    // Without pools cudarc waits for the stream, and frees the memory then.
+    // Without pools, cudarc waits for the stream and then frees the memory.
     let in_order = (stream.context().has_async_alloc() && !is_of_thread).then_some(queued);
     Ok(Described { tensor, queued, in_order })
 }
 
-/// Drops a slice on whatever thread this is: cudarc makes its context current where it needs that, and leaves it so.
+/// Drops a slice on any thread: cudarc makes its context current where necessary, and leaves it current.
 fn give_up<T>(slice: CudaSlice<T>, queued: Stream) {
     match queued.enter() {
         Ok(_current) => drop(slice),
-        // In a child of `fork` the memory is the parent's, and after the end of the driver it is gone; else it is lost, and
-        // counts as such.
+        // In a child of `fork` the memory is the parent's, and after the end of the driver it is gone. Otherwise it is lost,
+        // and counted as lost.
         Err(error) => {
             std::mem::forget(slice);
             lost::check_returned("a slice of cudarc", Code(error.driver_code() as u32));
@@ -192,17 +193,18 @@ fn give_up<T>(slice: CudaSlice<T>, queued: Stream) {
 // ---- tensor → slice ----
 
 impl Tensor {
-    /// The elements as a slice of cudarc's, for work on `stream`, which waits until they may be touched. When it is dropped, what
-    /// is queued on `stream` until then is noted as a use of the tensor, which is kept until that is done. Nothing is copied.
+    /// Returns the elements as a slice of cudarc, for work on `stream`, which waits until they may be touched. Nothing is
+    /// copied. When the slice is dropped, the work queued on `stream` until then is noted as a use of the tensor, which is kept
+    /// until that work is done.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH` for another element type, `DEVX_COPY_REQUIRED` for other strides than row-major ones, `DEVX_DEVICE` for
-    /// memory of the host or of another GPU, `DEVX_UNSUPPORTED` if the stream's context is not the device's primary one or if it
-    /// is being captured and would have to wait, `DEVX_DRIVER`, `DEVX_PANIC` if cudarc cannot make its two events.
+    /// `DEVX_MISMATCH` for another element type, `DEVX_COPY_REQUIRED` if the strides are not row-major, `DEVX_DEVICE` for
+    /// memory of the host or of another GPU, `DEVX_UNSUPPORTED` if the stream's context is not the device's primary one or if
+    /// the stream is being captured and would have to wait, `DEVX_DRIVER`, `DEVX_PANIC` if cudarc cannot make its two events.
     pub fn as_cuda_slice<T: Element>(&self, stream: &Arc<CudaStream>) -> Result<BorrowedSlice<T>> {
         self.require_elements::<T>()?;
         self.require_compact()?;
-        // SAFETY: what is made here keeps the stream.
+        // SAFETY: the result keeps the stream.
         let queued = unsafe { Stream::from_cudarc(stream) }?;
         let Device { kind, id } = self.device();
         let is_seen = match kind {
@@ -222,10 +224,10 @@ impl Tensor {
         let address = self.data().expose_provenance() as u64;
         // cudarc makes two events, and panics if it cannot.
         let slice = caught(|| {
-            // SAFETY: so many elements are there, and the slice frees nothing, as it is never dropped.
+            // SAFETY: the memory has that many elements, and the slice frees nothing, as it is never dropped.
             let slice = unsafe { stream.upgrade_device_ptr::<T>(address, self.layout().elements) };
             let mut slice = ManuallyDrop::new(slice);
-            // As if it was written here: so other streams of cudarc's wait for what this one was made to wait for.
+            // Recorded as a write here, so that cudarc's other streams wait for what this stream was made to wait for.
             drop(slice.device_ptr_mut(stream));
             Ok(slice)
         })?;
@@ -234,17 +236,17 @@ impl Tensor {
     }
 }
 
-/// A tensor as a slice of cudarc's ([`Tensor::as_cuda_slice`]): wherever cudarc takes a `&CudaSlice`, it takes `&*` of this. To
-/// be dropped when all work with it is queued.
+/// A tensor as a slice of cudarc ([`Tensor::as_cuda_slice`]). Wherever cudarc takes a `&CudaSlice`, pass `&*` of this. Drop it
+/// when all work with it is queued.
 pub struct BorrowedSlice<T> {
-    /// The slice would give its memory back if it was dropped, which is not its own: so it never is.
+    /// Never dropped: on drop, the slice would free memory that is not its own.
     held: ManuallyDrop<(CudaSlice<T>, Arc<CudaStream>)>,
     tensor: Tensor,
     queued: Stream,
 }
 
 impl<T> BorrowedSlice<T> {
-    /// To write the elements. Work that is queued on the stream afterwards sees them.
+    /// Returns a view for writing the elements. Work that is queued on the stream afterwards sees the new values.
     ///
     /// # Errors
     /// `DEVX_READ_ONLY`.
@@ -256,13 +258,13 @@ impl<T> BorrowedSlice<T> {
         Ok(self.held.0.as_view_mut())
     }
 
-    /// Whose elements these are.
+    /// Returns the tensor that the elements belong to.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }
 }
 
-/// Not mutable: what can be swapped for another slice would be dropped by who has it then.
+/// There is no `DerefMut`: a slice that was swapped out for another one would be dropped by its new holder.
 impl<T> Deref for BorrowedSlice<T> {
     type Target = CudaSlice<T>;
 
@@ -273,15 +275,15 @@ impl<T> Deref for BorrowedSlice<T> {
 
 impl<T> Drop for BorrowedSlice<T> {
     fn drop(&mut self) {
-        // SAFETY: taken once, as this is dropped.
+        // SAFETY: taken once, because this value is being dropped.
         let (slice, stream) = unsafe { ManuallyDrop::take(&mut self.held) };
-        // Until the stream is given up, and maybe its context.
+        // Current until the stream is given up, and possibly its context with it.
         let current = self.queued.enter();
         if current.is_ok() {
-            // Frees nothing, and has the stream wait for what was queued on others.
+            // Frees nothing, and makes the stream wait for the work queued on other streams.
             let _address = slice.leak();
         } else {
-            // The driver is not to be called, or fails: what it says of the tensor counts.
+            // The driver must not be called, or it fails: the release of the tensor, below, deals with that.
             std::mem::forget(slice);
         }
         release_behind(Whole::Tensor(self.tensor.clone()), self.queued);

@@ -1,5 +1,5 @@
-//! DLPack 1.3, both structs, both ways. Strides are always written (DLPack ≥ 1.2) and may be missing on
-//! import; `byte_offset` is folded into `data` on export, because some consumers do not look at it.
+//! DLPack 1.3: both structs, export and import. Exports always write strides (DLPack ≥ 1.2); imports accept structs without
+//! them. Exports fold `byte_offset` into `data`, because some consumers do not look at it.
 
 mod legacy;
 mod versioned;
@@ -24,11 +24,11 @@ use crate::order::Ready;
 use crate::stream::RawStream;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 
-/// The version that this library writes at most.
+/// The newest version that this library writes.
 pub const VERSION: DLPackVersion = DLPackVersion { major: DLPACK_MAJOR_VERSION, minor: DLPACK_MINOR_VERSION };
 
-/// Whether an export may copy. An export of DLPack copies host memory only, also pinned and managed memory; for device memory,
-/// whose copy needs a stream, `DEVX_DEVICE` points to [`Tensor::copy_to`].
+/// Whether an export may copy. A DLPack export copies host memory only, including pinned and managed memory. A copy of device
+/// memory needs a stream: it is refused with `DEVX_DEVICE`, and the error points to [`Tensor::copy_to`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
     /// Refuse rather than copy.
@@ -41,7 +41,7 @@ pub enum Copying {
 }
 
 impl Copying {
-    /// From `DEVX_COPY_…`.
+    /// Converts from `DEVX_COPY_…`.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for another number.
@@ -55,19 +55,19 @@ impl Copying {
     }
 }
 
-/// What a consumer asks of an export (array API, `__dlpack__`).
+/// A consumer's request for an export (array API, `__dlpack__`).
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Highest version that the consumer reads.
     pub max_version: DLPackVersion,
     /// The consumer's stream; see [`check_stream`](crate::order::check_stream).
     pub stream: RawStream,
-    /// Whether a copy is welcome.
+    /// Whether the export may copy.
     pub copy: Copying,
 }
 
-/// The newest version, no copy, and no synchronisation: a consumer that has no stream yet makes its own wait for the data, which
-/// [`Owned::import`] knows of, and no other consumer does. For one of those, ask with its stream.
+/// The newest version, no copy, and no synchronisation: for a consumer that has no stream yet and later makes its own stream
+/// wait for the data. Only [`Owned::import`] knows what to wait for; for any other consumer, make the request with its stream.
 impl Default for Request {
     fn default() -> Self {
         Self { max_version: VERSION, stream: RawStream::NO_SYNC, copy: Copying::Never }
@@ -75,13 +75,13 @@ impl Default for Request {
 }
 
 impl Request {
-    /// From the C record.
+    /// Converts from the C record.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for an unknown `copy`.
     ///
     /// # Safety
-    /// As [`RawStream::new`], of its stream.
+    /// The contract of [`RawStream::new`] holds for the request's stream.
     pub unsafe fn from_raw(request: &DevxDlpackRequest) -> Result<Self> {
         let max_version = DLPackVersion { major: request.max_major, minor: request.max_minor };
         // SAFETY: the caller's contract.
@@ -94,10 +94,10 @@ impl Request {
 pub trait Managed: sealed::Sealed + Sized {
     #[doc(hidden)]
     const IMPORT: ImportParts<Self>;
-    /// The tensor that this library handed over as `managed`; `None` of another producer's.
+    /// Returns the tensor that this library handed over as `managed`; `None` if another producer made the struct.
     ///
     /// # Safety
-    /// `managed` is a valid struct that was not given back, and is not as long as the result is used.
+    /// `managed` is a valid struct that was not given back, and is not given back while the result is in use.
     #[doc(hidden)]
     unsafe fn exported<'a>(managed: *const Self) -> Option<Borrowed<'a, Tensor>>;
     #[doc(hidden)]
@@ -122,7 +122,7 @@ pub struct ImportParts<M> {
     delete: unsafe extern "C" fn(*mut c_void),
 }
 
-/// A tensor that was handed over and not taken yet: whoever has this owns it. Dropping it calls the deleter.
+/// A tensor that was handed over and not taken yet. The holder of this value owns the tensor; dropping it calls the deleter.
 pub struct Owned<M: Managed>(NonNull<M>);
 
 impl<M: Managed> fmt::Debug for Owned<M> {
@@ -133,7 +133,7 @@ impl<M: Managed> fmt::Debug for Owned<M> {
 
 // SAFETY: DLPack lets a consumer on any thread use a tensor and call its deleter.
 unsafe impl<M: Managed> Send for Owned<M> {}
-// SAFETY: a shared reference does not even look at the struct.
+// SAFETY: a shared reference does not read the struct.
 unsafe impl<M: Managed> Sync for Owned<M> {}
 
 impl<M: Managed> Owned<M> {
@@ -145,13 +145,13 @@ impl<M: Managed> Owned<M> {
         Self(managed)
     }
 
-    /// The address for a consumer, who calls the deleter.
+    /// Returns the address for a consumer, which then has to call the deleter.
     pub fn into_raw(self) -> *mut M {
         ManuallyDrop::new(self).0.as_ptr()
     }
 
-    /// Takes the tensor in. If it is refused, it comes back. One of this library's may be touched when the exported one may be,
-    /// whatever stream was asked for.
+    /// Imports the tensor; if it is refused, it is given back. A tensor that this library exported may be touched when the
+    /// original tensor may be, whatever stream the request named.
     ///
     /// # Errors
     /// As [`import`].
@@ -179,32 +179,32 @@ impl<M: Managed> Drop for Owned<M> {
     }
 }
 
-/// Takes a tensor from its producer: on success its deleter is ours to call, and is called once, when the
-/// last user of the returned tensor is gone. On failure it is untouched and still the caller's.
+/// Takes a tensor from its producer. On success its deleter is called once, when the last user of the returned tensor is gone.
+/// On failure the struct is untouched and still the caller's.
 ///
-/// A struct of another major version is refused after reading nothing but its version; the caller then
-/// calls its deleter (DLPack 1.3, `DLPackVersion`).
+/// A struct of another major version is refused after reading only its version; the caller then calls its deleter (DLPack 1.3,
+/// `DLPackVersion`).
 ///
 /// # Errors
 /// `DEVX_NULL_ARGUMENT`, `DEVX_VERSION`, `DEVX_DEVICE`, `DEVX_INVALID_DTYPE`, `DEVX_INVALID_SHAPE`,
 /// `DEVX_INVALID_ARGUMENT`, each with the field and its value.
 ///
 /// # Safety
-/// `source` is NULL or points to a valid tensor that the caller owns. Its data is ready: this call does not
-/// wait for a stream.
+/// `source` is NULL or points to a valid tensor that the caller owns. Its data is ready: this call does not wait for a stream.
 #[inline(always)]
 pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     unsafe { import_on(source, None) }
 }
 
-/// As [`import`], of a tensor whose producer was asked for it with `stream`: its data is ready for work that is queued
-/// there from now on. Without a stream it is taken to be that of the legacy default stream; so it is with
-/// [`NO_SYNC`](crate::order::NO_SYNC), which asks the producer for nothing and says nothing of the data. The driver is only asked for
-/// which device pinned and managed memory was made: its stream is meant.
+/// Like [`import`], but for a tensor that was requested from its producer with `stream`: its data is ready for work that is
+/// queued on that stream from now on. Without a stream, the data is taken to be ready in the order of the legacy default
+/// stream. The same holds for [`NO_SYNC`](crate::order::NO_SYNC), which requests nothing of the producer and says nothing about
+/// the data. The driver is only queried for the device that pinned or managed memory was made for, whose default stream is
+/// meant.
 ///
 /// # Errors
-/// As [`import`]; `DEVX_INVALID_STREAM` for a stream that the tensor's device does not take.
+/// Those of [`import`]; `DEVX_INVALID_STREAM` for a stream that the tensor's device does not have.
 ///
 /// # Safety
 /// As [`import`].
@@ -215,9 +215,9 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<RawStream>) -
     }
     // SAFETY: not NULL, and valid by the caller's contract.
     let (tensor, flags) = unsafe { (M::IMPORT.describe)(source) }?;
-    // SAFETY: as above; `describe` made sure that the struct has the layout that we know.
+    // SAFETY: as above; `describe` verified that the struct has the layout that we know.
     let tensor = unsafe { &*tensor };
-    // SAFETY: the caller owns the tensor and gives it to us when nothing can fail any more.
+    // SAFETY: the caller owns the tensor and gives it to us once nothing can fail any more.
     let owner = || unsafe { Owner::counted(source.cast(), M::IMPORT.delete, Kind::TensorImport) };
     match stream {
         // SAFETY: the caller's contract.
@@ -231,14 +231,14 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<RawStream>) -
     }
 }
 
-/// A tensor over memory that `owner` keeps alive, from a plain `DLTensor`, as a C producer gives it. One block of memory; shape
-/// and strides are copied. The owner is asked for when nothing can fail any more.
+/// Creates a tensor over memory that `owner` keeps alive, from a plain `DLTensor`, as a C producer provides it. Takes one block
+/// of memory; shape and strides are copied. `owner` is called once nothing can fail any more.
 ///
 /// # Errors
 /// As [`import`].
 ///
 /// # Safety
-/// `tensor`, its shape and its strides are valid for the length of the call; the memory that it describes as for
+/// `tensor`, its shape and its strides are valid for the length of the call. The memory that it describes meets the contract of
 /// [`Tensor::from_raw_parts`].
 #[inline]
 pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
@@ -250,7 +250,7 @@ pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() ->
     }
 }
 
-/// What is not plain, or by columns: apart, so that it takes no room in what is plain by rows.
+/// Handles tensors that are column-major or not plain. A separate function, to keep the path for plain row-major tensors small.
 ///
 /// # Safety
 /// As [`described`].
@@ -279,14 +279,14 @@ unsafe fn described_on(tensor: &DLTensor, flags: Flags, stream: RawStream) -> Re
     Ok(made)
 }
 
-/// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Takes no memory unless another consumer
-/// has this tensor, too, or the struct is the legacy one: then one block. See [`share`] for a tensor that is still needed.
+/// Hands a tensor to a consumer ([`Owned::into_raw`]), which calls the deleter once. Takes one block of memory if another
+/// consumer holds this tensor, too, or if the struct is the legacy one; otherwise none. To keep the tensor, use [`share`].
 ///
-/// Only who gets the last reference is told that the memory is a copy ([`Flags::IS_COPIED`]).
+/// The consumer is told that the memory is a copy ([`Flags::IS_COPIED`]) only if it gets the last reference.
 ///
 /// # Errors
-/// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what the struct
-/// cannot say (the legacy one, or a version before a flag), `DEVX_INVALID_STREAM`; with [`Copying::Always`] as
+/// `DEVX_VERSION` if the consumer does not read this struct, `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what the struct cannot
+/// express (the legacy one, or a version older than a flag), `DEVX_INVALID_STREAM`; with [`Copying::Always`] those of
 /// [`Tensor::copy`]. The tensor is given back.
 #[inline(always)]
 pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Result<Owned<M>, Refused<Tensor>> {
@@ -296,7 +296,7 @@ pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Res
     }
 }
 
-/// As [`export`], of a tensor that the caller keeps.
+/// Like [`export`], but the caller keeps the tensor.
 ///
 /// # Errors
 /// As [`export`].
@@ -306,11 +306,11 @@ pub fn share<M: Managed>(tensor: &Tensor, request: &Request) -> Result<Owned<M>>
     M::share(tensor, request)
 }
 
-/// Describes a tensor to a consumer that looks at it for the length of one call, and whose `stream` is made to wait for
-/// the data. Nothing is handed over: the description is valid as long as the tensor.
+/// Describes a tensor to a consumer that uses it for the length of one call, and makes the consumer's `stream` wait for the
+/// data. Nothing is handed over: the description is valid as long as the tensor.
 ///
 /// # Errors
-/// `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what a plain `DLTensor` cannot say, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`.
+/// `DEVX_READ_ONLY` and `DEVX_UNSUPPORTED` for what a plain `DLTensor` cannot express, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`.
 pub fn borrow(tensor: &Tensor, stream: RawStream) -> Result<DLTensor> {
     require_no_padding(tensor)?;
     if tensor.flags().has(Flags::READ_ONLY) {
@@ -320,7 +320,7 @@ pub fn borrow(tensor: &Tensor, stream: RawStream) -> Result<DLTensor> {
     Ok(tensor.as_dltensor())
 }
 
-/// Checks what a struct without flags can say of elements of less than 8 bits.
+/// Checks that a struct without flags can express the tensor's elements: padded sub-byte elements need a flag.
 fn require_no_padding(tensor: &Tensor) -> Result<()> {
     if tensor.is_padded() {
         return refuse!(
@@ -340,16 +340,16 @@ fn make_ready(tensor: &Tensor, stream: RawStream) -> Result<()> {
     }
 }
 
-/// Reads a description out of a plain `DLTensor`, as a C producer gives it.
+/// Reads the description in a plain `DLTensor`, as a C producer provides it.
 ///
 /// # Errors
 /// As [`import`].
 ///
 /// # Safety
-/// `tensor` is valid, its shape and strides too, for as long as the result is used.
+/// `tensor`, its shape and its strides are valid for as long as the result is used.
 pub unsafe fn describe<'a>(tensor: &'a DLTensor, flags: Flags) -> Result<TensorDesc<'a>> {
     let ndim = layout::dimensions(tensor.ndim.into(), !tensor.shape.is_null())?;
-    // SAFETY: not NULL unless empty; a producer's shape has `ndim` extents.
+    // SAFETY: not NULL unless `ndim` is 0; a producer's shape has `ndim` extents.
     let shape = unsafe { extents(tensor.shape, ndim) };
     // SAFETY: as above, for strides.
     let strides = (!tensor.strides.is_null()).then(|| unsafe { extents(tensor.strides, ndim) });
@@ -377,15 +377,14 @@ unsafe fn extents<'a>(from: *const i64, n: usize) -> &'a [i64] {
 
 // ---- what both structs share ----
 
-/// A struct that a consumer holds, with what it keeps alive.
+/// A struct that a consumer holds, and what it keeps alive.
 struct Export<M> {
     managed: UnsafeCell<M>,
     tensor: Tensor,
     _entry: Entry,
 }
 
-/// Puts the managed struct of `tensor` at a stable address; `fill` is given the context for
-/// [`take_back`].
+/// Puts the managed struct of `tensor` at a stable address. `fill` gets the context that [`take_back`] takes.
 #[inline]
 fn hand_over<M: Managed>(
     tensor: Tensor,
@@ -400,14 +399,14 @@ fn hand_over<M: Managed>(
     let slab = room.fill(Export { managed, tensor, _entry: entry });
     let managed = slab.header().managed.get();
     slab.into_raw();
-    // SAFETY: the address of a part of the slab.
+    // SAFETY: the address is inside a block, so not NULL.
     Ok(Owned(unsafe { NonNull::new_unchecked(managed) }))
 }
 
-/// What a struct of [`hand_over`] keeps alive.
+/// Returns the tensor that a struct of [`hand_over`] keeps alive.
 ///
 /// # Safety
-/// `context` is from [`hand_over`] of the same type and is not given back as long as the result is used.
+/// `context` is from [`hand_over`] of the same type and is not given back while the result is in use.
 unsafe fn kept<'a, M>(context: *mut c_void) -> Borrowed<'a, Tensor> {
     // SAFETY: the caller's contract.
     let export = ManuallyDrop::new(unsafe { Slab::<Export<M>>::from_raw(context) });
@@ -418,7 +417,7 @@ unsafe fn kept<'a, M>(context: *mut c_void) -> Borrowed<'a, Tensor> {
 /// Gives up the reference that a consumer held.
 ///
 /// # Safety
-/// `context` is from [`hand_over`] of the same type and is given back once.
+/// `context` is from [`hand_over`] of the same type and is given back once, here.
 #[inline]
 unsafe fn take_back<M>(context: *mut c_void) {
     // SAFETY: the caller's contract.
@@ -433,7 +432,7 @@ fn copy_if(tensor: Tensor, copy: bool) -> std::result::Result<Tensor, Refused<Te
     tensor.copy().map_err(|error| Refused { error: not_copied(&tensor, error), returned: tensor })
 }
 
-/// Why an export has no copy. Only a copy to somewhere names the stream that device memory is copied on.
+/// Says why an export could not copy. Only `copy_to` names a stream for copying device memory.
 #[cold]
 fn not_copied(tensor: &Tensor, error: Error) -> Error {
     if tensor.device().is_host() {

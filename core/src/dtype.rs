@@ -48,7 +48,7 @@ dtypes! {
     FLOAT32 = kDLFloat 32;
     /// IEEE double.
     FLOAT64 = kDLFloat 64;
-    /// Boolean, one byte each (Arrow's are bits).
+    /// Boolean of one byte (Arrow's booleans are bits).
     BOOL = kDLBool 8;
 }
 
@@ -56,8 +56,8 @@ impl DType {
     /// Checks a type from outside.
     ///
     /// # Errors
-    /// `DEVX_INVALID_DTYPE` for an unknown code, a width that the code does not have, or no lanes;
-    /// `DEVX_UNSUPPORTED` for opaque handles, whose meaning DLPack leaves to the two sides.
+    /// `DEVX_INVALID_DTYPE` for an unknown code, a width that the code does not have, or no lanes; `DEVX_UNSUPPORTED` for
+    /// opaque handles, whose meaning DLPack leaves to the two sides.
     #[inline]
     pub fn from_dlpack(dtype: DLDataType) -> Result<Self> {
         let DLDataType { code, bits, lanes } = dtype;
@@ -67,8 +67,8 @@ impl DType {
         Ok(Self { code, bits, lanes })
     }
 
-    /// Bytes of what nearly every tensor has: one number of whole bytes, a power of two of them. `None` for any other type,
-    /// right or wrong.
+    /// Returns the bytes of an element of the kind that nearly every tensor has: one number of 1, 2, 4 or 8 whole bytes. `None`
+    /// for any other type, valid or not.
     #[inline]
     pub(crate) fn plain_bytes(dtype: DLDataType) -> Option<usize> {
         let DLDataType { code, bits, lanes } = dtype;
@@ -77,38 +77,38 @@ impl DType {
             dl::kDLFloat => 16,
             _ => return None,
         };
-        // One comparison of bits and lanes: with one lane this is 256 and the bits.
+        // One comparison for both bits and lanes: with one lane, `width` is 256 plus the bits.
         let width = u32::from(lanes) << 8 | u32::from(bits);
         let plain = (256 + narrowest..=256 + 64).contains(&width) && bits & (bits - 1) == 0;
         plain.then_some(usize::from(bits / 8))
     }
 
-    /// A type that was checked before.
+    /// Makes a type that was checked before.
     #[inline]
     pub(crate) fn checked(DLDataType { code, bits, lanes }: DLDataType) -> Self {
         Self { code, bits, lanes }
     }
 
-    /// As DLPack writes it.
+    /// Returns the type as DLPack writes it.
     #[inline]
     pub fn to_dlpack(self) -> DLDataType {
         DLDataType { code: self.code, bits: self.bits, lanes: self.lanes }
     }
 
-    /// Bits of one element, all lanes together.
+    /// Returns the bits of one element, all lanes together.
     #[inline]
     pub fn element_bits(self) -> u32 {
         u32::from(self.bits) * u32::from(self.lanes)
     }
 
-    /// Bytes of one element, or `None` when elements do not end on byte boundaries.
+    /// Returns the bytes of one element; `None` if elements do not end on byte boundaries.
     #[inline]
     pub fn element_bytes(self) -> Option<usize> {
         let bits = self.element_bits();
         bits.is_multiple_of(8).then_some((bits / 8) as usize)
     }
 
-    /// The alignment in bytes that typed access needs: that of one component.
+    /// Returns the alignment in bytes that typed access needs: that of one component.
     #[inline]
     pub fn alignment(self) -> usize {
         let component = match dl::DLDataTypeCode::from(self.code) {
@@ -148,14 +148,14 @@ impl fmt::Display for DType {
 impl FromStr for DType {
     type Err = Error;
 
-    /// From the name that it is shown by, for example `float32`, `bool` or `uint8x4`.
+    /// Parses a name as `Display` writes it, for example `float32`, `bool` or `uint8x4`.
     ///
     /// # Errors
     /// `DEVX_INVALID_DTYPE`.
     fn from_str(name: &str) -> Result<Self> {
         let lanes = || name.rsplit_once('x').and_then(|(one, lanes)| Some((one, lanes.parse().ok()?)));
         match by_name(name, 1).or_else(|| lanes().and_then(|(one, lanes)| by_name(one, lanes))) {
-            // `int32x1` and `int32x04` are shown otherwise.
+            // `int32x1` and `int32x04` are not how these types are written.
             Some(dtype) if dtype.is_shown_as(name) => Ok(dtype),
             _ => refuse!(
                 DEVX_INVALID_DTYPE,
@@ -171,7 +171,7 @@ impl DType {
     }
 }
 
-/// The element type whose scalar is shown as `scalar`.
+/// Finds the element type with the scalar that is written as `scalar`.
 fn by_name(scalar: &str, lanes: u16) -> Option<DType> {
     let codes = dl::kDLInt..=dl::kDLFloat4_e2m1fn;
     let mut all = codes.flat_map(|code| widths(code).map(move |bits| DType { code, bits, lanes: 1 }));
@@ -185,7 +185,7 @@ impl fmt::Debug for DType {
     }
 }
 
-/// Whether a type code has elements of so many bits.
+/// Whether a type code has elements of `bits` bits.
 #[inline]
 fn has_width(code: u8, bits: u8) -> bool {
     match dl::DLDataTypeCode::from(code) {
@@ -200,12 +200,12 @@ fn has_width(code: u8, bits: u8) -> bool {
     }
 }
 
-/// The widths that a type code has, from the least.
+/// Returns the widths that a type code has, in ascending order.
 fn widths(code: u8) -> impl Iterator<Item = u8> + Clone {
     [1, 2, 4, 6, 8, 16, 32, 64, 128].into_iter().filter(move |&bits| has_width(code, bits))
 }
 
-/// What is wrong with a type.
+/// Says what is wrong with a type.
 fn invalid(dtype: DLDataType) -> Error {
     let DLDataType { code, bits, .. } = dtype;
     let widths = || widths(code);
@@ -228,7 +228,7 @@ mod sealed {
 }
 
 /// A Rust type whose values are elements: every bit pattern is a value. With the feature `half`, the 16-bit floats of that
-/// crate are, too.
+/// crate are elements, too.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// The type as the protocols name it.
     const DTYPE: DType;

@@ -7,23 +7,22 @@ use crate::error::{Result, refuse};
 /// Most dimensions that a tensor may have.
 pub const MAX_NDIM: usize = 64;
 
-/// What a checked shape and strides come to.
+/// What a checked shape and its strides amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Number of elements.
     pub elements: usize,
-    /// Bytes of the elements when they lie compactly; sub-byte elements are rounded up once, over the
-    /// whole tensor.
+    /// Bytes of the elements when they are compact; sub-byte elements are rounded up once, over the whole tensor.
     pub bytes: usize,
     /// Byte offset of the lowest element from the first one (negative with negative strides).
     pub lowest: isize,
     /// Byte offset from the first element to the end of the highest one.
     pub end: isize,
-    /// Whether the elements lie compactly in row-major order.
+    /// Whether the elements are compact and in row-major order.
     pub row_major: bool,
 }
 
-/// The number of dimensions that a struct says, with or without the address of a shape.
+/// Checks the number of dimensions in a struct, which may lack the address of its shape.
 ///
 /// # Errors
 /// `DEVX_INVALID_SHAPE`.
@@ -37,13 +36,13 @@ pub(crate) fn dimensions(ndim: i64, has_shape: bool) -> Result<usize> {
     }
 }
 
-/// Checks a shape, and strides if there are any (none: compact row-major).
+/// Checks a shape, and its strides if there are any (without them: compact row-major).
 ///
 /// `padded` says that each sub-byte element has bytes of its own.
 ///
 /// # Errors
-/// `DEVX_INVALID_SHAPE` with the dimension and its value, for more than [`MAX_NDIM`] dimensions, and for another number of
-/// strides than dimensions.
+/// `DEVX_INVALID_SHAPE` with the dimension and its value, for more than [`MAX_NDIM`] dimensions, and if there is not one stride
+/// for each dimension.
 pub fn check(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>) -> Result<Layout> {
     let ndim = shape.len();
     if ndim > MAX_NDIM {
@@ -61,7 +60,7 @@ pub fn check(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>)
             "shape {shape:?} of {dtype} takes {bytes} bytes: more than can be addressed"
         );
     };
-    // Nothing is addressed in an empty tensor, so its strides mean nothing.
+    // An empty tensor addresses nothing, so its strides mean nothing.
     if elements == 0 {
         return Ok(Layout { elements: 0, bytes: 0, lowest: 0, end: 0, row_major: true });
     }
@@ -82,7 +81,7 @@ pub fn check(dtype: DType, padded: bool, shape: &[i64], strides: Option<&[i64]>)
         row_major &= extent == 1 || i128::from(stride) == expected;
         expected *= i128::from(extent);
     }
-    // Bits may be more than an i128 counts; saturated, they are still more than can be addressed.
+    // The bits can be more than an i128 counts; saturated, they are still more than can be addressed.
     let (lowest, end) = (low.saturating_mul(bits).div_euclid(8), bytes_of((high + 1).saturating_mul(bits)));
     match (isize::try_from(lowest), isize::try_from(end), isize::try_from(end - lowest)) {
         (Ok(lowest), Ok(end), Ok(_)) => {
@@ -105,12 +104,12 @@ pub fn row_major_strides(shape: &[i64], strides: &mut [i64]) {
     }
 }
 
-/// Whether a stride along this dimension leads anywhere: nobody steps along a single element, or among none.
+/// Whether the stride along this dimension has any effect: it has none along a single element, or if there are no elements.
 pub fn is_stepped(shape: &[i64], dimension: usize) -> bool {
     shape.get(dimension).is_some_and(|&extent| extent > 1) && !shape.contains(&0)
 }
 
-/// Bits of one element where it lies.
+/// Returns the bits that one element occupies.
 pub(crate) fn element_bits(dtype: DType, padded: bool) -> i128 {
     let bits = i128::from(dtype.element_bits());
     if padded { bytes_of(bits) * 8 } else { bits }
@@ -124,7 +123,7 @@ fn in_address_space(bytes: i128) -> Option<usize> {
     isize::try_from(bytes).ok().and_then(|bytes| usize::try_from(bytes).ok())
 }
 
-/// The product of the extents; 0 when one of them is, however large the others are.
+/// Returns the product of the extents; 0 if one of them is 0, however large the others are.
 fn count(shape: &[i64]) -> Result<i64> {
     let mut product = Some(1_i64);
     let mut empty = false;

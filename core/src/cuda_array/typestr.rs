@@ -1,4 +1,4 @@
-//! Element types as NumPy writes them (`typestr`), which are the native ones: numbers in the order of this machine.
+//! Element types as NumPy writes them (`typestr`): numbers in native byte order.
 
 use std::ffi::c_char;
 use std::io::Write;
@@ -28,10 +28,10 @@ pub(super) unsafe fn typestr_of<'a>(typestr: *const c_char) -> Result<&'a str> {
     })
 }
 
-/// The element type that a type string of NumPy names.
+/// Returns the element type that a type string of NumPy names.
 ///
 /// # Errors
-/// `DEVX_INVALID_DTYPE`; `DEVX_UNSUPPORTED` for another byte order and for types that are no numbers.
+/// `DEVX_INVALID_DTYPE`; `DEVX_UNSUPPORTED` for another byte order and for types that are not numbers.
 pub fn dtype_of(typestr: &str) -> Result<DType> {
     let mut letters = typestr.chars();
     let (order, kind, digits) = (letters.next(), letters.next(), letters.as_str());
@@ -77,7 +77,7 @@ pub fn dtype_of(typestr: &str) -> Result<DType> {
     DType::from_dlpack(dtype).map_err(|error| error.within(format_args!("typestr is {typestr:?}: ")))
 }
 
-/// The type string of an element type, with its NUL; `None` if NumPy has none.
+/// Returns the type string of an element type, with its NUL; `None` if NumPy has none.
 pub(super) fn typestr(dtype: DType) -> Option<[u8; 8]> {
     let DLDataType { code, bits, lanes } = dtype.to_dlpack();
     let kind = match dl::DLDataTypeCode::from(code) {

@@ -56,7 +56,7 @@ unsafe extern "C" fn delete_legacy(context: *mut c_void) {
     let managed = context.cast::<DLManagedTensor>();
     // SAFETY: valid by the contract of `import`.
     if let Some(deleter) = unsafe { (*managed).deleter } {
-        // SAFETY: the tensor is ours, and its owner calls this once.
+        // SAFETY: we own the tensor, and its owner calls this once.
         unsafe { deleter(managed) }
     }
 }
@@ -64,7 +64,7 @@ unsafe extern "C" fn delete_legacy(context: *mut c_void) {
 const DELETER: unsafe extern "C" fn(*mut DLManagedTensor) = deleter_legacy;
 
 unsafe extern "C" fn deleter_legacy(managed: *mut DLManagedTensor) {
-    // SAFETY: a consumer gives back what it was given.
+    // SAFETY: a consumer gives back the struct that it was given.
     let context = unsafe { (*managed).manager_ctx };
     // SAFETY: made by `hand_over` for this type; a consumer calls a deleter once.
     unsafe { take_back::<DLManagedTensor>(context) }

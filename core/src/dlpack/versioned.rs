@@ -1,4 +1,4 @@
-//! The struct of DLPack since 1.0, which says its version and has flags.
+//! The struct of DLPack since 1.0, which carries its version and flags.
 
 use core::ffi::c_void;
 use std::ptr::{NonNull, fn_addr_eq};
@@ -14,14 +14,14 @@ impl Managed for DLManagedTensorVersioned {
     const IMPORT: ImportParts<Self> = ImportParts { describe: describe_versioned, delete: delete_versioned };
 
     unsafe fn exported<'a>(managed: *const Self) -> Option<Borrowed<'a, Tensor>> {
-        // SAFETY: the deleter's place is the same in every major version.
+        // SAFETY: the deleter is at the same place in every major version.
         let is_ours = unsafe { (*managed).deleter }.is_some_and(|deleter| fn_addr_eq(deleter, DELETER));
-        // SAFETY: the layout of who has our deleter is ours.
+        // SAFETY: a struct with our deleter has our layout.
         let context = is_ours.then(|| unsafe { (*managed).manager_ctx })?;
         Some(match context.addr() & IN_PLACE {
             // SAFETY: made by `hand_over` for this type, and not given back.
             0 => unsafe { kept::<Self>(context) },
-            // SAFETY: written by `hand_over_in_place`: the tensor lives as long as the consumer has its place.
+            // SAFETY: written by `hand_over_in_place`: the tensor lives as long as the consumer holds its place.
             _ => unsafe { Tensor::borrow_raw(context.map_addr(|address| address & !IN_PLACE)) },
         })
     }
@@ -37,7 +37,7 @@ impl Managed for DLManagedTensorVersioned {
         match tensor.give_place() {
             Some(place) => {
                 let owned = hand_over_in_place(&tensor, place, version, flags);
-                std::mem::forget(tensor); // its reference goes with the place
+                std::mem::forget(tensor); // the consumer has this reference now
                 Ok(owned)
             }
             None => hand_over_versioned(tensor, version, flags),
@@ -57,7 +57,7 @@ impl Managed for DLManagedTensorVersioned {
     }
 }
 
-/// The version that a consumer is given.
+/// Chooses the version of the struct for a consumer.
 #[inline(always)]
 fn version_for(request: &Request, tensor: &Tensor) -> Result<DLPackVersion> {
     let asked = request.max_version;
@@ -70,8 +70,8 @@ fn version_for(request: &Request, tensor: &Tensor) -> Result<DLPackVersion> {
         );
     }
     let minor = if asked.major == VERSION.major { asked.minor.min(VERSION.minor) } else { VERSION.minor };
-    // Codes of 1.1 go to a reader of 1.0, too: it sees one that it does not know, and PyTorch, which knows them, asks for 1.0.
-    // A flag that it does not know nobody sees.
+    // Type codes of 1.1 go to a consumer of 1.0, too. It notices a code that it does not know, and PyTorch, which asks for 1.0,
+    // knows them. An unknown flag, however, goes unnoticed.
     if minor == 0 && tensor.is_padded() {
         return refuse!(
             DEVX_UNSUPPORTED,
@@ -81,7 +81,7 @@ fn version_for(request: &Request, tensor: &Tensor) -> Result<DLPackVersion> {
     Ok(DLPackVersion { major: VERSION.major, minor })
 }
 
-/// Writes the struct of a consumer to the place that the tensor lent.
+/// Writes a consumer's struct to the place that the tensor lent.
 #[inline(always)]
 fn hand_over_in_place(
     tensor: &Tensor,
@@ -96,11 +96,11 @@ fn hand_over_in_place(
     let (Flags(flags), dl_tensor) = (flags, tensor.as_dltensor());
     // SAFETY: the place is in the tensor's block, and lent to this consumer alone.
     unsafe { place.write(DLManagedTensorVersioned { version, manager_ctx, deleter, flags, dl_tensor }) };
-    // SAFETY: the address of a part of a block.
+    // SAFETY: the address is inside a block, so not NULL.
     Owned(unsafe { NonNull::new_unchecked(place) })
 }
 
-/// As [`hand_over_in_place`], in a block of its own.
+/// Like [`hand_over_in_place`], but in a block of its own.
 #[cold]
 #[inline(never)]
 fn hand_over_versioned(
@@ -128,7 +128,7 @@ unsafe fn describe_versioned(source: *const DLManagedTensorVersioned) -> Result<
             VERSION.major
         );
     }
-    // SAFETY: the major version is ours, so the layout is.
+    // SAFETY: the major version is ours, and so is the layout.
     let flags = unsafe { (*source).flags };
     // SAFETY: as above.
     Ok((unsafe { &raw const (*source).dl_tensor }, Flags(flags)))
@@ -136,21 +136,21 @@ unsafe fn describe_versioned(source: *const DLManagedTensorVersioned) -> Result<
 
 unsafe extern "C" fn delete_versioned(context: *mut c_void) {
     let managed = context.cast::<DLManagedTensorVersioned>();
-    // SAFETY: the deleter's place is the same in every major version.
+    // SAFETY: the deleter is at the same place in every major version.
     if let Some(deleter) = unsafe { (*managed).deleter } {
-        // SAFETY: the tensor is ours, and its owner calls this once.
+        // SAFETY: we own the tensor, and its owner calls this once.
         unsafe { deleter(managed) }
     }
 }
 
 const DELETER: unsafe extern "C" fn(*mut DLManagedTensorVersioned) = deleter_versioned;
 
-/// In the context of a struct that is in the tensor's own block. One deleter for both: a binding may put another one in front
-/// of it that knows no struct from the other.
+/// Marks the context of a struct that is in the tensor's own block. Both kinds of struct have the same deleter, because a
+/// binding can put its own deleter in front of it, which cannot tell them apart.
 const IN_PLACE: usize = 1;
 
 unsafe extern "C" fn deleter_versioned(managed: *mut DLManagedTensorVersioned) {
-    // SAFETY: a consumer gives back what it was given.
+    // SAFETY: a consumer gives back the struct that it was given.
     let context = unsafe { (*managed).manager_ctx };
     if context.addr() & IN_PLACE == 0 {
         // SAFETY: made by `hand_over` for this type; a consumer calls a deleter once.
