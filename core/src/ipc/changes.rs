@@ -1,5 +1,5 @@
-//! How often the offers of a server have changed: a number in memory that the exporter writes and its importers read.
-//! Who holds something knows by it, without asking, that it is still what is offered under its name.
+//! How often the offers of a server have changed: a number in memory that the exporter writes and its importers read. From it,
+//! the holder of an import knows, without asking, that the import is still what is offered under its name.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
@@ -16,18 +16,18 @@ pub(super) struct Changes(Counted<Mapping>);
 
 impl Changes {
     /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`: of a system, too, that cannot keep importers from writing the number.
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`, also on a system that cannot prevent importers from writing the number.
     pub(super) fn new() -> Result<Self> {
         Mapping::written_here_only(BYTES).map(Self)
     }
 
-    /// Counts a change that was made. Who asks after reading the new number sees the change.
+    /// Counts a change that was made. An importer that reads the new number and then asks sees the change.
     pub(super) fn count(&self) {
         number(&self.0).fetch_add(1, Release);
     }
 }
 
-/// What goes to the importers.
+/// The file that importers get.
 impl AsFd for Changes {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -45,9 +45,9 @@ impl Watched {
         Mapping::open(fd, BYTES as u64, false).map(Self)
     }
 
-    /// How many changes there were.
+    /// Returns how often the offers have changed.
     pub(super) fn read(&self) -> u64 {
-        // Of memory that cannot be written, only relaxed loads are sure to be no more than loads.
+        // In memory that cannot be written, only relaxed loads are certain to be plain loads.
         let number = number(&self.0).load(Relaxed);
         fence(Acquire);
         number
@@ -55,7 +55,7 @@ impl Watched {
 }
 
 fn number(mapping: &Mapping) -> &AtomicU64 {
-    // SAFETY: the mapping has the bytes of a number, begins at a page, and stays as long as the reference; every process
-    // uses it as an atomic number only, and readers only load it.
+    // SAFETY: the mapping has the size of the number, begins at a page, and stays as long as the reference. Every process uses
+    // it only as an atomic number, and readers only load it.
     unsafe { AtomicU64::from_ptr(mapping.address().cast()) }
 }

@@ -1,4 +1,4 @@
-//! The importer: asks an exporter for what it offers, and says when it is done with it.
+//! The importer: requests what an exporter offers, and says when it is done with it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSlice;
@@ -26,10 +26,10 @@ use crate::memory::{Owner, Slab, TailSize, Vacant, collected, string};
 use crate::tensor::Tensor;
 use crate::thread;
 
-/// How long an exporter has for an answer, unless the importer says otherwise.
+/// How long to wait for an exporter's answer, unless the importer says otherwise.
 pub const TIMEOUT: Duration = Duration::from_nanos(DEVX_IPC_TIMEOUT_NS.cast_unsigned());
 
-/// A connection to an exporter. Any thread may import; what was imported keeps the connection.
+/// A connection to an exporter. Any thread may import; everything that was imported keeps the connection open.
 #[derive(Clone, Debug)]
 pub struct Client(Slab<Connection>);
 
@@ -42,12 +42,12 @@ struct Connection {
     exporter: u64,
     /// Held until a request is answered.
     asking: Turn<Asking>,
-    /// Leases to give up that the exporter could not be told of yet.
+    /// Leases to give up that could not be sent to the exporter yet.
     late: Mutex<Late>,
-    /// How often the exporter's offers have changed, if it says so.
+    /// How often the exporter's offers have changed, if the exporter shares that number.
     changes: Option<Watched>,
     holds: Holds,
-    /// A fork must not give up what its parent holds.
+    /// The process that connected: a fork must not give up what its parent holds.
     process: Process,
 }
 
@@ -58,19 +58,19 @@ struct Asking {
     room: Room,
 }
 
-/// Each as it is sent. There is room for all that the exporter has given or may yet give, so that it can be given up
-/// without memory.
+/// Leases to give up, each in the form in which it is sent. There is room for every lease that the exporter has given or may
+/// still give, so that giving one up needs no memory.
 #[derive(Debug, Default)]
 struct Late {
     leases: Vec<[u8; 8]>,
-    /// How many are held here or asked for.
+    /// Number of leases that are held here or requested.
     expected: usize,
-    /// A thread waits for room on the socket.
+    /// Whether a thread is waiting for room on the socket.
     waiting: bool,
 }
 
 impl Late {
-    /// One more will be asked for.
+    /// Makes room for one more lease, before it is requested.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -82,31 +82,31 @@ impl Late {
         Ok(())
     }
 
-    /// One was not given after all.
+    /// Undoes [`Late::expect`]: the exporter did not give the lease.
     fn expect_less(&mut self) {
         self.expected = self.expected.saturating_sub(1);
     }
 
     fn add(&mut self, lease: u64) {
         self.expect_less();
-        // There is room, but for what an exporter gives whom nobody asked: that is its own affair.
+        // There is room, except for leases that nobody requested; those are the exporter's own problem.
         if self.leases.try_reserve(1).is_ok() {
             self.leases.push(lease.to_le_bytes());
         }
     }
 }
 
-/// Connects to the [`Server`](super::Server) at an address, of the same user.
+/// Connects to the [`Server`](super::Server) at an address; it must be a process of the same user.
 ///
 /// # Errors
-/// `DEVX_SYSTEM` if nobody listens there or the user is another one, `DEVX_NOT_READY` if there is no answer in time,
-/// `DEVX_VERSION`, `DEVX_OUT_OF_MEMORY`, here or there.
+/// `DEVX_SYSTEM` if nobody listens there or the process is another user's, `DEVX_NOT_READY` if there is no answer in time,
+/// `DEVX_VERSION`, `DEVX_OUT_OF_MEMORY` (here or in the exporter).
 pub fn connect(address: &str) -> Result<Client> {
     Client::connect(address, Some(TIMEOUT))
 }
 
 impl Client {
-    /// As [`connect`], with another time for each answer, `None` for as long as it takes.
+    /// Like [`connect`], but with another timeout for each answer; `None` waits as long as it takes.
     ///
     /// # Errors
     /// As [`connect`].
@@ -134,37 +134,38 @@ impl Client {
         Ok(Self(block.fill(Connection { socket, timeout, exporter, asking, late, changes, holds, process })))
     }
 
-    /// Imports the tensor that is offered under a name, zero-copy. The exporter keeps its memory until the last
-    /// reference is gone here, and all work that was named with [`Tensor::used_on`] is done. While that is held and the
-    /// exporter has not changed its offers, another import over this connection shares it and asks nobody.
+    /// Imports the tensor that is offered under a name, zero-copy. The exporter keeps its memory until the last reference here
+    /// is gone and all work that was named with [`Tensor::used_on`] is done. Until then, and while the exporter's offers do not
+    /// change, further imports over this connection share the first one and do not ask the exporter.
     ///
     /// # Errors
-    /// `DEVX_CLOSED` if the exporter is gone, what the exporter says, and as [`import_tensor`](super::import_tensor);
+    /// `DEVX_CLOSED` if the exporter is gone; the exporter's own errors, and those of [`import_tensor`](super::import_tensor);
     /// `DEVX_BUSY` from within a wait of this connection on this thread ([`super::interruptible`]); `DEVX_SYSTEM` if this
-    /// process may open no more files. After `DEVX_OUT_OF_MEMORY` the connection is as good as before, and so is what was
-    /// imported.
+    /// process may open no more files. After `DEVX_OUT_OF_MEMORY` the connection, and everything imported over it, can still be
+    /// used.
     ///
     /// # Safety
-    /// As [`import_tensor`](super::import_tensor): who else can write the memory does not while it is read here.
+    /// The contract of [`import_tensor`](super::import_tensor) holds: nobody else who can write the memory does so while it is
+    /// read here.
     pub unsafe fn import_tensor(&self, name: &str) -> Result<Tensor> {
         self.import(name)
     }
 
-    /// As [`Client::import_tensor`], for a batch.
+    /// Like [`Client::import_tensor`], but for a batch.
     ///
     /// # Errors
     /// As [`Client::import_tensor`].
     ///
     /// # Safety
-    /// As [`import_batch`](super::import_batch): the exporter keeps to Arrow's format, and nobody writes the memory as long
-    /// as it is used.
+    /// The contract of [`import_batch`](super::import_batch) holds: the exporter keeps to Arrow's format, and nobody writes the
+    /// memory while it is used.
     pub unsafe fn import_batch(&self, name: &str) -> Result<Batch> {
         self.import(name)
     }
 
     fn import<T: Importable>(&self, name: &str) -> Result<T> {
         check_name(name)?;
-        // Another thread may release the handle that this was borrowed from while the exporter is waited for.
+        // While this waits for the exporter, another thread may release the handle that `self` was borrowed from.
         let held = self.clone();
         held.import_held(name)
     }
@@ -175,17 +176,17 @@ impl Client {
             return refuse!(DEVX_UNSUPPORTED, "the connection is of process {}, of which this is a fork", this.process);
         }
         let named = |error: Error| error.within(format_args!("name is {name:?}: "));
-        // Read before asking: what changes after that makes the next import ask.
+        // Read before asking: a later change makes the next import ask.
         let changes = this.changes.as_ref().map(Watched::read);
         let held = changes.and_then(|changes| this.holds.find(name, changes)).map(Held::new);
-        // An exporter that is gone is left to the asking to refuse.
+        // If the exporter is gone, the request below fails with the proper error.
         if let Some(held) = held.filter(|_| this.socket.is_connected()) {
             return held.import().map_err(named);
         }
         let Given { lease, peer, descriptor, fds } = self.get(name)?;
         let held = Held::open::<T>(&descriptor, fds, peer).map_err(named)?;
         if let Some(changes) = changes {
-            // Without memory for it the next import asks, too.
+            // Without memory for the note, the next import asks, too.
             let _ = this.holds.note(name, lease, changes, held.opened());
         }
         held.import().map_err(named)
@@ -198,7 +199,7 @@ impl Client {
         *last += 1;
         let (request, end) = (*last, deadline(this.timeout));
         let message = Message::Get { request, name }.encode()?;
-        // Made before there is a lease, which is then given up whatever happens.
+        // Made before there is a lease: from then on it is given up whatever happens.
         let (of_lease, own_name) = (Vacant::new()?, string(name)?);
         this.late().expect()?;
         if let Err(error) = this.say(&message, end) {
@@ -238,7 +239,7 @@ impl Client {
                 }
                 other => return refuse!(DEVX_INVALID_ARGUMENT, "an exporter does not answer with {other:?}"),
             }
-            // Whoever sends without end what nobody asked for is late, too.
+            // An exporter that keeps sending what nobody requested is late, too.
             if Instant::now() >= end {
                 return Err(late(this.timeout));
             }
@@ -246,10 +247,10 @@ impl Client {
     }
 }
 
-/// What an exporter gave.
+/// An exporter's answer.
 struct Given {
     lease: u64,
-    /// Gives up the lease.
+    /// Gives up the lease when it is released.
     peer: Peer,
     descriptor: Vec<u8>,
     fds: Vec<OwnedFd>,
@@ -268,8 +269,8 @@ fn late(timeout: Duration) -> Error {
     Error::late(format_args!("the exporter did not answer within {timeout:?}"))
 }
 
-/// The next message, its file descriptors, and whether they were lost. One that has come is never too late: it may give a
-/// lease, which is not to be lost.
+/// Receives the next message, its file descriptors, and whether those were lost. A message that has arrived is never too late:
+/// it may give a lease, which must not get lost.
 fn receive<'a>(
     socket: &Socket,
     room: &'a mut Room,
@@ -289,19 +290,20 @@ fn receive<'a>(
     Ok((bytes, fds, lost))
 }
 
-/// What tells an exporter from others in this process: the number that it chose, and the process that the system says it
-/// is, so that nobody passes for another one whose memory is open here; of those that the system does not show to this
-/// one, it is the number alone. Mixed in a way that nobody else can foresee.
+/// Returns a number that distinguishes an exporter from others in this process. It combines the number that the exporter chose
+/// and the process id that the system reports, so that no exporter can pass for another one whose memory is open here. For a
+/// process that the system does not show to this one, only the chosen number counts. The result is mixed in a way that nobody
+/// else can foresee.
 pub(super) fn told_apart(chosen: u64, process: i32) -> u64 {
     static MIX: Lock<Option<RandomState>> = Lock::new(None);
     MIX.lock().get_or_insert_with(RandomState::new).hash_one((chosen, process))
 }
 
-/// Something that the exporter keeps for this process, until this is dropped.
+/// Something that the exporter keeps for this process until this value is dropped.
 struct Lease {
     connection: Slab<Connection>,
     lease: u64,
-    /// Under which it was asked for.
+    /// The name under which it was requested.
     name: String,
 }
 
@@ -329,7 +331,7 @@ impl Connection {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a message, as soon as there is room for it.
+    /// Sends a message as soon as there is room for it.
     fn say(&self, message: &[u8], end: Instant) -> Result<()> {
         loop {
             match self.socket.send(message, &[])? {
@@ -341,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// Tells the exporter, without waiting: if the socket has no room now, a thread does it when there is.
+    /// Sends the release of a lease without waiting: if the socket has no room now, a thread sends it when there is room.
     fn release(this: &Slab<Self>, lease: u64) {
         let mut late = this.header().late();
         late.add(lease);
@@ -349,12 +351,12 @@ impl Connection {
             return;
         }
         let own = this.clone();
-        // Without a thread, the next release tries again, and the end of the connection releases all.
+        // If no thread can start, the next release tries again, and the end of the connection releases everything.
         late.waiting = thread::spawn("devexchange-ipc-release", move || own.header().tell_later()).is_ok();
     }
 
-    /// Tells the exporter as much as there is room for; whether there is nothing to wait for. An exporter that is gone
-    /// needs no telling.
+    /// Sends as many releases as there is room for. Returns whether there is nothing to wait for: an exporter that is gone
+    /// needs no message.
     fn tell(&self, leases: &mut Vec<[u8; 8]>) -> bool {
         while !leases.is_empty() {
             let count = leases.len().min(MAX_RELEASES);
@@ -363,7 +365,7 @@ impl Connection {
                 Ok(Sent::Yes) => drop(leases.drain(..count)),
                 Ok(Sent::Full) => return false,
                 Ok(Sent::End) => leases.clear(),
-                // The system may lack memory: tried again with the next one.
+                // The system may be out of memory: the next release tries again.
                 Err(_) => return true,
             }
         }

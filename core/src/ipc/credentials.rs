@@ -1,4 +1,4 @@
-//! Who is at the other end of a socket, as the system says.
+//! The process at the other end of a socket, as the system reports it.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -8,8 +8,7 @@ use crate::error::{Error, Result, refuse};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Credentials {
     pub(super) user: u32,
-    /// 0 for one that this process does not see: in another container, for example. (rustix has a type for it that cannot
-    /// be 0.)
+    /// 0 for a process that this one cannot see, for example in another container. (The type for it in rustix cannot be 0.)
     pub(super) process: i32,
 }
 
@@ -20,7 +19,7 @@ impl Credentials {
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
         let out = (&raw mut found).cast();
-        // SAFETY: room for so many bytes, of which any are a `ucred`.
+        // SAFETY: there is room for that many bytes, and any bytes are a valid `ucred`.
         match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, out, &mut bytes) } {
             0 => Ok(Self { user: found.uid, process: found.pid }),
             _ => Err(Error::system("getsockopt", super::memory::errno_of(&std::io::Error::last_os_error()))),
@@ -28,7 +27,7 @@ impl Credentials {
     }
 
     /// # Errors
-    /// `DEVX_SYSTEM` for another user than that of this process.
+    /// `DEVX_SYSTEM` if the user is not that of this process.
     pub(super) fn require_own_user(self) -> Result<()> {
         let own = rustix::process::geteuid().as_raw();
         if self.user == own {

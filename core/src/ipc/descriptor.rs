@@ -1,4 +1,4 @@
-//! What travels between two processes: where a tensor's or a batch's memory is, and how it lies there.
+//! The bytes that travel between two processes: where the memory of a tensor or batch is, and how it is laid out.
 //!
 //! ```text
 //! "DEVXIPC\n"  version u32  kind u32 (1 tensor, 2 batch)  length u64 (all bytes)  checksum u64 (FNV-1a, itself as 0)
@@ -12,9 +12,9 @@
 //!              buffers: count, then each: region u32 (all ones: none), offset u64, bytes u64
 //! ```
 //!
-//! Everything is little-endian. A region of kind 0 or 2 goes with one file descriptor; they follow in the order of the
-//! regions. Whoever reads a descriptor trusts nothing in it: [`Descriptor::decode`] takes any bytes, and what it
-//! returns lies within its regions.
+//! Everything is little-endian. Each region of kind 0 or 2 has one file descriptor; these are sent in the order of the regions.
+//! A reader trusts nothing in a descriptor: [`Descriptor::decode`] takes any bytes, and everything it returns lies within the
+//! regions.
 
 #![forbid(unsafe_code)]
 
@@ -33,16 +33,16 @@ use crate::memory::{collected, vector};
 use crate::tensor::Flags;
 use crate::text::Lossy;
 
-/// The version that is written, and the only one that is read.
+/// The version that is written, and the only one that can be read.
 pub const VERSION: u32 = 1;
 /// Most bytes of a descriptor.
 pub const MAX_BYTES: usize = 1 << 24;
-/// Most regions of one, and so most file descriptors that go with it.
+/// Most regions of a descriptor, and therefore most file descriptors that go with it.
 pub const MAX_REGIONS: usize = 64;
 
-/// Most bytes before what is described: the head, the place, the order and all regions, each of a pool.
+/// Most bytes before the tensor or batch itself: the head, the place, the order, and all regions as regions of a pool.
 const MAX_HEAD: usize = 32 + 17 + 65 + 4 + MAX_REGIONS * (1 + 8 + 8 + 64);
-/// Most bytes of what is described. The same with few regions as with many, so that a copy changes nothing about it.
+/// Most bytes of the tensor or batch itself. This does not depend on the number of regions, so it is the same for a copy.
 pub(super) const MAX_PART: usize = MAX_BYTES - MAX_HEAD;
 /// Bytes of a field without its texts, of an array without its buffers, and of a buffer.
 const FIELD: usize = 25;
@@ -54,14 +54,14 @@ const LENGTH_AT: usize = 16;
 const CHECKSUM_AT: usize = 24;
 const NOWHERE: u32 = u32::MAX;
 
-/// A handle of the driver's, as it travels: of memory, of a pool's pointer or of an event.
+/// A handle of the driver as it travels: of memory, of a pool's pointer or of an event.
 pub(crate) type Handle = [u8; 64];
 
 /// Where memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Host,
-    /// A device of CUDA, by what every process calls it.
+    /// A CUDA device, by its UUID, which is the same in every process.
     Cuda([u8; 16]),
 }
 
@@ -75,36 +75,36 @@ pub(crate) struct Region {
 /// How a region is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegionKind {
-    /// A memory file, whose descriptor goes along.
+    /// A memory file, whose descriptor goes with it.
     Host { writable: bool },
-    /// An allocation of the driver's.
+    /// An allocation of the driver.
     Cuda(Handle),
-    /// An allocation of a pool, whose descriptor goes along; the number tells the exporter's pools apart.
+    /// An allocation of a pool, whose descriptor goes with it; the number identifies the pool among the exporter's.
     Pool { pool: u64, pointer: Handle },
 }
 
 impl RegionKind {
-    /// Whether a file descriptor goes along.
+    /// Whether a file descriptor goes with the region.
     pub(crate) fn has_fd(self) -> bool {
         !matches!(self, Self::Cuda(_))
     }
 }
 
-/// A byte of a region.
+/// The position of a byte in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) region: u32,
     pub(crate) offset: u64,
 }
 
-/// What is described.
+/// The tensor or batch that is described.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Tensor(TensorPart),
     Batch(BatchPart),
 }
 
-/// A tensor: the spot is that of its first element; none if it has no elements.
+/// A tensor. The spot is that of its first element; `None` if it has no elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TensorPart {
     pub(crate) dtype: DType,
@@ -114,14 +114,14 @@ pub(crate) struct TensorPart {
     pub(crate) spot: Option<Spot>,
 }
 
-/// A batch: its arrays in the order of the schema's fields, depth-first.
+/// A batch, with its arrays in the depth-first order of the schema's fields.
 #[derive(Clone, Debug)]
 pub(crate) struct BatchPart {
     pub(crate) schema: Schema,
     pub(crate) nodes: Vec<NodePart>,
 }
 
-/// One array of a batch. Buffers that are NULL are `None`; the number is that of their bytes.
+/// One array of a batch. A buffer that is NULL is `None`; the number beside each spot is the buffer's size in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodePart {
     pub(crate) length: i64,
@@ -130,7 +130,7 @@ pub(crate) struct NodePart {
     pub(crate) buffers: Vec<Option<(Spot, u64)>>,
 }
 
-/// See the module.
+/// A descriptor; see the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Descriptor {
     pub(crate) place: Place,
@@ -184,11 +184,11 @@ impl Descriptor {
         Ok(bytes)
     }
 
-    /// Reads a descriptor out of whatever bytes there are. Time and memory are bounded by their number.
+    /// Reads a descriptor from any bytes. Time and memory are bounded by their number.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT`, `DEVX_VERSION`, and what is wrong with a dtype, shape, schema or array, with the field
-    /// and the value.
+    /// `DEVX_INVALID_ARGUMENT`, `DEVX_VERSION`, and those for an invalid dtype, shape, schema or array, with the field and the
+    /// value.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         if bytes.len() > MAX_BYTES {
             return refuse!(DEVX_INVALID_ARGUMENT, "the descriptor has {} bytes: more than {MAX_BYTES}", bytes.len());
@@ -235,7 +235,7 @@ impl Descriptor {
         Ok(Self { place, order, regions, what })
     }
 
-    /// How many file descriptors go along.
+    /// Returns the number of file descriptors that go with the descriptor.
     pub(crate) fn fds(&self) -> usize {
         self.regions.iter().filter(|region| region.kind.has_fd()).count()
     }
@@ -253,7 +253,7 @@ pub(super) fn seal(bytes: &mut [u8]) {
     }
 }
 
-/// FNV-1a: finds what was damaged, not what was forged.
+/// Computes the FNV-1a checksum, which finds damage, not forgery.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     for (at, &byte) in bytes.iter().enumerate() {
@@ -263,7 +263,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     sum
 }
 
-/// A byte that is 0 or 1.
+/// Reads a byte that must be 0 or 1.
 fn boolean(from: &mut Reader<'_>, what: &'static str) -> Result<bool> {
     match from.u8(what)? {
         0 => Ok(false),
@@ -382,7 +382,7 @@ impl TensorPart {
 }
 
 impl BatchPart {
-    /// Checks, before anything is looked for, that a descriptor has room for a batch whose nodes have so many buffers.
+    /// Checks, before any memory is located, that a descriptor has room for a batch whose nodes have that many buffers.
     ///
     /// # Errors
     /// `DEVX_UNSUPPORTED`.
@@ -398,7 +398,7 @@ impl BatchPart {
         Ok(())
     }
 
-    /// How many bytes [`BatchPart::encode`] writes of it.
+    /// Returns the number of bytes that [`BatchPart::encode`] writes for such a batch.
     pub(super) fn bytes_of(schema: &Schema, buffers: impl Fn(usize) -> usize) -> usize {
         let of_field = |node| {
             let texts = schema.field(node).map_or(0, |field| {
@@ -421,7 +421,7 @@ impl BatchPart {
             out.u8(u8::from(has_dictionary));
             out.counted(format.to_bytes());
             out.counted(name.to_bytes());
-            // A block of metadata is never empty.
+            // A block of metadata is never empty, so no bytes stand for none.
             out.counted(metadata.unwrap_or_default());
         }
         for node in &self.nodes {
@@ -493,7 +493,8 @@ impl NodePart {
         let mut buffers = vector(count)?;
         for i in 0..count {
             let (spot, bytes) = (Spot::decode(from)?, from.u64("buffer.bytes")?);
-            // How many views point into which data is in the data; a size for each is not.
+            // How far views reach into the data buffers is known only from the data. But there is one size for each data
+            // buffer.
             let needed = match kinds.get(i, count) {
                 Some(Buffer::ViewSizes) => count.saturating_sub(3) as u128 * 8,
                 Some(buffer) if end > 0 => buffer.bytes(end as u64).unwrap_or(0),

@@ -1,5 +1,5 @@
-//! The exporting side: a tensor or batch as a descriptor with its file descriptors, if need be from a copy in memory that
-//! can be shared.
+//! The exporting side: a tensor or batch as a descriptor with its file descriptors, if necessary from a copy in memory that can
+//! be shared.
 
 #![forbid(unsafe_code)]
 
@@ -22,8 +22,8 @@ use crate::runtime::cuda::{Event, info};
 use crate::stream::{RawStream, Stream};
 use crate::tensor::{Flags, Tensor};
 
-/// A tensor or batch as another process takes it in: the bytes of its descriptor, and the file descriptors that go
-/// along. The memory stays valid as long as this lives, which has to be as long as the importer uses it.
+/// A tensor or batch in the form that another process imports: the bytes of its descriptor, and the file descriptors that go
+/// with them. The memory stays valid as long as this value lives; keep it for as long as the importer uses the memory.
 #[derive(Debug)]
 pub struct Exported {
     descriptor: Vec<u8>,
@@ -34,29 +34,29 @@ pub struct Exported {
 }
 
 impl Exported {
-    /// The bytes that [`super::import_tensor`] or [`super::import_batch`] takes.
+    /// Returns the bytes for [`super::import_tensor`] or [`super::import_batch`].
     pub fn descriptor(&self) -> &[u8] {
         &self.descriptor
     }
 
-    /// The file descriptors that go with them, in this order.
+    /// Returns the file descriptors that go with the descriptor, in this order.
     pub(super) fn files(&self) -> &[Counted<OwnedFd>] {
         &self.fds
     }
 
-    /// One more export of the ledger's, of the kind that this is.
+    /// Counts one more export of this kind in the ledger.
     pub(super) fn entry(&self) -> Entry {
         Entry::open(self.kind)
     }
 }
 
-/// How a tensor can be exported: as it is, or only from a copy in memory that can be shared.
+/// Says how a tensor can be exported: as it is, or only from a copy in memory that can be shared.
 pub fn plan_tensor(tensor: &Tensor) -> Plan {
     plan_of(tensor)
 }
 
-/// As [`plan_tensor`], for a batch. The last offsets of texts may be read to know the size of a copy; if they are on a
-/// device, the host waits for them. Memory in more than [`MAX_REGIONS`](super::MAX_REGIONS) pieces has to be copied; a batch
+/// Like [`plan_tensor`], but for a batch. To find the size of a copy, the last offsets of texts may be read; if they are on a
+/// device, the host waits for them. Memory in more than [`MAX_REGIONS`](super::MAX_REGIONS) pieces has to be copied. A batch
 /// whose fields do not fit into a descriptor ([`MAX_BYTES`](super::MAX_BYTES)) cannot be exported at all.
 pub fn plan_batch(batch: &Batch) -> Plan {
     plan_of(batch)
@@ -71,8 +71,8 @@ fn impossible(error: &Error) -> Plan {
     Plan::Impossible { reason: in_words(format_args!("{error}")) }
 }
 
-/// What can be done with something that can be shared as it is, or why it cannot. What the driver did not do is an
-/// error, not a plan.
+/// Says how `given` can be exported, from whether it can be described as it is (`seen`). A failure of the driver is an error,
+/// not a plan.
 fn plan(given: &impl Exportable, seen: Result<()>) -> Result<Plan> {
     let failed = |error: Error| if error.driver_code() == 0 { impossible_as(error) } else { Err(error) };
     match seen {
@@ -85,10 +85,10 @@ fn plan(given: &impl Exportable, seen: Result<()>) -> Result<Plan> {
     }
 }
 
-/// Exports a tensor: host memory of [`super::allocate_tensor`], device memory and that of pools made to be shared as it
-/// is. All other memory is copied if that is allowed: of the host into a memory file; pinned, managed and device memory
-/// into plain device memory, in the order of the producer's stream; the importer waits for that. What is
-/// [`Flags::READ_ONLY`] stays so, also as a copy, which is for all importers.
+/// Exports a tensor. Host memory of [`super::allocate_tensor`], device memory, and memory of pools that were made to be shared
+/// are exported as they are. All other memory is copied if that is allowed: host memory into a memory file; pinned, managed and
+/// device memory into plain device memory, in the order of the producer's stream, and the importer waits for the copy. A tensor
+/// that is [`Flags::READ_ONLY`] stays read-only, even as a copy, because all importers share the copy.
 ///
 /// # Errors
 /// `DEVX_COPY_REQUIRED`, `DEVX_IMPOSSIBLE` with the reason; `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`, `DEVX_SYSTEM`.
@@ -96,9 +96,8 @@ pub fn export_tensor(tensor: &Tensor, copying: Copying) -> Result<Exported> {
     export(tensor, copying)
 }
 
-/// As [`export_tensor`], for a batch. The importer cannot write the memory if it is the host's. To copy texts on a device,
-/// their last offsets are read first, for which the host waits. What [`plan_batch`] says of many pieces and of many fields
-/// holds here, too.
+/// Like [`export_tensor`], but for a batch. The importer cannot write host memory. To copy texts on a device, their last
+/// offsets are read first, and the host waits for them. The limits of [`plan_batch`] on pieces and fields apply here, too.
 ///
 /// # Errors
 /// As [`export_tensor`].
@@ -106,7 +105,7 @@ pub fn export_batch(batch: &Batch, copying: Copying) -> Result<Exported> {
     export(batch, copying)
 }
 
-/// A copy of a host batch in one block of memory that can be shared.
+/// Copies a host batch into one block of memory that can be shared.
 ///
 /// # Errors
 /// `DEVX_DEVICE` for device memory, `DEVX_INVALID_BUFFERS`, `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
@@ -117,18 +116,19 @@ pub fn copy_batch(batch: &Batch) -> Result<Batch> {
 /// A tensor or a batch.
 trait Exportable: Clone + Send + 'static {
     fn device(&self) -> Device;
-    /// Where its default streams are.
+    /// Returns the device of its default streams.
     fn device_of_streams(&self) -> Device;
     fn ready(&self) -> &Ready;
     fn used_until(&self, event: Event) -> Result<()>;
-    /// What is written into the descriptor.
+    /// Returns what is written into the descriptor.
     fn describe(&self, regions: &mut Regions) -> Result<What>;
-    /// What is written there of a copy of this, which all importers share: who may not write this may not write that.
+    /// Returns what the descriptor says of `copy`, which all importers share: if `self` must not be written, `copy` must not
+    /// either.
     fn describe_copy(&self, copy: &Self, regions: &mut Regions) -> Result<What>;
     fn bytes_to_copy(&self) -> Result<usize>;
-    /// A copy of host memory in a memory file.
+    /// Copies host memory into a memory file.
     fn copy_on_host(&self) -> Result<Self>;
-    /// A copy in plain memory of a device, queued on a stream.
+    /// Copies into plain memory of a device; the copy is queued on a stream.
     fn copy_on_device(&self, device: Device, stream: Stream) -> Result<Self>;
 }
 
@@ -226,8 +226,8 @@ impl Exportable for Batch {
     }
 }
 
-/// Does something in the order of the producer's work: on its stream, so that what it queues there next comes after, or
-/// on one of our own that waits.
+/// Calls `act` with a stream on which work comes after the producer's: the producer's own stream, so that the work it queues
+/// next comes after that of `act`, or else a new stream that waits.
 fn behind_producer<T>(given: &impl Exportable, act: impl FnOnce(Stream) -> Result<T>) -> Result<T> {
     match given.ready().stream() {
         Some(queued) => queued.require_no_capture().and_then(|()| act(queued)),
@@ -235,7 +235,7 @@ fn behind_producer<T>(given: &impl Exportable, act: impl FnOnce(Stream) -> Resul
     }
 }
 
-/// Does something with a stream that ends afterwards; what is queued there is still done.
+/// Calls `act` with a new stream, which ends afterwards; the work queued there is still done.
 fn on_own_stream<T>(device: Device, act: impl FnOnce(Stream) -> Result<T>) -> Result<T> {
     let stream = Stream::create(device.id)?;
     let done = act(stream);
@@ -247,7 +247,7 @@ fn export<T: Exportable>(given: &T, copying: Copying) -> Result<Exported> {
     let mut regions = Regions::of(given.device());
     match (given.describe(&mut regions), copying) {
         (Ok(what), Copying::Never | Copying::IfNeeded) => finish(given.clone(), regions, what),
-        // The refusal with the driver's code in it.
+        // This refusal carries the driver's code.
         (Err(error), Copying::Never) if error.driver_code() != 0 => Err(error),
         (seen, _) => {
             plan(given, seen.map(drop))?.allow(copying)?;
@@ -270,7 +270,7 @@ fn share<T: Exportable>(given: &T, copy: T) -> Result<Exported> {
 
 fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported> {
     let event = order(given.device(), given.ready())?;
-    // The importer may release the memory without a look at it, while the producer still works on it.
+    // The importer may release the memory unseen, while the producer still works on it.
     event.iter().try_for_each(|event| given.used_until(event.clone()))?;
     let (kind, may_write) = match &what {
         What::Tensor(part) => (Kind::TensorExport, !part.flags.has(Flags::READ_ONLY)),
@@ -305,7 +305,7 @@ fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported>
     Ok(Exported { descriptor, fds, kind, _event: event, _kept: Owner::in_room(Vacant::new()?, given) })
 }
 
-/// The event that another process waits for; none if the data is ready.
+/// Returns the event that another process waits for; `None` if the data is ready.
 fn order(device: Device, ready: &Ready) -> Result<Option<Event>> {
     if let Ready::Now = ready {
         return Ok(None);
@@ -314,7 +314,7 @@ fn order(device: Device, ready: &Ready) -> Result<Option<Event>> {
         queued.require_no_capture()?;
         return Event::record_shared(queued).map(Some);
     }
-    // An event of this process cannot travel: one that can is recorded behind it, on a stream of its own.
+    // An event of this process cannot be shared. One that can is recorded behind it, on a new stream.
     let record = |stream| ready.wait(stream).and_then(|()| Event::record_shared(stream));
     on_own_stream(device, record).map(Some)
 }

@@ -1,4 +1,4 @@
-//! What the fuzz targets reach behind the sockets (`fuzz/fuzz_targets/ipc.rs`): reading what a peer sent.
+//! What the fuzz targets need from behind the sockets (`fuzz/fuzz_targets/ipc.rs`): reading what a peer sent.
 
 #![forbid(unsafe_code)]
 
@@ -11,28 +11,29 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Flags;
 
-/// Reads a message, and if it is one, what it comes to when it is written again.
+/// Reads a message and writes it again.
 ///
 /// # Errors
-/// As for the peer.
+/// Those of a peer that reads the message.
 pub fn message(bytes: &[u8]) -> Result<Vec<u8>> {
     Message::decode(bytes).and_then(|message| message.encode())
 }
 
-/// Reads a descriptor, and if it is one, what it comes to when it is written again.
+/// Reads a descriptor and writes it again.
 ///
 /// # Errors
-/// As for the peer.
+/// Those of a peer that reads the descriptor.
 pub fn descriptor(bytes: &[u8]) -> Result<Vec<u8>> {
     Descriptor::decode(bytes).and_then(|descriptor| descriptor.encode())
 }
 
-/// Makes length and checksum say the truth about bytes that do not.
+/// Corrects the length and checksum in altered bytes.
 pub fn reseal(bytes: &mut [u8]) {
     descriptor::seal(bytes);
 }
 
-/// The files that a descriptor asks for, all zeros; none if it is no descriptor, or of too many bytes.
+/// Makes the files that a descriptor needs, all zeros; `None` if the bytes are not a descriptor, or if the files would have
+/// more than `most` bytes.
 pub fn files(bytes: &[u8], most: u64) -> Option<Vec<OwnedFd>> {
     let descriptor = Descriptor::decode(bytes).ok()?;
     let total = descriptor.regions.iter().try_fold(0_u64, |sum, region| sum.checked_add(region.bytes))?;
@@ -44,10 +45,10 @@ pub fn files(bytes: &[u8], most: u64) -> Option<Vec<OwnedFd>> {
     if total <= most { all() } else { None }
 }
 
-/// A tensor in the memory of a device, which cannot be exported where there is none.
+/// Encodes a tensor in device memory, which cannot be exported on a machine without a device.
 ///
 /// # Errors
-/// None: it is small.
+/// None, because it is small.
 pub fn on_a_device() -> Result<Vec<u8>> {
     let pool = RegionKind::Pool { pool: 7, pointer: [9; 64] };
     let regions = vec![Region { bytes: 8, kind: pool }, Region { bytes: 64, kind: RegionKind::Cuda([3; 64]) }];

@@ -1,5 +1,5 @@
-//! What this process holds of an exporter, by the name that it was offered under: while it does, one more import under
-//! that name needs no lease of its own.
+//! What this process holds of an exporter, by the name under which it was offered. While it is held, another import under that
+//! name needs no lease of its own.
 
 #![forbid(unsafe_code)]
 
@@ -15,13 +15,13 @@ pub(super) struct Holds(Mutex<Sorted<String, Hold>>);
 #[derive(Debug)]
 struct Hold {
     lease: u64,
-    /// The number of changes that was read before it was asked for.
+    /// The number of changes that was read before the request.
     changes: u64,
     opened: Weak<Opened>,
 }
 
 impl Holds {
-    /// What is held under a name, if no offer has changed since it was asked for.
+    /// Returns what is held under a name, if no offer has changed since it was requested.
     pub(super) fn find(&self, name: &str, changes: u64) -> Option<Counted<Opened>> {
         self.all().get(name).filter(|hold| hold.changes == changes)?.opened.upgrade()
     }
@@ -36,7 +36,7 @@ impl Holds {
         Ok(())
     }
 
-    /// Forgets a lease that is given up, unless there is another one under its name by now.
+    /// Forgets a lease that is given up, unless its name has another lease by now.
     pub(super) fn forget(&self, name: &str, lease: u64) {
         let mut all = self.all();
         if all.get(name).is_some_and(|hold| hold.lease == lease) {
@@ -44,7 +44,7 @@ impl Holds {
         }
     }
 
-    /// Never held while something is given up, which may be the last reference to what is noted here.
+    /// Locks the entries. The lock is never held while something is given up: that may be the last reference to an entry here.
     fn all(&self) -> MutexGuard<'_, Sorted<String, Hold>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

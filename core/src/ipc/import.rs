@@ -1,4 +1,4 @@
-//! The importing side: a tensor or batch over memory of another process, out of bytes that are checked first.
+//! The importing side: makes a tensor or batch over memory of another process from bytes, which are checked first.
 
 use core::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -20,39 +20,38 @@ use crate::runtime::cuda::reaper::Later;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::transfer;
 
-/// Whose memory it is, and what is given up when it is no longer used.
+/// The process that the memory belongs to, and what to give up when the memory is no longer used.
 #[derive(Debug)]
 pub struct Peer {
-    /// Tells exporters apart whose pools may have the same number; the same one for all imports from an exporter.
+    /// Distinguishes exporters whose pools have the same number; the same for all imports from one exporter.
     pub id: u64,
     /// Given up when the import is released, after all work that was named with `used_on`.
     pub keep: Owner,
 }
 
-/// Takes in a tensor of another process, zero-copy. The descriptor is checked as the untrusted bytes that it is, and
-/// the files for the sizes and seals that it says. The data itself is the exporter's, who may still write it.
+/// Imports a tensor of another process, zero-copy. The descriptor is checked as untrusted bytes, and the files for the sizes
+/// and seals that it requires. The data itself belongs to the exporter, which can still write it.
 ///
 /// # Errors
-/// `DEVX_INVALID_ARGUMENT` and others that name the field and the value, `DEVX_VERSION`; `DEVX_DEVICE` for a device
-/// that this process does not see; `DEVX_MISMATCH` for a batch; `DEVX_DRIVER`, `DEVX_SYSTEM`. Then `peer.keep` is given
-/// up.
+/// `DEVX_INVALID_ARGUMENT` and others that name the field and the value, `DEVX_VERSION`; `DEVX_DEVICE` for a device that this
+/// process does not see; `DEVX_MISMATCH` for a batch; `DEVX_DRIVER`, `DEVX_SYSTEM`. On any error `peer.keep` is given up.
 ///
 /// # Safety
-/// Memory of the host that is read here (see [`Tensor::as_slice`]) is not written meanwhile: not by the exporter, not by its
-/// other importers, not through a file descriptor of it. No check can find that.
+/// Host memory that is read here (see [`Tensor::as_slice`]) is not written meanwhile: not by the exporter, not by other
+/// importers, not through any file descriptor of the memory. No check can find that.
 pub unsafe fn import_tensor(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Tensor> {
     Held::open::<Tensor>(descriptor, fds, peer)?.import()
 }
 
-/// As [`import_tensor`], for a batch. What its offsets and views point to is data: as with every producer, it is used
-/// as it is.
+/// Like [`import_tensor`], but for a batch. What its offsets and views point to is data: as from every producer, it is used as
+/// it is.
 ///
 /// # Errors
-/// As [`import_tensor`]; `DEVX_MISMATCH` for a tensor.
+/// Those of [`import_tensor`]; `DEVX_MISMATCH` for a tensor.
 ///
 /// # Safety
-/// The exporter is a producer who keeps to Arrow's format, as of [`Batch::import`]: the buffers hold what the schema says.
-/// Offsets, sizes and views lead into buffers, texts are UTF-8. And nobody writes them as long as they are used.
+/// The exporter keeps to Arrow's format, as required of the producer in [`Batch::import`]: the buffers hold what the schema
+/// says, offsets, sizes and views lead into buffers, and texts are UTF-8. Nobody writes the buffers while they are used.
 pub unsafe fn import_batch(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Batch> {
     Held::open::<Batch>(descriptor, fds, peer)?.import()
 }
@@ -70,7 +69,7 @@ fn read(bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(Descriptor, Vec<OwnedFd>)> {
     Ok((descriptor, fds))
 }
 
-/// A descriptor with its regions in this process. All imports of it share it.
+/// A descriptor whose regions are open in this process. All imports of the descriptor share this.
 #[derive(Debug)]
 pub(super) struct Opened {
     device: Device,
@@ -79,7 +78,7 @@ pub(super) struct Opened {
     ranges: Vec<(usize, usize)>,
     writable: bool,
     _first_offset: Option<Owner>,
-    // The rest in the order in which it is given up: the exporter may free its memory only after all is closed.
+    // The fields from here on are given up in this order: the exporter may free its memory only after everything is closed.
     ready: Ready,
     _files: Vec<Counted<Mapping>>,
     _openings: Vec<Opening>,
@@ -150,7 +149,7 @@ impl Opened {
     }
 }
 
-/// A share of what is opened: that of an import, which the ledger counts, or of somebody who looks at it.
+/// A reference to something opened: of an import, which the ledger counts, or of code that only looks at it.
 #[derive(Debug)]
 pub(super) struct Held {
     opened: ManuallyDrop<Counted<Opened>>,
@@ -161,11 +160,11 @@ impl Drop for Held {
     fn drop(&mut self) {
         // SAFETY: taken once, here.
         let opened = unsafe { ManuallyDrop::take(&mut self.opened) };
-        // Of all that share it one is the last.
+        // Only the last of all that share it goes on.
         let Some(last) = opened.into_inner() else { return };
         let on_host = last.device == Device::CPU;
         let all = (last, self.entry.take());
-        // Closing memory of the driver waits for the device: this thread does, if there is no memory to hand it over.
+        // Closing device memory waits for the device. This thread closes it if there is no memory to hand it to the reaper.
         match if on_host { None } else { Later::new().ok().zip(Vacant::find()) } {
             Some((later, room)) => later.release(Owner::in_room(room, all)),
             None => drop(all),
@@ -178,7 +177,7 @@ impl Held {
         Self { opened: ManuallyDrop::new(opened), entry: None }
     }
 
-    /// Opens what a peer describes, if it is what is wanted.
+    /// Opens what a peer describes, if it is of the type `T`.
     ///
     /// # Errors
     /// As [`import_tensor`].
@@ -189,10 +188,10 @@ impl Held {
         Ok(Self::new(room.fill(Opened::new(descriptor, fds, peer)?)))
     }
 
-    /// One import more.
+    /// Makes one more import.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH` if it is something else.
+    /// `DEVX_MISMATCH` if it is of another type.
     pub(super) fn import<T: Importable>(&self) -> Result<T> {
         let part = T::part(&self.opened.what)?;
         let room = Vacant::new()?;
@@ -213,7 +212,7 @@ pub(super) trait Importable: Sized {
     /// # Errors
     /// `DEVX_MISMATCH`.
     fn part(what: &What) -> Result<&Self::Part>;
-    /// Over what is opened as long as the owner lives.
+    /// Makes a value over opened memory, which stays open as long as `owner` lives.
     fn over(opened: &Opened, part: &Self::Part, owner: Owner) -> Result<Self>;
 }
 
@@ -229,7 +228,7 @@ impl Importable for Tensor {
     }
 
     fn over(opened: &Opened, part: &TensorPart, owner: Owner) -> Result<Self> {
-        // The exporter has the memory, too, and maybe other importers.
+        // The exporter has the memory, too, and possibly other importers.
         let flags = part.flags.shared();
         let desc = TensorDesc {
             data: opened.address(part.spot),
@@ -240,8 +239,8 @@ impl Importable for Tensor {
             byte_offset: 0,
             flags: if opened.writable { flags } else { flags.with(Flags::READ_ONLY) },
         };
-        // SAFETY: decoding found all elements to be within the regions, which are open as long as the owner lives; the
-        // exporter keeps them.
+        // SAFETY: decoding verified that all elements are within the regions. The regions are open as long as the owner lives,
+        // and the exporter keeps their memory.
         let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }?;
         tensor.set_ready(opened.ready.again());
         Ok(tensor)
@@ -266,8 +265,8 @@ impl Importable for Batch {
             let NodePart { length, null_count, offset, .. } = *node;
             Ok(NodeDesc { length, null_count, offset, buffers })
         }))?;
-        // SAFETY: decoding found every buffer to be as long as its array needs, within the regions, which are open as
-        // long as the owner lives; the exporter keeps them.
+        // SAFETY: decoding verified that every buffer is as long as its array needs and within the regions. The regions are
+        // open as long as the owner lives, and the exporter keeps their memory.
         let mut batch = unsafe { Self::from_raw_parts(&part.schema, opened.device, &nodes, owner) }?;
         batch.set_ready(opened.ready.again());
         Ok(batch)
@@ -286,9 +285,9 @@ fn require_sizes(device: Device, ranges: &[(usize, usize)]) -> Result<()> {
     Ok(())
 }
 
-/// Gives lists and texts without elements on a device the first offset that Arrow asks for: nothing of their buffers came, as
-/// nothing is read there, but some consumers do. It is a region of its own, in pinned memory, so that no stream has to fill
-/// it. ([`Batch::from_raw_parts`] has one for the host.)
+/// Gives lists and texts without elements on a device the first offset that Arrow requires. Their buffers are not transferred,
+/// because nothing is read there, but some consumers do read the first offset. It is a region of its own, in pinned memory,
+/// which no stream has to fill. ([`Batch::from_raw_parts`] has a first offset for the host.)
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
@@ -302,14 +301,14 @@ fn add_first_offset(device: Device, what: &mut What, ranges: &mut Vec<(usize, us
     for (node, number) in nodes.iter_mut().zip(schema.depth_first()?) {
         let kind = schema.ty(number).buffers().get(1, node.buffers.len());
         let (Some(Buffer::Offsets(_)), Some(missing @ None)) = (kind, node.buffers.get_mut(1)) else { continue };
-        // Of elements, offsets that are missing are refused.
+        // If there are elements, missing offsets are an error.
         if node.length > 0 || node.offset > 0 {
             continue;
         }
         if owner.is_none() {
             let pinned = Device { kind: DeviceType::CUDA_HOST, ..device };
             let memory = transfer::allocate(pinned, BYTES, None)?;
-            // SAFETY: new memory of so many bytes, which the host can write.
+            // SAFETY: new memory of that many bytes, which the host can write.
             unsafe { memory.address.cast::<u64>().write(0) };
             let start = memory.address.expose_provenance();
             push(ranges, (start, start + BYTES))?;

@@ -1,4 +1,4 @@
-//! Waits that can be broken off, by a program that has signals to handle meanwhile.
+//! Waits that a program can break off when it has signals to handle.
 
 #![forbid(unsafe_code)]
 
@@ -9,17 +9,17 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// How long a signal may take to be noticed which comes before the system is asked to wait, or to another thread.
+/// How long it can take to notice a signal that arrives before the system call, or at another thread.
 const OFTEN: Duration = Duration::from_millis(100);
 
 thread_local! {
     static ASK: Cell<Option<fn() -> bool>> = const { Cell::new(None) };
 }
 
-/// Does something on this thread that may wait for another process. Meanwhile `ask` says, ten times a second and whenever a
-/// signal comes, whether to stop waiting.
+/// Calls `act`, which may wait for another process on this thread. Meanwhile `ask` is called ten times a second and whenever a
+/// signal arrives; when it returns true, the wait is broken off.
 ///
-/// What is broken off fails with `DEVX_SYSTEM`; it is as if its time had passed.
+/// What is broken off fails with `DEVX_SYSTEM`, as if its time had passed.
 pub fn interruptible<T>(ask: fn() -> bool, act: impl FnOnce() -> T) -> T {
     struct Before(Option<fn() -> bool>);
     impl Drop for Before {
@@ -31,13 +31,13 @@ pub fn interruptible<T>(ask: fn() -> bool, act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// For how long to wait before the next [`look`], at most.
+/// Returns how long to wait at most before the next [`look`].
 pub(super) fn slice(left: Duration) -> Duration {
     if ASK.get().is_some() { left.min(OFTEN) } else { left }
 }
 
 /// # Errors
-/// `DEVX_SYSTEM` if the wait is to be broken off.
+/// `DEVX_SYSTEM` if the wait must be broken off.
 pub(super) fn look() -> Result<()> {
     match ASK.get() {
         Some(ask) if ask() => Err(Error::system("poll", Errno::INTR)),
@@ -70,7 +70,7 @@ mod tests {
         for error in [failed(interruptible(|| false, || connect(300))), failed(connect(10))] {
             assert!(error.message().contains("did not answer within"), "{error}");
         }
-        // The inner one counts, and afterwards the outer one again.
+        // The inner function counts, and afterwards the outer one again.
         interruptible(
             || true,
             || {
@@ -80,7 +80,7 @@ mod tests {
         );
     }
 
-    /// A client of an exporter that lets in and then says nothing.
+    /// A client of an exporter that accepts the connection and then does not answer.
     fn unanswered(of: &'static str) -> (Socket, Client) {
         let listener = Socket::listen(&address(of)).expect("listening");
         let connecting = std::thread::spawn(move || Client::connect(&address(of), Some(patient(20_000))).expect("in"));

@@ -1,7 +1,7 @@
-//! Host memory that processes can share: memory files, mapped once each in a process, and found again by address.
+//! Host memory that processes can share: memory files, each mapped once in a process and found again by address.
 //!
-//! A file is sealed, so that nobody can cut it off under a reader. What was handed over stays valid when the process
-//! that made it ends: the system keeps the file as long as somebody maps it.
+//! A file is sealed, so that nobody can truncate it under a reader. Memory that was handed over stays valid when the process
+//! that made it ends: the system keeps a file as long as anyone maps it.
 
 use core::ffi::c_void;
 use std::fmt;
@@ -25,19 +25,19 @@ use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::text::OfErrno;
 use crate::transfer::Memory;
 
-/// What a file must not do while it is mapped.
+/// Prevents a file from changing its size while it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Which file it is, and whether it can be written.
+/// Identifies a file, and says whether it can be written.
 type Key = (u64, u64, bool);
 
-/// Where a file comes from that is to be mapped.
+/// Where a file to be mapped comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Made just now: none that is mapped is the same, whatever its number. The numbers of memory files have 32 bits on some
-    /// systems, and then repeat.
+    /// Made just now: no mapped file is the same, even if it has the same number. On some systems the numbers of memory files
+    /// have 32 bits and repeat.
     New,
-    /// Of another process: it may have come before.
+    /// From another process: the same file may have come before.
     Peer,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Mapping {
     address: usize,
     bytes: usize,
     fd: Counted<OwnedFd>,
-    /// The same file for reading only, as long as somebody has it.
+    /// A descriptor of the same file for reading only, as long as anyone has it.
     for_reading: Lock<Option<Weak<OwnedFd>>>,
     key: Key,
 }
@@ -61,7 +61,8 @@ struct Books {
 static BOOKS: Lock<Books> = Lock::new(Books { by_address: Sorted::new(), by_file: Sorted::new() });
 
 impl Mapping {
-    /// A new file of so many bytes, which are there: running out of memory is an error now, not a signal later.
+    /// Makes a new file of `bytes` bytes. All of its memory is reserved: running out of memory is an error now, not a signal
+    /// later.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
@@ -71,22 +72,23 @@ impl Mapping {
         Self::map(fd, bytes, true, Origin::New)
     }
 
-    /// A new file that nobody but this process can ever write, whoever gets its descriptor.
+    /// Makes a new file that only this process can ever write, whoever gets its descriptor.
     ///
     /// # Errors
-    /// As [`Mapping::new`]; `DEVX_SYSTEM` of a system that cannot see to it (Linux before 5.1).
+    /// Those of [`Mapping::new`]; `DEVX_SYSTEM` on a system that cannot guarantee this (Linux before 5.1).
     pub(super) fn written_here_only(bytes: usize) -> Result<Counted<Self>> {
-        // Sealed after it is mapped: what is mapped already can still be written.
+        // Sealed after it is mapped, because an existing mapping can still be written.
         let mapping = Self::map(file("devexchange-changes", bytes)?, bytes, true, Origin::New)?;
         fs::fcntl_add_seals(&*mapping.fd, SEALS | SealFlags::FUTURE_WRITE | SealFlags::SEAL)
             .map_err(|errno| Error::system("fcntl", errno))?;
         Ok(mapping)
     }
 
-    /// A file of another process. It is mapped once, however often it comes.
+    /// Opens a file of another process. It is mapped once, however often it comes.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for a file that is no sealed memory, or of another size; `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
+    /// `DEVX_INVALID_ARGUMENT` for a file that is not a sealed memory file, or has another size; `DEVX_OUT_OF_MEMORY`,
+    /// `DEVX_SYSTEM`.
     pub(super) fn open(fd: OwnedFd, bytes: u64, writable: bool) -> Result<Counted<Self>> {
         let (found, seals) = sealed_bytes(fd.as_fd(), "the file descriptor of a region")?;
         if found != bytes {
@@ -95,7 +97,7 @@ impl Mapping {
                 "region.bytes is {bytes}, but the file has {found}: it is not the one that is meant"
             );
         }
-        // Asked here because the file may be mapped already, for somebody who may write it.
+        // Checked here because the file may be mapped already, for an importer that may write it.
         let mode = fs::fcntl_getfl(&fd).map_err(|errno| Error::system("fcntl", errno))? & OFlags::ACCMODE;
         if writable && (mode != OFlags::RDWR || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE)) {
             return refuse!(DEVX_INVALID_ARGUMENT, "region.writable is 1, but the file cannot be written");
@@ -108,12 +110,12 @@ impl Mapping {
     pub(super) fn map(fd: OwnedFd, bytes: usize, writable: bool, origin: Origin) -> Result<Counted<Self>> {
         let found = fs::fstat(&fd).map_err(|errno| Error::system("fstat", errno))?;
         let key = (found.st_dev, found.st_ino, writable);
-        // Held over the system call, so that a file is not mapped by two threads at once.
+        // Held during the system call, so that two threads do not map a file at once.
         let mut books = BOOKS.lock();
         if origin == Origin::Peer
             && let Some(known) = books.by_file.get(&key).and_then(Weak::upgrade)
         {
-            // The end of this reference, if it is the last one by now, needs the lock.
+            // If this has become the last reference, dropping it needs the lock.
             drop(books);
             if known.bytes == bytes {
                 return Ok(known);
@@ -125,7 +127,7 @@ impl Mapping {
                 known.bytes
             );
         }
-        // What is mapped must get into the books.
+        // Room is made first, because a mapped file must get into the books.
         let Books { by_address, by_file } = &mut *books;
         let (by_address, by_file) = (by_address.room()?, by_file.room()?);
         let (room, room_for_fd) = (Counted::room()?, Counted::room()?);
@@ -133,7 +135,7 @@ impl Mapping {
         // SAFETY: a new mapping at an address that the system chooses.
         let address = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) };
         let address = address.map_err(|errno| match errno {
-            // The process has no addresses left, or may not have more (RLIMIT_AS).
+            // The process has no addresses left, or is not allowed more (RLIMIT_AS).
             Errno::NOMEM => no_memory(bytes, format_args!("mmap: {}", OfErrno(errno.raw_os_error()))),
             _ => Error::system("mmap", errno),
         });
@@ -144,11 +146,11 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// The mapping that all of a range lies in, and where it begins there.
+    /// Finds the mapping that contains a whole range, and the offset of the range in it.
     pub(super) fn find(address: usize, bytes: usize) -> Option<(Counted<Self>, usize)> {
         let books = BOOKS.lock();
         let mapping = books.by_address.up_to(&address)?.upgrade()?;
-        // If this was the last reference by now, its end needs the lock.
+        // If this has become the last reference, dropping it needs the lock.
         drop(books);
         let offset = address - mapping.address;
         (offset.checked_add(bytes)? <= mapping.bytes).then_some((mapping, offset))
@@ -166,8 +168,8 @@ impl Mapping {
         self.key.2
     }
 
-    /// A descriptor for another process, which can write through it only if that is wanted and can be. All that is shared of
-    /// this memory has the same two, as a process may have few.
+    /// Returns a descriptor for another process, with which it can write only if `writable` is set and the memory is writable.
+    /// Everything that shares this memory uses the same two descriptors, because a process may have few.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
@@ -199,7 +201,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         let mut books = BOOKS.lock();
         books.by_address.remove(&self.address);
-        // Another thread may have mapped the file anew.
+        // Another thread may have mapped the file again.
         if books.by_file.get(&self.key).is_some_and(Weak::is_gone) {
             books.by_file.remove(&self.key);
         }
@@ -208,13 +210,13 @@ impl Drop for Mapping {
     }
 }
 
-/// A memory file that has so many bytes. It is not sealed yet.
+/// Makes a memory file of `bytes` bytes, not sealed yet.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
 pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     let refused = |why: fmt::Arguments<'_>| Err(no_memory(bytes, why));
-    // A file that grows beyond it ends the process with a signal.
+    // A file that grows beyond this limit ends the process with a signal.
     if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| bytes as u64 > *limit) {
         return refused(format_args!("the files of this process have at most {limit} (RLIMIT_FSIZE)"));
     }
@@ -225,7 +227,7 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     }
     let fd = fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .map_err(|errno| Error::system("memfd_create", errno))?;
-    // Who is given a descriptor for reading cannot open the file again for writing.
+    // A process that gets a descriptor for reading cannot open the file again for writing.
     let for_reading = Mode::RUSR | Mode::RGRP | Mode::ROTH;
     fs::fchmod(&fd, for_reading).map_err(|errno| Error::system("fchmod", errno))?;
     match reserve(&fd, bytes as u64) {
@@ -234,8 +236,8 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     }
 }
 
-/// Gives a file its bytes. In pieces, as a system that breaks off at a signal takes back what it gave until then: a timer that
-/// is faster than the whole would keep it from its end.
+/// Reserves a file's memory, in pieces: some systems give back everything if a signal interrupts the call, so a timer that is
+/// faster than the whole call would keep it from ever finishing.
 fn reserve(fd: &OwnedFd, bytes: u64) -> rustix::io::Result<()> {
     const PIECE: u64 = 16 << 20;
     (0..bytes).step_by(PIECE as usize).try_for_each(|from| {
@@ -247,11 +249,11 @@ fn no_memory(bytes: usize, why: fmt::Arguments<'_>) -> Error {
     Error::new(DEVX_OUT_OF_MEMORY, format_args!("{bytes} bytes of shared memory could not be allocated: {why}"))
 }
 
-/// From how many bytes on the system is asked first whether it has them: it would not refuse them, but give all memory
-/// that there is, and end other programs to have more.
+/// From this size on, the system is asked first whether it has the memory. It would not refuse, but use up all memory and end
+/// other programs to get more.
 const LARGE: usize = 64 << 20;
 
-/// Bytes that the system says it can give, swapping included.
+/// Returns the bytes that the system says it can provide, including swap.
 fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kilobytes = |name| {
@@ -271,8 +273,8 @@ pub(super) fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// How large a file of a peer's is that nobody can cut off, and all of its seals. Only memory files can be sealed, so this
-/// is none that could make a reader wait.
+/// Returns the size and all seals of a peer's file that nobody can truncate. Only memory files can be sealed, so reading the
+/// file does not make the reader wait.
 ///
 /// # Errors
 /// `DEVX_INVALID_ARGUMENT` for any other file; `DEVX_SYSTEM`.
@@ -291,7 +293,7 @@ fn sealed_bytes(fd: BorrowedFd<'_>, what: &str) -> Result<(u64, SealFlags)> {
     Ok((u64::try_from(found.st_size).unwrap_or(0), seals))
 }
 
-/// Reads the whole of a small file that came from a peer, at most `most` bytes.
+/// Reads a small file from a peer completely, if it has at most `most` bytes.
 ///
 /// # Errors
 /// `DEVX_INVALID_ARGUMENT`, `DEVX_SYSTEM`.
@@ -314,10 +316,10 @@ pub(super) fn read_all(fd: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
     Ok(all)
 }
 
-/// A memory file with these bytes, sealed.
+/// Makes a sealed memory file with these bytes.
 ///
 /// # Errors
-/// As [`file()`].
+/// Same as [`file()`].
 pub(super) fn file_of(bytes: &[u8]) -> Result<OwnedFd> {
     let fd = file("devexchange-descriptor", bytes.len())?;
     let mut written = 0;
@@ -332,8 +334,7 @@ pub(super) fn file_of(bytes: &[u8]) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Host memory that can be shared with other processes without a copy. It is zeroed, and whoever imports it can write
-/// it.
+/// Allocates host memory that can be shared with other processes without a copy. It is zeroed, and every importer can write it.
 ///
 /// # Errors
 /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
@@ -350,11 +351,11 @@ pub(super) fn block(bytes: usize) -> Result<Memory> {
     Ok(Memory { address: mapping.address(), owner: Owner::try_new(mapping)?, ready: Ready::Now })
 }
 
-/// A host tensor over memory of [`allocate`], compact and row-major. Who offers it agrees with the importers on who writes it
-/// when: none may as long as a slice of it ([`Tensor::as_slice`]) is looked at, here or there.
+/// Creates a host tensor over memory of [`allocate`], compact and row-major. A program that offers it agrees with the importers
+/// on who writes it and when: nobody may while anyone, here or there, holds a slice of it ([`Tensor::as_slice`]).
 ///
 /// # Errors
-/// `DEVX_INVALID_SHAPE`, and as [`allocate`].
+/// `DEVX_INVALID_SHAPE`, and those of [`allocate`].
 pub fn allocate_tensor(dtype: DType, shape: &[i64]) -> Result<Tensor> {
     let bytes = layout::check(dtype, false, shape, None)?.bytes;
     let Memory { address: data, owner, .. } = block(bytes)?;

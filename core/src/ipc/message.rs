@@ -1,4 +1,4 @@
-//! What importer and exporter say to each other. One packet of the socket is one message.
+//! The messages between importer and exporter. One packet of the socket is one message.
 //!
 //! ```text
 //! magic u32, type u32, and
@@ -19,7 +19,7 @@ use crate::text::Lossy;
 const MAGIC: u32 = 0x4950_5844;
 /// The version of the messages.
 pub(super) const PROTOCOL: u32 = 1;
-/// Most bytes of a message. Longer descriptors go as files.
+/// Most bytes of a message. Longer descriptors are sent as files.
 pub(super) const MAX_MESSAGE: usize = 32 << 10;
 /// Most bytes of a name.
 pub const MAX_NAME: usize = 255;
@@ -28,13 +28,13 @@ pub(super) const MAX_RELEASES: usize = 256;
 /// Most bytes of the text of a refusal.
 const MAX_TEXT: usize = 1024;
 
-/// How a release begins; what it gives up follows. For those who must not lack memory to say it.
+/// The beginning of a release message; the leases follow. It is a constant so that a release needs no memory.
 pub(super) const RELEASE: [u8; 8] = {
     let ([a, b, c, d], [e, f, g, h]) = (MAGIC.to_le_bytes(), 3_u32.to_le_bytes());
     [a, b, c, d, e, f, g, h]
 };
 
-/// Leases are given up in the bytes that are sent, little-endian.
+/// Leases in a release stay in the form in which they are sent, little-endian.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
     Hello { protocol: u32, exporter: u64 },
@@ -53,7 +53,7 @@ impl<'a> Message<'a> {
         out.into_bytes()
     }
 
-    /// Writes the message behind what is there.
+    /// Appends the message to `out`.
     pub(super) fn write(&self, out: &mut Writer) {
         out.u32(MAGIC);
         match self {
@@ -105,7 +105,7 @@ impl<'a> Message<'a> {
                     from.end()?;
                     Self::Hello { protocol: PROTOCOL, exporter }
                 }
-                // What another version goes on to say is known to that only.
+                // What follows in another version is known only to that version.
                 protocol => Self::Hello { protocol, exporter: 0 },
             },
             2 => Self::Get { request: from.u64("request")?, name: text("name", from.rest(), MAX_NAME)? },
@@ -166,7 +166,7 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a refusal is on the importing side.
+/// Turns a refusal into an error of the importing side.
 pub(super) fn refused(status: i32, text: &str) -> Error {
     let known = crate::error::STATUSES.iter().find(|known| known.0 == status && known.0 != 0);
     let status = known.copied().unwrap_or(crate::abi::types::DEVX_INVALID_ARGUMENT);

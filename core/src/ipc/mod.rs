@@ -1,24 +1,24 @@
 //! Sharing tensors and batches between the processes of one machine, zero-copy.
 //!
-//! The exporter [offers](Server::offer_tensor) them under a name, the importer [connects](connect()) and
-//! [imports](Client::import_tensor) them: the same memory, with the same type, shape and order. The exporter keeps the
-//! memory until the importer releases it or is gone, whichever comes first; the importer's release comes after the work
-//! that it named with `used_on`, as everywhere.
+//! The exporter [offers](Server::offer_tensor) them under a name. The importer [connects](connect()) and
+//! [imports](Client::import_tensor) them: the same memory, with the same type, shape and order. The exporter keeps the memory
+//! until the importer releases it or is gone, whichever comes first. The importer's release takes effect after the work that it
+//! named with `used_on`, as everywhere.
 //!
-//! | memory | how | what it takes |
+//! | memory | how it is shared | what is necessary |
 //! |---|---|---|
-//! | of the host | a memory file, whose descriptor goes over the socket | [`allocate`]; else it is copied, if allowed |
-//! | of a device | a handle of the driver's | an allocation that is not of a pool |
-//! | of a pool | the pool's descriptor and a handle | [`Pool::shareable`](crate::manager::Pool::shareable) |
+//! | host memory | a memory file, whose descriptor goes over the socket | [`allocate`]; other memory is copied, if allowed |
+//! | device memory | a handle of the driver | an allocation that is not from a pool |
+//! | memory of a pool | the pool's descriptor and a handle | [`Pool::shareable`](crate::manager::Pool::shareable) |
 //!
-//! Other memory of CUDA (pinned, managed, of a pool for one process, from another process) cannot be shared; if the caller
-//! allows it, it is copied into plain device memory. Data that is not ready goes with an event, for which the importer's
-//! streams wait as for any other. A device is named by its UUID, because processes may count them differently.
+//! Other CUDA memory (pinned, managed, of a pool for one process, of another process) cannot be shared; if the caller allows
+//! it, it is copied into plain device memory. Data that is not ready is sent with an event, which the importer's streams wait
+//! for as for any other. A device is named by its UUID, because processes can number devices differently.
 //!
-//! What an importer gets is taken for the untrusted bytes that it is: a versioned descriptor, every number of which is
-//! checked before it is used, and files that are sealed and as large as it says. Both sides look at the other's user,
-//! and refuse another one unless told otherwise. The data itself is shared: an exporter that alters it under a reader,
-//! or whose offsets lead astray, is a defect that no check can find, so to import is `unsafe`.
+//! The importer treats what it gets as untrusted bytes: a versioned descriptor, every number of which is checked before it is
+//! used, and files, which must be sealed and as large as the descriptor says. Both sides look at the user of the other process,
+//! and refuse another user unless told otherwise. The data itself is shared: no check can find an exporter that alters it under
+//! a reader, or whose offsets lead astray. That is why an import is `unsafe`.
 //!
 //! ```
 //! use devexchange_core::{DType, dlpack::Copying, ipc};
@@ -27,7 +27,7 @@
 //! let server = ipc::Server::bind(&address)?;
 //! let tensor = ipc::allocate_tensor(DType::FLOAT32, &[2, 3])?;
 //! server.offer_tensor("weights", &tensor, Copying::Never)?;
-//! // In another process, as a rule.
+//! // Usually in another process:
 //! let client = ipc::connect(&address)?;
 //! // SAFETY: nobody writes the weights.
 //! let imported = unsafe { client.import_tensor("weights") }?;
@@ -70,13 +70,13 @@ pub use server::Server;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-// Here, as `export` has no unsafe code.
+// Here because `export` forbids unsafe code.
 impl Exported {
-    /// The file descriptors that go with the [`descriptor`](Exported::descriptor), in this order.
+    /// Returns the file descriptors that go with the [`descriptor`](Exported::descriptor), in this order.
     ///
     /// # Safety
-    /// Memory that can be written through them is not, by whomever they are given to, as long as somebody in this process
-    /// reads it: a slice of it (see [`Tensor::as_slice`](crate::Tensor::as_slice)) would change under who holds it.
+    /// Nobody who is given the descriptors writes the memory through them while anyone in this process reads it: a slice of it
+    /// (see [`Tensor::as_slice`](crate::Tensor::as_slice)) would change under its holder.
     pub unsafe fn fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
         self.files().iter().map(|fd| fd.as_fd())
     }

@@ -1,4 +1,4 @@
-//! What a server offers: its handle fills it in, and its thread looks there.
+//! The offers of a server: its handle changes them, its thread reads them.
 
 #![forbid(unsafe_code)]
 
@@ -11,15 +11,15 @@ use super::export::Exported;
 use crate::fork::Process;
 use crate::memory::{Slab, Sorted};
 
-/// What the handle of a server and its thread share.
+/// What a server's handle and its thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) offers: Mutex<Sorted<String, Slab<Exported>>>,
-    /// `None` where the system has no memory for it: importers ask each time then.
+    /// `None` where the system cannot provide such memory; importers then ask each time.
     pub(super) changes: Option<Changes>,
     pub(super) leases: AtomicI64,
     pub(super) closed: AtomicBool,
-    /// Whether the address is in use, and when that changes.
+    /// Whether the address is in use; `changed` is notified when that changes.
     pub(super) listening: Mutex<bool>,
     pub(super) changed: Condvar,
     pub(super) wake: OwnedFd,
@@ -40,12 +40,14 @@ impl Shared {
         }
     }
 
-    /// A fork has neither the thread nor the right to change what its parent offers; whoever had a lock may not be there.
+    /// Whether this process is a fork of the server's. A fork has neither the thread nor the right to change its parent's
+    /// offers, and a lock can be held by a thread that does not exist in the fork.
     pub(super) fn is_of_parent(&self) -> bool {
         !self.process.is_here()
     }
 
-    /// Before the call that changed the offers returns, so that nobody who knows of it imports what was there before.
+    /// Counts a change of the offers. Called before the call that made the change returns, so that nobody who knows of the
+    /// change imports the old offer.
     pub(super) fn count_change(&self) {
         self.changes.iter().for_each(Changes::count);
     }

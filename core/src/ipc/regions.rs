@@ -1,4 +1,4 @@
-//! Where the memory of a tensor or batch lies: the pieces that are shared as a whole, and the places in them.
+//! Where the memory of a tensor or batch is: the pieces that are shared as a whole, and the positions in them.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use crate::memory::{Counted, collected, push, vector};
 use crate::runtime::cuda::ipc::{self, Shared};
 use crate::tensor::Tensor;
 
-/// The regions that memory was found in so far.
+/// The regions in which memory was found so far.
 pub(super) struct Regions {
     pub(super) device: Device,
     pub(super) found: Vec<Found>,
@@ -27,7 +27,7 @@ pub(super) enum Found {
 }
 
 impl Found {
-    /// Its first byte, and how many there are.
+    /// Returns the address of the first byte, and the number of bytes.
     pub(super) fn range(&self) -> (usize, usize) {
         match self {
             Self::Host(mapping) => (mapping.address().addr(), mapping.bytes()),
@@ -41,11 +41,11 @@ impl Regions {
         Self { device, found: Vec::new() }
     }
 
-    /// Where the first byte is, and how many bytes its region has from there.
+    /// Finds the position of a range's first byte, and how many bytes its region has from there on.
     ///
     /// # Errors
-    /// `DEVX_COPY_REQUIRED` for memory that cannot be shared but copied, or lies in too many regions, with the reason;
-    /// `DEVX_UNSUPPORTED` for a device without either; `DEVX_DEVICE`, `DEVX_DRIVER`.
+    /// `DEVX_COPY_REQUIRED`, with the reason, for memory that cannot be shared but can be copied, or that is in too many
+    /// regions; `DEVX_UNSUPPORTED` for a device whose memory can be neither shared nor copied; `DEVX_DEVICE`, `DEVX_DRIVER`.
     fn spot(&mut self, address: *const c_void, bytes: usize) -> Result<(Spot, usize)> {
         let at = address.addr();
         let inside = |found: &Found| {
@@ -56,7 +56,8 @@ impl Regions {
         let (region, offset) = match known {
             Some(known) => known,
             None => {
-                // A copy lies in one. No more are looked at, each of which may take a file descriptor or a handle.
+                // A copy needs a single region. The search stops here, because each further region may take a file descriptor
+                // or a handle.
                 if self.found.len() >= MAX_REGIONS {
                     return refuse!(
                         DEVX_COPY_REQUIRED,
@@ -86,7 +87,7 @@ impl Regions {
                 None => refuse!(DEVX_COPY_REQUIRED, "data {address:p} is in memory of this process alone"),
             },
             DeviceType::CUDA => match ipc::share(address, "data") {
-                // Of a pool for this process only, for example: what lies there can be copied elsewhere.
+                // Memory of a pool for this process only, for example. It can be copied elsewhere.
                 Err(error) if error.status() == DEVX_UNSUPPORTED => Err(error.with_status(DEVX_COPY_REQUIRED)),
                 shared => shared.map(Found::Cuda),
             },
@@ -97,7 +98,7 @@ impl Regions {
         }
     }
 
-    /// Where the first element is; nowhere if there is none.
+    /// Finds the position of the first element; `None` if there are no elements.
     ///
     /// # Errors
     /// As [`Regions::spot`].
@@ -112,7 +113,7 @@ impl Regions {
         Ok(Some(spot))
     }
 
-    /// Where the buffers are, array by array.
+    /// Finds the positions of the buffers, array by array.
     ///
     /// # Errors
     /// As [`Regions::spot`].
@@ -127,7 +128,7 @@ impl Regions {
         let addresses = batch.buffers(node);
         let mut buffers = vector(addresses.len())?;
         for (index, &address) in addresses.iter().enumerate() {
-            // Nothing is read in a buffer of no elements: it may be anywhere.
+            // Nothing is read in a buffer without elements, so it can be anywhere.
             if address.is_null() || end == 0 {
                 buffers.push(None);
                 continue;
@@ -136,8 +137,8 @@ impl Regions {
                 Some(buffer) => buffer.bytes_at(index, end as u64),
                 None => Some(0),
             };
-            // How much of it the offsets or views use is in the data, which is not read: a byte at least, as an address behind the end
-            // of a region is that of something else; at most up to the end of the region.
+            // Only the data says how much of this buffer the offsets or views use, and it is not read. At least one byte,
+            // because an address behind the end of a region belongs to something else; at most all up to the end of the region.
             let (spot, left) = self.spot(address, known.unwrap_or(1) as usize)?;
             buffers.push(Some((spot, known.map_or(left as u64, |known| known as u64))));
         }

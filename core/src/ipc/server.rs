@@ -1,5 +1,5 @@
-//! The exporter: offers tensors and batches under names, and keeps what it gave alive until the importer releases it or
-//! is gone.
+//! The exporter: offers tensors and batches under names, and keeps what it gave alive until the importer releases it or is
+//! gone.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
@@ -21,13 +21,13 @@ use crate::memory::{Slab, TailSize, string};
 use crate::tensor::Tensor;
 use crate::thread;
 
-/// How long the end of a server waits for its address to be free, if its thread is busy with somebody's release.
+/// How long the end of a server waits for its address to become free if its thread is busy with a release.
 const AT_END: Duration = Duration::from_secs(1);
 
-/// Offers tensors and batches to other processes of this machine. A thread of its own answers them.
+/// Offers tensors and batches to other processes of this machine; its own thread answers them.
 ///
-/// Cloning shares it. With the last reference the offers end; what was given stays valid until its importers release
-/// it. When this process ends, host memory that was given stays valid, device memory does not.
+/// Cloning shares the server. When the last reference goes, the offers end; what was given stays valid until its importers
+/// release it. When this process ends, host memory that was given stays valid, device memory does not.
 #[derive(Clone, Debug)]
 pub struct Server(Slab<Offering>);
 
@@ -41,12 +41,11 @@ struct Offering {
 }
 
 impl Server {
-    /// Listens at an address: a path, or `@` and a name in the kernel's name space of sockets. For processes of the
-    /// same user.
+    /// Listens at an address: a path, or `@` and a name in the kernel's name space of sockets. Only processes of the same user
+    /// can connect.
     ///
     /// # Errors
-    /// `DEVX_INVALID_ARGUMENT` for an address that is none, `DEVX_SYSTEM` if it is in use, for example;
-    /// `DEVX_OUT_OF_MEMORY`.
+    /// `DEVX_INVALID_ARGUMENT` for an invalid address, `DEVX_SYSTEM` for example if it is in use; `DEVX_OUT_OF_MEMORY`.
     pub fn bind(address: &str) -> Result<Self> {
         let (block, shared) = (Slab::room(TailSize::default())?, Slab::room(TailSize::default())?);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -55,7 +54,7 @@ impl Server {
         let own = Loop::new(shared.clone())?;
         let listener = Socket::listen(address)?;
         let file = (!address.starts_with('@')).then(|| SocketFile::bound(address)).transpose()?;
-        // From here on its end frees the address.
+        // From here on, dropping `offering` frees the address.
         let mut offering = Offering { shared, file, thread: None };
         match thread::spawn("devexchange-ipc", move || own.run(listener)) {
             Ok(thread) => offering.thread = Some(thread),
@@ -64,27 +63,27 @@ impl Server {
         Ok(Self(block.fill(offering)))
     }
 
-    /// Offers a tensor under a name, in place of what had that name. It is shared as it is now: an importer's stream
-    /// waits for what the producer has queued until this call. Importers can write host memory unless the tensor is
-    /// read-only; that they do not while somebody holds a slice of it ([`Tensor::as_slice`]) is to be agreed with them.
+    /// Offers a tensor under a name, in place of any earlier offer of that name. It is shared as it is now: an importer's
+    /// stream waits for the work that the producer has queued until this call. Importers can write host memory unless the
+    /// tensor is read-only: agree with them that they do not while anyone holds a slice of it ([`Tensor::as_slice`]).
     ///
     /// # Errors
-    /// As [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long; `DEVX_UNSUPPORTED` in a fork of
-    /// the process that made the server.
+    /// Those of [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long; `DEVX_UNSUPPORTED` in a fork
+    /// of the process that made the server.
     pub fn offer_tensor(&self, name: &str, tensor: &Tensor, copying: Copying) -> Result<()> {
-        // As the handle that this was borrowed from may be released meanwhile.
+        // The handle that `self` was borrowed from may be released meanwhile.
         let held = self.clone();
         held.require_own()?;
         check_name(name)?;
         held.offer(name, export_tensor(tensor, copying)?)
     }
 
-    /// As [`Server::offer_tensor`], for a batch.
+    /// Like [`Server::offer_tensor`], but for a batch.
     ///
     /// # Errors
     /// As [`Server::offer_tensor`].
     pub fn offer_batch(&self, name: &str, batch: &Batch, copying: Copying) -> Result<()> {
-        // As the handle that this was borrowed from may be released meanwhile.
+        // The handle that `self` was borrowed from may be released meanwhile.
         let held = self.clone();
         held.require_own()?;
         check_name(name)?;
@@ -104,15 +103,15 @@ impl Server {
         let (name, exported) = (string(name)?, Slab::new(exported, TailSize::default())?);
         let before = shared.offers().room()?.insert(name, exported);
         shared.count_change();
-        // Its release may be anybody's code: not with the lock held.
+        // Dropped without the lock, because its release can run anyone's code.
         drop(before);
         Ok(())
     }
 
-    /// Ends an offer; whether there was one. What was given of it stays valid.
+    /// Ends an offer and returns whether there was one. What was given of it stays valid.
     ///
     /// # Errors
-    /// `DEVX_UNSUPPORTED` in a fork of the process that made the server, which still offers it.
+    /// `DEVX_UNSUPPORTED` in a fork of the process that made the server; the parent still offers it.
     pub fn withdraw(&self, name: &str) -> Result<bool> {
         let held = self.clone();
         held.require_own()?;
@@ -122,8 +121,8 @@ impl Server {
         Ok(before.is_some())
     }
 
-    /// How much was given and is not released yet. What an importer imports again over the same connection while it
-    /// holds it counts once, unless an offer has changed.
+    /// Returns how many leases were given and are not released yet. What an importer holds and imports again over the same
+    /// connection counts once, unless an offer has changed.
     pub fn leases(&self) -> i64 {
         self.0.header().shared.header().leases.load(SeqCst)
     }
@@ -133,7 +132,8 @@ impl Drop for Offering {
     fn drop(&mut self) {
         let shared = self.shared.header();
         if shared.is_of_parent() {
-            // The thread is not here, and another one may have its place: to detach it would be to detach that.
+            // The thread does not exist in this process, and another thread may have its handle; detaching would detach that
+            // one.
             std::mem::forget(self.thread.take());
             return;
         }
@@ -142,14 +142,14 @@ impl Drop for Offering {
         }
         let offers = {
             let mut offers = shared.offers();
-            // At once, so that who finds nothing knows why.
+            // At once, so that a request that finds no offer fails with the right reason.
             shared.closed.store(true, SeqCst);
             std::mem::take(&mut *offers)
         };
         drop(offers);
         shared.count_change();
         let _ = rustix::io::write(&shared.wake, &1_u64.to_ne_bytes());
-        // A release may be what drops the server, on its own thread.
+        // On the server's own thread, a release may be what drops the server.
         if self.thread.is_some() && !SERVING.get() {
             self.wait();
         }

@@ -1,5 +1,4 @@
-//! The thread of a server: lets importers in, gives them what is offered, and keeps it until they release it or are
-//! gone.
+//! The thread of a server: admits importers, gives them what is offered, and keeps it until they release it or are gone.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -26,16 +25,16 @@ use crate::trace;
 
 /// Most importers at a time.
 const MAX_CONNECTIONS: usize = 512;
-/// What the thread waits for besides: that it is woken, and that somebody connects.
+/// What the thread waits for besides importers: to be woken, and new connections.
 const OTHER_FDS: usize = 2;
 const MOST_FDS: usize = MAX_CONNECTIONS + OTHER_FDS;
-/// Most things that one importer holds at a time.
+/// Most leases that one importer can hold at a time.
 const MAX_LEASES: usize = 1 << 16;
-/// What a message has besides its descriptor, at most.
+/// Most bytes of a message besides its descriptor.
 const HEAD: usize = 64;
-/// How long nobody is let in after the system refused to.
+/// How long the thread pauses after the system failed.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A number that tells this process from others, whatever their ids.
+/// Returns a number that distinguishes this process from others, whatever their process ids.
 fn exporter() -> u64 {
     static EXPORTER: Lock<Option<u64>> = Lock::new(None);
     *EXPORTER.lock().get_or_insert_with(|| RandomState::new().build_hasher().finish())
@@ -46,17 +45,17 @@ thread_local! {
     pub(super) static SERVING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the thread has. What it needs for messages is there from the start, so that it can answer without memory.
+/// The state of the thread. It has all it needs for messages from the start, so that it can answer without memory.
 pub(super) struct Loop {
     shared: Slab<Shared>,
-    /// `None` before and after.
+    /// `None` before the thread listens and after it stopped.
     listener: Option<Socket>,
     connections: Vec<Connection>,
-    /// Empty, but with room to wait for all of them.
+    /// Always empty here, but with room for waiting on all of them.
     fds: Vec<PollFd<'static>>,
-    /// For a message of an importer's.
+    /// For a message from an importer.
     room: Room,
-    /// For a message to one.
+    /// For a message to an importer.
     out: Writer,
 }
 
@@ -113,7 +112,7 @@ impl Loop {
         let Self { shared, listener, connections, fds, room, out } = self;
         let shared = shared.header();
         let mut asked: Vec<PollFd<'_>> = std::mem::take(fds);
-        // There is room since they were admitted; should it be lost, there may be some in the next turn.
+        // Room was reserved on admission; if it was lost, the next turn may find some.
         let all = connections.len() + OTHER_FDS;
         asked.try_reserve(all).map_err(|_| Error::no_memory(all * size_of::<PollFd<'_>>()))?;
         asked.push(PollFd::new(&shared.wake, PollFlags::IN));
@@ -168,13 +167,13 @@ impl Loop {
     }
 }
 
-/// The same room, of which nothing is borrowed any more. Nothing is allocated for no values.
+/// Returns the same, empty vector without its borrows. Collecting no values allocates nothing.
 fn emptied(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'static>> {
     fds.clear();
     fds.into_iter().map_while(|_| None).collect()
 }
 
-/// Sends a message from the room for one.
+/// Sends a message from the buffer `out`.
 fn say(socket: &Socket, out: &mut Writer, message: &Message<'_>, fds: &[BorrowedFd<'_>]) -> Result<Sent> {
     out.clear();
     message.write(out);
@@ -187,7 +186,7 @@ fn say_why(socket: &Socket, out: &mut Writer, request: u64, error: &Error) -> Re
 }
 
 impl Connection {
-    /// Answers one message; whether the connection goes on.
+    /// Answers one message. Returns whether the connection goes on.
     fn serve(&mut self, room: &mut Room, out: &mut Writer) -> bool {
         match self.socket.receive(room) {
             Ok(Received::Nothing) => return true,
@@ -196,7 +195,7 @@ impl Connection {
             Err(error) => return self.expel(&error),
         }
         let (message, fds) = room.last();
-        // No message of an importer has any: they are closed.
+        // Importers' messages have no file descriptors: any that came are closed.
         drop(fds);
         match Message::decode(message) {
             Ok(Message::Release { leases }) => {
@@ -265,7 +264,7 @@ impl Drop for Connection {
         let leases = std::mem::take(&mut self.leases);
         let count = leases.len() as i64;
         drop(leases);
-        // Counted until it is really given up.
+        // Counted until the leases are really given up.
         self.shared.header().leases.fetch_sub(count, SeqCst);
         self.socket.shut();
     }

@@ -1,5 +1,5 @@
-//! Unix sockets that keep messages apart (`SOCK_SEQPACKET`), with file descriptors in them. No call here waits longer
-//! than it is told to, and what is received is bounded.
+//! Unix sockets that preserve message boundaries (`SOCK_SEQPACKET`) and carry file descriptors. No call here waits longer than
+//! it is told to, and the size of what is received is bounded.
 
 #![forbid(unsafe_code)]
 
@@ -24,16 +24,16 @@ use super::message::MAX_MESSAGE;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{repeated, vector};
 
-/// The regions' descriptors, and the file of a long message.
+/// Most file descriptors of a message: those of the regions, and the file of a long message.
 const MAX_FDS: usize = MAX_REGIONS + 1;
 
-/// Between two tries to connect to somebody who is busy.
+/// The pause between two attempts to connect to an exporter that is busy.
 const AGAIN: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 
-/// Room for a message, so that there is memory for what comes.
+/// Memory for a message, allocated before the message comes.
 #[derive(Debug)]
 pub(super) struct Room {
     bytes: Vec<u8>,
@@ -49,18 +49,18 @@ impl Room {
         Ok(Self { bytes: repeated(0, MAX_MESSAGE)?, used: 0, fds: vector(MAX_FDS)?, fds_lost: false })
     }
 
-    /// Whether the message that was received last came without its file descriptors, as this process may open no more.
+    /// Whether the last message came without its file descriptors, because this process may open no more.
     pub(super) fn lost_fds(&self) -> bool {
         self.fds_lost
     }
 
-    /// What was received last: the message, and its file descriptors, of which those that are not taken are closed.
+    /// Returns the last message and its file descriptors. Descriptors that are not taken are closed.
     pub(super) fn last(&mut self) -> (&[u8], Drain<'_, OwnedFd>) {
         (self.bytes.get(..self.used).unwrap_or_default(), self.fds.drain(..))
     }
 }
 
-/// What there was to receive.
+/// The outcome of receiving.
 #[derive(Debug)]
 pub(super) enum Received {
     /// Nothing yet.
@@ -70,7 +70,7 @@ pub(super) enum Received {
     Message,
 }
 
-/// What became of a message.
+/// The outcome of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     Yes,
@@ -86,9 +86,9 @@ fn fresh() -> Result<OwnedFd> {
         .map_err(|errno| Error::system("socket", errno))
 }
 
-/// A path, or after an `@` a name in the kernel's own ("abstract") name space, which no file stands for.
+/// Converts a path, or `@` and a name in the kernel's own ("abstract") name space, to which no file corresponds.
 fn address_of(address: &str) -> Result<SocketAddrUnix> {
-    /// Linux takes a path of one more, which then has no NUL at its end, as other programs expect one.
+    /// Linux accepts paths of one byte more, but then without the NUL at the end that other programs expect.
     const MOST: usize = 107;
     let made = match address.strip_prefix('@') {
         Some("") => Err(Errno::INVAL),
@@ -107,8 +107,8 @@ fn address_of(address: &str) -> Result<SocketAddrUnix> {
     }
 }
 
-/// What is to be said of the file that is in the way of a socket. Whether it is one is asked first: to connect to any other
-/// file is refused, too.
+/// Returns what to say of the file that is in the way of a socket. Its type is checked first, because connecting to any other
+/// kind of file is refused in the same way.
 fn in_the_way(address: &str, at: &SocketAddrUnix) -> &'static str {
     if address.starts_with('@') {
         return "";
@@ -133,7 +133,7 @@ impl Socket {
         Ok(Self(socket))
     }
 
-    /// The next peer that wants to connect, if there is one.
+    /// Accepts the next peer that wants to connect, if there is one.
     pub(super) fn accept(&self) -> Result<Option<Self>> {
         match net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Ok(Some(Self(socket))),
@@ -156,17 +156,18 @@ impl Socket {
         }
     }
 
-    /// Ends it for the peers, too: as long as a fork of this process has it open, they do not see that it is closed here.
+    /// Closes the connection for the peers, too: as long as a fork of this process has it open, they would not notice that it
+    /// is closed here.
     pub(super) fn shut(&self) {
         let _ = net::shutdown(&self.0, Shutdown::Both);
     }
 
-    /// The process at the other end.
+    /// Returns the credentials of the process at the other end.
     pub(super) fn peer(&self) -> Result<Credentials> {
         Credentials::of(self.0.as_fd())
     }
 
-    /// Waits until there is something to receive (or, for sending, room); whether there is.
+    /// Waits until there is something to receive (or, for sending, room), and returns whether there is.
     ///
     /// # Errors
     /// `DEVX_SYSTEM`, also if the wait is broken off ([`interrupt`]).
@@ -185,21 +186,21 @@ impl Socket {
 
     /// Whether the peer is still there. Does not wait.
     pub(super) fn is_connected(&self) -> bool {
-        // That the peer is gone is told without being asked for.
+        // The peer's end is reported without a flag for it.
         let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
         poll(&mut fds, Some(&timespec(Duration::ZERO))) == Ok(0)
     }
 
-    /// Sends a message, all of it or nothing. Does not wait.
+    /// Sends a whole message or nothing. Does not wait.
     ///
     /// # Errors
-    /// `DEVX_SYSTEM`, for file descriptors also if too many of this user are on their way between processes: one without
-    /// any can still be sent then.
+    /// `DEVX_SYSTEM`. With file descriptors, also if too many of this user's are in transit between processes; a message
+    /// without any can still be sent then.
     pub(super) fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent> {
         self.send_parts(&[IoSlice::new(bytes)], fds)
     }
 
-    /// As [`Socket::send`], of a message in parts.
+    /// Like [`Socket::send`], but for a message in parts.
     pub(super) fn send_parts(&self, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>]) -> Result<Sent> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -218,8 +219,8 @@ impl Socket {
         }
     }
 
-    /// Receives a message into the room for one. Does not wait. File descriptors of a message that is refused are closed,
-    /// and all of them if there is no room for all.
+    /// Receives a message into `room`. Does not wait. The file descriptors of a refused message are closed; if there is no room
+    /// for all of them, all are.
     pub(super) fn receive(&self, room: &mut Room) -> Result<Received> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -237,11 +238,12 @@ impl Socket {
         };
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
-                // Not more than there is room for, as in the control data.
+                // No more than there is room for, which is the same in the control data.
                 fds.extend(rights.take(MAX_FDS - fds.len()));
             }
         }
-        // More than there can be, or than this process may open: what the message says still counts, a lease above all.
+        // Descriptors were lost because there were too many, or this process may open no more. The message still counts, above
+        // all if it gives a lease.
         *fds_lost = got.flags.contains(ReturnFlags::CTRUNC) && fds.len() < MAX_FDS;
         if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) || got.bytes == 0 {
             fds.clear();
@@ -249,7 +251,7 @@ impl Socket {
         if got.flags.contains(ReturnFlags::TRUNC) {
             return refuse!(DEVX_INVALID_ARGUMENT, "a message has more than {MAX_MESSAGE} bytes");
         }
-        // A packet of no bytes is no message, so this is the end.
+        // An empty packet is not a message, so this is the end.
         if got.bytes == 0 {
             return Ok(Received::End);
         }

@@ -1,5 +1,5 @@
-//! The file that stands for a socket in a directory. It goes with the socket, wherever the program is by then, and only
-//! it: another file may have its place.
+//! The file of a socket in a directory. It is removed with the socket, even if the program has changed its directory. No other
+//! file that has taken its place is removed.
 
 #![forbid(unsafe_code)]
 
@@ -14,12 +14,12 @@ use crate::memory::string;
 pub(super) struct SocketFile {
     directory: OwnedFd,
     name: String,
-    /// Device and number of the file. As long as the socket is open, no other file has them.
+    /// Device and number of the file. While the socket is open, no other file has both.
     is: (u64, u64),
 }
 
 impl SocketFile {
-    /// The file of a socket that was bound to this path just now. It is removed if it cannot be kept in view.
+    /// Finds the file of a socket that was just bound to this path. If that fails, the file is removed.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_SYSTEM`.
@@ -43,7 +43,7 @@ impl SocketFile {
         Ok(Self { directory, name, is: which(&found) })
     }
 
-    /// Removes the file, if it is still there. To be called while the socket is open.
+    /// Removes the file if it is still there. Call it while the socket is open.
     pub(super) fn remove(&self) {
         let found = fs::statat(&self.directory, &*self.name, AtFlags::SYMLINK_NOFOLLOW);
         if found.is_ok_and(|found| which(&found) == self.is) {

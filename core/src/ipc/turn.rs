@@ -1,4 +1,4 @@
-//! A value for one thread at a time, for which others wait. Such a wait can be broken off ([`interrupt`]).
+//! A value that one thread uses at a time while others wait. Such a wait can be broken off ([`interrupt`]).
 
 #![forbid(unsafe_code)]
 
@@ -12,14 +12,14 @@ use crate::thread::Caller;
 
 #[derive(Debug)]
 pub(super) struct Turn<T> {
-    /// Whose turn it is.
+    /// The thread whose turn it is.
     whose: Mutex<Option<Caller>>,
     over: Condvar,
-    /// Locked by the one whose turn it is.
+    /// Locked by the thread whose turn it is.
     value: Mutex<T>,
 }
 
-/// The value, until the turn is over.
+/// The value, until the turn ends.
 pub(super) struct Taken<'a, T> {
     value: MutexGuard<'a, T>,
     _over: Over<'a, T>,
@@ -32,10 +32,11 @@ impl<T> Turn<T> {
         Self { whose: Mutex::new(None), over: Condvar::new(), value: Mutex::new(value) }
     }
 
-    /// Waits for the value.
+    /// Waits until it is this thread's turn to use the value.
     ///
     /// # Errors
-    /// `DEVX_BUSY` if this thread has it, in a call that this one comes from; `DEVX_SYSTEM` if the wait is broken off.
+    /// `DEVX_BUSY` if this thread has the value already, in a call that led to this one; `DEVX_SYSTEM` if the wait is broken
+    /// off.
     pub(super) fn take(&self) -> Result<Taken<'_, T>> {
         let this = Caller::me();
         loop {
@@ -46,7 +47,7 @@ impl<T> Turn<T> {
                     return refuse!(DEVX_BUSY, "the connection waits for an answer already");
                 }
                 Some(_) => {
-                    // With the lock given up, as who is asked may do anything.
+                    // The lock is released first, because `look` calls the program's function, which can do anything.
                     drop(self.over.wait_timeout(whose, interrupt::slice(Duration::MAX)));
                     interrupt::look()?;
                     continue;
@@ -66,7 +67,7 @@ impl<T> Turn<T> {
 impl<T> Drop for Over<'_, T> {
     fn drop(&mut self) {
         *self.0.whose() = None;
-        // All of them: the one that is woken may be broken off and leave.
+        // All are woken, because a single woken thread may break off its wait and leave.
         self.0.over.notify_all();
     }
 }

@@ -1,12 +1,12 @@
-//! Numbers and bytes, little-endian, one after the other. Reading never looks beyond what is there, and makes no room
-//! for more than there is.
+//! Little-endian numbers and bytes, one after the other. Reading never goes beyond the given bytes, and allocates no more than
+//! their number justifies.
 
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result, refuse};
 use crate::memory::vector;
 
-/// Bytes that are being written, as long as there is memory for them.
+/// Bytes to be written; a lack of memory is reported at the end.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     bytes: Vec<u8>,
@@ -31,7 +31,7 @@ macro_rules! numbers {
 numbers! { u8 u16 u32 u64 i32 i64 }
 
 impl Writer {
-    /// With room for so many bytes.
+    /// Makes a writer with room for `bytes` bytes.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -39,7 +39,7 @@ impl Writer {
         Ok(Self { bytes: vector(bytes)?, without_memory: false })
     }
 
-    /// Empties it, so that its room is used again.
+    /// Removes all bytes and keeps the room for the next ones.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.without_memory = false;
@@ -52,7 +52,7 @@ impl Writer {
         }
     }
 
-    /// Bytes with their number before them.
+    /// Writes bytes, preceded by their number.
     pub(super) fn counted(&mut self, bytes: &[u8]) {
         self.u32(bytes.len() as u32);
         self.raw(bytes);
@@ -62,7 +62,7 @@ impl Writer {
         self.bytes.len()
     }
 
-    /// What was written.
+    /// Returns the bytes that were written.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -70,7 +70,7 @@ impl Writer {
         if self.without_memory { Err(Error::no_memory(self.bytes.len())) } else { Ok(&self.bytes) }
     }
 
-    /// As [`Writer::bytes`].
+    /// Like [`Writer::bytes`], but consumes the writer.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
@@ -80,7 +80,7 @@ impl Writer {
     }
 }
 
-/// Bytes from somebody who may have got them wrong.
+/// Bytes from a sender that may have made mistakes.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -126,13 +126,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What [`Writer::counted`] wrote.
+    /// Reads what [`Writer::counted`] wrote.
     pub(super) fn counted(&mut self, what: &'static str) -> Result<&'a [u8]> {
         let bytes = self.u32(what)? as usize;
         self.raw(bytes, what)
     }
 
-    /// How many of something follow, each of so many bytes at least: not more than there is room for.
+    /// Reads how many of something follow. The number is limited to `most`, and to the room that is left if each takes at least
+    /// `each` bytes.
     pub(super) fn count(&mut self, what: &'static str, most: usize, each: usize) -> Result<usize> {
         let count = self.u32(what)? as usize;
         if count > most {
@@ -148,12 +149,12 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// All that is left.
+    /// Returns all bytes that are left.
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }
 
-    /// Says that nothing may follow.
+    /// Checks that nothing follows.
     pub(super) fn end(self) -> Result<()> {
         if self.rest.is_empty() {
             return Ok(());
