@@ -197,7 +197,7 @@ impl Seen {
 /// Reads an array, or the mask of an array on the device `masked`, and makes the consumer's stream wait for it.
 ///
 /// # Safety
-/// As [`import`].
+/// Same as [`import`].
 unsafe fn look(array: &DevxCudaArray, request: &Request, masked: Option<Device>) -> Result<Seen> {
     if masked.is_some() && !array.mask.is_null() {
         return refuse!(DEVX_UNSUPPORTED, "a mask has no mask of its own");
@@ -300,7 +300,7 @@ unsafe fn describe(array: &DevxCudaArray, parent: Option<Device>) -> Result<(Ten
 /// Returns the stream that the producer works on, if there is one to wait for.
 ///
 /// # Safety
-/// As [`import`].
+/// Same as [`import`].
 unsafe fn producer_of(array: &DevxCudaArray, device: Device, request: &Request) -> Result<Option<Stream>> {
     let value = match (array.version, request.no_stream) {
         (DEVX_CUDA_ARRAY_VERSION, _) if array.stream == DEVX_CUDA_ARRAY_NO_STREAM => return Ok(None),
@@ -410,7 +410,7 @@ pub fn export(tensor: Tensor, request: &Request) -> std::result::Result<Owned, R
 /// not.
 ///
 /// # Errors
-/// As [`export`]; `DEVX_NULL_ARGUMENT`.
+/// Those of [`export`]; `DEVX_NULL_ARGUMENT`.
 ///
 /// # Safety
 /// `out` is NULL or has room for a struct.

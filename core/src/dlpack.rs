@@ -154,7 +154,7 @@ impl<M: Managed> Owned<M> {
     /// original tensor may be, whatever stream the request named.
     ///
     /// # Errors
-    /// As [`import`].
+    /// Same as [`import`].
     pub fn import(self) -> std::result::Result<Tensor, Refused<Self>> {
         // SAFETY: valid and owned, by `from_raw` or because it was exported by this library; it is given up below.
         let ready = unsafe { M::exported(self.0.as_ptr()) }.map(|tensor| tensor.ready().again());
@@ -207,7 +207,7 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
 /// Those of [`import`]; `DEVX_INVALID_STREAM` for a stream that the tensor's device does not have.
 ///
 /// # Safety
-/// As [`import`].
+/// Same as [`import`].
 #[inline(always)]
 pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<RawStream>) -> Result<Tensor> {
     if source.is_null() {
@@ -235,7 +235,7 @@ pub unsafe fn import_on<M: Managed>(source: *mut M, stream: Option<RawStream>) -
 /// of memory; shape and strides are copied. `owner` is called once nothing can fail any more.
 ///
 /// # Errors
-/// As [`import`].
+/// Same as [`import`].
 ///
 /// # Safety
 /// `tensor`, its shape and its strides are valid for the length of the call. The memory that it describes meets the contract of
@@ -253,7 +253,7 @@ pub unsafe fn described(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() ->
 /// Handles tensors that are column-major or not plain. A separate function, to keep the path for plain row-major tensors small.
 ///
 /// # Safety
-/// As [`described`].
+/// Same as [`described`].
 #[cold]
 #[inline(never)]
 unsafe fn described_with_care(tensor: &DLTensor, flags: Flags, owner: impl FnOnce() -> Owner) -> Result<Tensor> {
@@ -269,7 +269,7 @@ unsafe fn described_with_care(tensor: &DLTensor, flags: Flags, owner: impl FnOnc
 }
 
 /// # Safety
-/// As [`described`].
+/// Same as [`described`].
 unsafe fn described_on(tensor: &DLTensor, flags: Flags, stream: RawStream) -> Result<Tensor> {
     // SAFETY: the caller's contract.
     let mut made = unsafe { described(tensor, flags, Owner::none) }?;
@@ -299,7 +299,7 @@ pub fn export<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Res
 /// Like [`export`], but the caller keeps the tensor.
 ///
 /// # Errors
-/// As [`export`].
+/// Same as [`export`].
 #[inline(always)]
 pub fn share<M: Managed>(tensor: &Tensor, request: &Request) -> Result<Owned<M>> {
     make_ready(tensor, request.stream)?;
@@ -343,7 +343,7 @@ fn make_ready(tensor: &Tensor, stream: RawStream) -> Result<()> {
 /// Reads the description in a plain `DLTensor`, as a C producer provides it.
 ///
 /// # Errors
-/// As [`import`].
+/// Same as [`import`].
 ///
 /// # Safety
 /// `tensor`, its shape and its strides are valid for as long as the result is used.

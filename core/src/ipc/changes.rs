@@ -40,7 +40,7 @@ pub(super) struct Watched(Counted<Mapping>);
 
 impl Watched {
     /// # Errors
-    /// As [`Mapping::open`].
+    /// Same as [`Mapping::open`].
     pub(super) fn open(fd: OwnedFd) -> Result<Self> {
         Mapping::open(fd, BYTES as u64, false).map(Self)
     }

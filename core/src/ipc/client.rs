@@ -109,7 +109,7 @@ impl Client {
     /// Like [`connect`], but with another timeout for each answer; `None` waits as long as it takes.
     ///
     /// # Errors
-    /// As [`connect`].
+    /// Same as [`connect`].
     pub fn connect(address: &str, timeout: Option<Duration>) -> Result<Self> {
         let timeout = timeout.unwrap_or(Duration::MAX);
         let (block, mut room) = (Slab::room(TailSize::default())?, Room::new()?);
@@ -154,7 +154,7 @@ impl Client {
     /// Like [`Client::import_tensor`], but for a batch.
     ///
     /// # Errors
-    /// As [`Client::import_tensor`].
+    /// Same as [`Client::import_tensor`].
     ///
     /// # Safety
     /// The contract of [`import_batch`](super::import_batch) holds: the exporter keeps to Arrow's format, and nobody writes the

@@ -100,7 +100,7 @@ pub fn export_tensor(tensor: &Tensor, copying: Copying) -> Result<Exported> {
 /// offsets are read first, and the host waits for them. The limits of [`plan_batch`] on pieces and fields apply here, too.
 ///
 /// # Errors
-/// As [`export_tensor`].
+/// Same as [`export_tensor`].
 pub fn export_batch(batch: &Batch, copying: Copying) -> Result<Exported> {
     export(batch, copying)
 }

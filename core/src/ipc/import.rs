@@ -180,7 +180,7 @@ impl Held {
     /// Opens what a peer describes, if it is of the type `T`.
     ///
     /// # Errors
-    /// As [`import_tensor`].
+    /// Same as [`import_tensor`].
     pub(super) fn open<T: Importable>(bytes: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Self> {
         let (descriptor, fds) = read(bytes, fds)?;
         T::part(&descriptor.what)?;

@@ -106,7 +106,7 @@ impl Mapping {
     }
 
     /// # Errors
-    /// As [`Mapping::open`].
+    /// Same as [`Mapping::open`].
     pub(super) fn map(fd: OwnedFd, bytes: usize, writable: bool, origin: Origin) -> Result<Counted<Self>> {
         let found = fs::fstat(&fd).map_err(|errno| Error::system("fstat", errno))?;
         let key = (found.st_dev, found.st_ino, writable);

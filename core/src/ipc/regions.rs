@@ -101,7 +101,7 @@ impl Regions {
     /// Finds the position of the first element; `None` if there are no elements.
     ///
     /// # Errors
-    /// As [`Regions::spot`].
+    /// Same as [`Regions::spot`].
     pub(super) fn tensor(&mut self, tensor: &Tensor) -> Result<Option<Spot>> {
         let layout = tensor.layout();
         if layout.elements == 0 {
@@ -116,7 +116,7 @@ impl Regions {
     /// Finds the positions of the buffers, array by array.
     ///
     /// # Errors
-    /// As [`Regions::spot`].
+    /// Same as [`Regions::spot`].
     pub(super) fn batch(&mut self, batch: &Batch) -> Result<Vec<NodePart>> {
         let order = batch.schema().depth_first()?;
         collected(order.into_iter().map(|node| self.node(batch, node)))

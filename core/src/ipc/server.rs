@@ -81,7 +81,7 @@ impl Server {
     /// Like [`Server::offer_tensor`], but for a batch.
     ///
     /// # Errors
-    /// As [`Server::offer_tensor`].
+    /// Same as [`Server::offer_tensor`].
     pub fn offer_batch(&self, name: &str, batch: &Batch, copying: Copying) -> Result<()> {
         // The handle that `self` was borrowed from may be released meanwhile.
         let held = self.clone();

@@ -501,10 +501,10 @@ impl Borrowed<'_, Tensor> {
     /// See [`Tensor::produced_on`].
     ///
     /// # Errors
-    /// As [`Tensor::produced_on`].
+    /// Same as [`Tensor::produced_on`].
     ///
     /// # Safety
-    /// As [`Tensor::produced_on`].
+    /// Same as [`Tensor::produced_on`].
     pub unsafe fn produced_on(&mut self, stream: Stream) -> Result<()> {
         // SAFETY: the caller's contract.
         unsafe { self.value_mut().produced_on(stream) }

@@ -101,7 +101,7 @@ impl Tensor {
     /// Returns the stream that a DLPack request for this tensor names; `None` for [`RawStream::NO_SYNC`].
     ///
     /// # Errors
-    /// As [`check_stream`].
+    /// Same as [`check_stream`].
     #[inline]
     pub(crate) fn asked(&self, stream: RawStream) -> Result<Option<Stream>> {
         if stream == RawStream::NO_SYNC {
@@ -114,7 +114,7 @@ impl Tensor {
     /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
     ///
     /// # Errors
-    /// As [`Ready::wait`].
+    /// Same as [`Ready::wait`].
     pub fn wait(&self, stream: Stream) -> Result<()> {
         self.ready().wait(stream)
     }

@@ -57,7 +57,7 @@ impl Tensor {
     /// Returns elements of this tensor under another description. They share the tensor's order, and their uses are its uses.
     ///
     /// # Errors
-    /// As [`Tensor::from_raw_parts`].
+    /// Same as [`Tensor::from_raw_parts`].
     ///
     /// # Safety
     /// All memory that is described belongs to this tensor.

@@ -74,7 +74,7 @@ impl Tensor {
     /// The memory is what [`transfer::allocate`] gives for `on`.
     ///
     /// # Errors
-    /// As [`Tensor::allocate`].
+    /// Same as [`Tensor::allocate`].
     pub(crate) fn copy_span(&self, device: Device, stream: Stream, on: Option<Stream>) -> Result<Self> {
         let Layout { lowest, row_major, .. } = self.layout();
         let bytes = self.span_bytes();
