@@ -1,4 +1,4 @@
-//! What a Julia object can be asked.
+//! The calls that a Julia object can get.
 
 use core::ffi::c_void;
 use std::ptr::null_mut;
@@ -8,7 +8,7 @@ use devexchange_core::abi::types::{
     DevxMemoryRequest, DevxOwner,
 };
 
-/// What is asked. The numbers are known to `DevExchange.jl`, and name the callbacks that a manager has (bit by bit).
+/// The operations. `DevExchange.jl` knows these numbers; as bits, they name the callbacks that a manager has.
 pub(crate) const NEXT: i32 = 0;
 pub(crate) const INITIALIZE: i32 = 1;
 pub(crate) const ALLOCATE: i32 = 2;
@@ -19,35 +19,35 @@ pub(crate) const RESET: i32 = 6;
 pub(crate) const TRIM: i32 = 7;
 pub(crate) const DEFER_CLEANUP: i32 = 8;
 
-/// One question and its answer. It is copied between threads, so that nobody writes to what is not there any more.
+/// One call and its answer. It is copied between threads, so that no thread writes to memory that is gone.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Call {
     /// `NEXT`, ...
     pub(crate) operation: i32,
-    /// Of a deferral: whether it begins.
+    /// For `DEFER_CLEANUP`: whether the deferral begins.
     pub(crate) begin: i32,
-    /// The address that is pinned, or whose handle is asked for.
+    /// The address to pin, or whose handle is requested.
     pub(crate) address: *mut c_void,
-    /// What is asked for, or what stands in the arguments of other callbacks: a device, bytes, flags.
+    /// The memory request, or the arguments of other callbacks: a device, bytes, flags.
     pub(crate) request: DevxMemoryRequest,
     /// The answer to `NEXT`.
     pub(crate) batch: *mut DevxBatch,
-    /// The answer to `ALLOCATE`; of `PIN`, its owner.
+    /// The answer to `ALLOCATE`; for `PIN` only its owner.
     pub(crate) memory: DevxMemory,
     /// The answer to `MEMORY_INFO`.
     pub(crate) info: DevxMemoryInfo,
     /// The answer to `IPC_HANDLE`.
     pub(crate) handle: DevxIpcHandle,
-    /// Why there is none.
+    /// Why there is no answer.
     pub(crate) error: DevxError,
 }
 
-// SAFETY: what the pointers stand for may be used on any thread.
+// SAFETY: what the pointers refer to may be used on any thread.
 unsafe impl Send for Call {}
 
 impl Call {
-    /// A question without arguments.
+    /// A call without arguments.
     pub(crate) const fn of(operation: i32) -> Self {
         Self {
             operation,
@@ -74,7 +74,7 @@ impl Call {
         }
     }
 
-    /// A question about a device.
+    /// A call about a device.
     pub(crate) fn on(operation: i32, device_id: i32) -> Self {
         let mut call = Self::of(operation);
         call.request.device_id = device_id;

@@ -1,4 +1,4 @@
-//! A Julia object that others ask, and how it is reached from any thread.
+//! A Julia object that is called by others, and how any thread reaches it.
 
 use core::ffi::c_void;
 use std::cell::Cell;
@@ -16,19 +16,19 @@ use crate::request::Desk;
 
 thread_local!(static IS_JULIA: Cell<bool> = const { Cell::new(false) });
 
-/// Says that the calling thread is one of Julia's: functions of Julia's may be called on it directly.
+/// Marks the calling thread as a Julia thread: Julia functions may be called on it directly.
 pub(crate) fn mark_thread() {
     IS_JULIA.set(true);
 }
 
-/// A Julia function that answers a question to the object with this token.
+/// A Julia function that answers a call to the object with this token.
 pub(crate) type Serve = unsafe extern "C" fn(u64, *mut Call) -> Status;
 
-/// A Julia object that others ask: the context of its callbacks.
+/// A Julia object that is called by others: the context of its callbacks.
 pub(crate) struct Callee {
     pub(crate) token: u64,
     pub(crate) serve: Serve,
-    /// The tag of the tokens that stand for requests.
+    /// The tag of tokens that stand for requests.
     pub(crate) tag: u64,
     pub(crate) patience: Option<Duration>,
     pub(crate) desk: &'static Desk,
@@ -37,15 +37,15 @@ pub(crate) struct Callee {
 }
 
 impl Callee {
-    /// The context for callbacks, for which there is room already, given up by [`release`].
+    /// Turns the callee into the context of callbacks, in room that exists already. [`release`] gives it up.
     pub(crate) fn into_context(self, room: Vacant<Self>) -> *mut c_void {
         Box::into_raw(room.fill(self)).cast()
     }
 
-    /// Asks: on a thread of Julia's by a call, on any other one by a request, for whose answer it waits.
+    /// Calls the object: directly on a Julia thread; on any other thread with a request, whose answer it waits for.
     fn ask(&self, call: &mut Call) -> Status {
         if IS_JULIA.get() {
-            // SAFETY: this is a thread of Julia's.
+            // SAFETY: this is a Julia thread.
             return unsafe { (self.serve)(self.token, call) };
         }
         let send = |request| self.queue.push(address_token(request, self.tag));
@@ -62,10 +62,10 @@ impl Callee {
     }
 }
 
-/// Asks the object behind a context. Writes what `answer` finds in the call if it was answered, and otherwise why not.
+/// Calls the object of a context. On success writes what `answer` takes from the call, otherwise the error.
 ///
 /// # Safety
-/// `context` is that of a [`Callee`] which is not released during the call. `out` and `error` are NULL or can be written.
+/// `context` belongs to a [`Callee`] that is not released during the call. `out` and `error` are NULL or can be written.
 pub(crate) unsafe fn ask<T>(
     context: *mut c_void,
     mut call: Call,
@@ -90,10 +90,10 @@ pub(crate) unsafe fn ask<T>(
     })
 }
 
-/// As [`ask`], for callbacks that only say whether they could.
+/// Like [`ask`], but for callbacks that only return a status.
 ///
 /// # Safety
-/// As [`ask`].
+/// Same as [`ask`].
 pub(crate) unsafe fn tell(context: *mut c_void, call: Call, error: *mut DevxError) -> Status {
     // SAFETY: the caller's contract.
     unsafe { ask(context, call, error, null_mut(), |_| ()) }
@@ -102,13 +102,13 @@ pub(crate) unsafe fn tell(context: *mut c_void, call: Call, error: *mut DevxErro
 /// Gives up the context of a callee, and with it its owner.
 ///
 /// # Safety
-/// `context` is that of a [`Callee`], which nobody uses any more.
+/// `context` belongs to a [`Callee`] that nobody uses any more.
 pub(crate) unsafe extern "C" fn release(context: *mut c_void) {
     // SAFETY: the caller's contract.
     guard((), || drop(unsafe { Box::from_raw(context.cast::<Callee>()) }));
 }
 
-/// The token that stands for an address, which is aligned to eight bytes and lies below 2^61, with a tag.
+/// Makes a token from a tag and an address, which is aligned to eight bytes and below 2^61.
 fn address_token(address: *mut c_void, tag: u64) -> u64 {
     (address.expose_provenance() as u64) << 3 | tag
 }

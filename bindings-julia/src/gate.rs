@@ -1,4 +1,4 @@
-//! The gate before Julia's event loop: nobody touches its handle once the gate is closed.
+//! The gate in front of Julia's event loop: once it is closed, nobody touches the loop's handle.
 
 use core::ffi::{c_int, c_void};
 use std::fmt;
@@ -7,18 +7,18 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
 
-/// `uv_async_send`, or anything else that may be called from any thread and does nothing but wake somebody.
+/// `uv_async_send`, or any function that only wakes someone and can be called from any thread.
 pub(crate) type Wake = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// Whom to wake. Any number of threads may pass at the same time.
+/// The handle to wake. Any number of threads can pass the gate at the same time.
 ///
-/// A flag alone would not do: a thread that has read it may still be on its way to the handle when that is freed. So
-/// threads count themselves in before they look, and closing waits until those who may have looked are out again.
-/// All accesses are `SeqCst`: either the thread is counted before the closer looks, or it finds the gate closed.
+/// A flag would not be enough: a thread that has read it may still be about to touch the handle when that is freed. So threads
+/// count themselves in before they read the target, and closing waits until all that may have read it are out again. All
+/// accesses are `SeqCst`: either the thread is counted before the closer looks, or it finds the gate closed.
 pub(crate) struct Gate {
     target: AtomicPtr<Target>,
     inside: AtomicUsize,
-    /// Held by whoever opens or closes.
+    /// Held while the gate is opened or closed.
     changing: Mutex<()>,
 }
 
@@ -33,10 +33,10 @@ impl Gate {
         Self { target: AtomicPtr::new(null_mut()), inside: AtomicUsize::new(0), changing: Mutex::new(()) }
     }
 
-    /// Lets wakes through to `handle`, and no longer to the one before.
+    /// Lets wakes through to `handle` from now on, and no longer to the previous handle.
     ///
     /// # Safety
-    /// `wake(handle)` may be called from any thread until the gate is closed or opened anew.
+    /// `wake(handle)` can be called from any thread until the gate is closed or opened again.
     pub(crate) unsafe fn open(&self, wake: Wake, handle: *mut c_void) {
         self.change(Box::into_raw(Box::new(Target { wake, handle })));
     }
@@ -52,11 +52,11 @@ impl Gate {
         if before.is_null() {
             return;
         }
-        // Those inside do one call that does not block.
+        // Threads inside make a single call, which does not block.
         while self.inside.load(SeqCst) != 0 {
             std::thread::yield_now();
         }
-        // SAFETY: `open` made it from a box, and with nobody inside since it was taken off, nobody has it.
+        // SAFETY: `open` made it from a box. Nobody was inside after it was replaced, so nobody has it.
         drop(unsafe { Box::from_raw(before) });
         drop(changing);
     }
@@ -67,8 +67,8 @@ impl Gate {
         let target = self.target.load(SeqCst);
         // SAFETY: NULL, or a target that `change` does not free before this thread is counted out.
         if let Some(target) = unsafe { target.as_ref() } {
-            // SAFETY: by `open` this may be called from any thread as long as the gate is open to this target, which
-            // it counts as until this thread is out. What it returns would be an error of the handle's owner.
+            // SAFETY: by `open` this can be called from any thread while the gate is open to this target, and `change` waits
+            // for this thread. An error that it returns concerns the owner of the handle.
             unsafe { (target.wake)(target.handle) };
         }
         self.inside.fetch_sub(1, SeqCst);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    /// A handle that knows whether it may still be touched.
+    /// A handle that detects whether it is touched after its end.
     #[derive(Default)]
     struct Handle {
         closed: AtomicBool,
@@ -146,7 +146,7 @@ mod tests {
             }
             for (number, handle) in handles.iter().enumerate() {
                 open_to(&gate, handle);
-                // Every other one is closed when somebody is surely passing, however late the threads begin.
+                // Every other handle is closed when a thread has certainly passed, however late the threads begin.
                 while number % 2 == 0 && handle.wakes.load(SeqCst) == 0 {
                     std::thread::yield_now();
                 }

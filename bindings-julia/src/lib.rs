@@ -1,13 +1,14 @@
 //! The native half of `DevExchange.jl`: a queue that carries releases, wakes and requests from any thread to a Julia
 //! task.
 //!
-//! No Julia code may run on a thread that Julia has not started, and a finalizer must neither block nor switch tasks.
-//! So both only push a number here, which takes no lock, and wake Julia's event loop (`uv_async_send`); a task of
-//! `DevExchange.jl` drains the numbers and does the rest. Only who asks a Julia source for a batch, or a Julia manager for
-//! memory, needs an answer: on a thread of Julia's it is called, any other thread pushes a request and waits.
+//! No Julia code may run on a thread that Julia did not start, and a finalizer must neither block nor switch tasks. So threads
+//! and finalizers only push a number here, which takes no lock, and wake Julia's event loop (`uv_async_send`); a task of
+//! `DevExchange.jl` drains the numbers and does the rest. Only a caller that wants a batch from a Julia source, or memory from
+//! a Julia manager, needs an answer: on a Julia thread it calls Julia directly, on any other thread it pushes a request and
+//! waits.
 //!
-//! The functions are private to `DevExchange.jl` of the same version. They may be called from any thread, at any time,
-//! during shutdown too; no panic leaves them.
+//! The functions are private to the `DevExchange.jl` of the same version. They may be called from any thread at any time, even
+//! during shutdown; no panic leaves them.
 
 mod call;
 mod callee;
@@ -40,13 +41,13 @@ static GATE: Gate = Gate::new();
 static QUEUE: OnceLock<Arc<ReleaseQueue>> = OnceLock::new();
 static DESK: Desk = Desk::closed();
 
-/// Starts the queue, or, if it runs already, makes it wake somebody else: when this returns, the handle of the call
-/// before is not touched any more.
+/// Starts the queue. If the queue runs already, it wakes `handle` from now on: when this returns, nothing touches the handle of
+/// the call before any more.
 ///
 /// `DEVX_NULL_ARGUMENT` if `wake` or `handle` is NULL.
 ///
 /// # Safety
-/// `wake(handle)` may be called from any thread until [`devx_julia_silence`] or the next call of this has returned.
+/// `wake(handle)` can be called from any thread until [`devx_julia_silence`] or the next call of this function has returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn devx_julia_queue_start(wake: Option<Wake>, handle: *mut c_void) -> Status {
     guard(DEVX_PANIC, || {
@@ -55,14 +56,14 @@ pub unsafe extern "C" fn devx_julia_queue_start(wake: Option<Wake>, handle: *mut
         unsafe { GATE.open(wake, handle) };
         QUEUE.get_or_init(|| ReleaseQueue::new(|| GATE.pass()));
         DESK.open();
-        // What was pushed while nobody could be woken.
+        // For tokens that were pushed while there was no handle to wake.
         GATE.pass();
         DEVX_OK
     })
 }
 
-/// Writes an owner whose release pushes `token`, from whatever thread it is called on. If nobody takes it over, its
-/// context goes to [`devx_julia_cancel`].
+/// Writes an owner whose release pushes `token`, on whatever thread it is called. If no call takes the owner over, pass its
+/// context to [`devx_julia_cancel`].
 ///
 /// `DEVX_NULL_ARGUMENT` if `out` is NULL, `DEVX_CLOSED` if the queue was never started, `DEVX_OUT_OF_MEMORY`.
 ///
@@ -86,10 +87,10 @@ pub unsafe extern "C" fn devx_julia_register(token: u64, out: *mut DevxOwner) ->
     })
 }
 
-/// Takes back an owner of [`devx_julia_register`] that nobody took over; its token will not come out. NULL is fine.
+/// Takes back an owner of [`devx_julia_register`] that no call took over; its token is never drained. NULL is accepted.
 ///
 /// # Safety
-/// `context` is NULL, or that of an owner whose release was not and will not be called.
+/// `context` is NULL, or belongs to an owner whose release was not and will not be called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn devx_julia_cancel(context: *mut c_void) {
     guard((), || {
@@ -100,9 +101,9 @@ pub unsafe extern "C" fn devx_julia_cancel(context: *mut c_void) {
     });
 }
 
-/// Pushes a token that was not registered: what a finalizer does. Takes no lock.
+/// Pushes a token that was not registered, as a finalizer does. Takes no lock.
 ///
-/// `DEVX_CLOSED` if the queue was never started; then the token does not come out.
+/// `DEVX_CLOSED` if the queue was never started; the token is then never drained.
 #[unsafe(no_mangle)]
 pub extern "C" fn devx_julia_push(token: u64) -> Status {
     guard(DEVX_PANIC, || match QUEUE.get() {
@@ -114,11 +115,11 @@ pub extern "C" fn devx_julia_push(token: u64) -> Status {
     })
 }
 
-/// Moves at most `capacity` tokens into `tokens`, oldest first; returns how many. Each token comes out once, whoever
-/// drains.
+/// Moves at most `capacity` tokens into `tokens`, oldest first, and returns how many. Each token is drained once, by whichever
+/// thread is first.
 ///
 /// # Safety
-/// `tokens` is NULL, or has room for `capacity` tokens that were written once (any value will do).
+/// `tokens` is NULL, or has room for `capacity` tokens, all initialised (to any value).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn devx_julia_drain(tokens: *mut u64, capacity: usize) -> usize {
     guard(0, || {
@@ -131,27 +132,26 @@ pub unsafe extern "C" fn devx_julia_drain(tokens: *mut u64, capacity: usize) -> 
     })
 }
 
-/// Says that the calling thread is one of Julia's. To be called on each of them before a source or a manager is used
-/// there.
+/// Marks the calling thread as a Julia thread. Call it on each Julia thread before a source or a manager is used there.
 #[unsafe(no_mangle)]
 pub extern "C" fn devx_julia_thread() {
     guard((), callee::mark_thread);
 }
 
-/// Writes a source that asks Julia for batches. On a thread of Julia's it calls `serve(token, call)`. On any other thread
-/// it pushes the address of a request, shifted to the left by three bits, plus `tag`, and waits for
-/// [`devx_julia_answer`]: so many nanoseconds, negative for as long as it takes, until the request is taken
-/// ([`devx_julia_take`]), and from then on for as long as it takes.
+/// Writes a source that gets its batches from Julia. On a Julia thread it calls `serve(token, call)`. On any other thread it
+/// pushes the address of a request, shifted to the left by three bits, plus `tag`, and waits for [`devx_julia_answer`]. Until
+/// the request is taken ([`devx_julia_take`]) it waits for at most `patience_ns` nanoseconds (negative: as long as it takes),
+/// from then on as long as it takes.
 ///
-/// The source takes `owner` over: released with it, or given back by [`devx_julia_discard`], to which the context goes if
-/// nobody takes the source over.
+/// The source takes `owner` over and releases it at its own release. If no call takes the source over, pass its context to
+/// [`devx_julia_discard`], which gives `owner` back.
 ///
 /// `DEVX_NULL_ARGUMENT` if an argument is NULL, `DEVX_CLOSED` if the queue was never started, `DEVX_OUT_OF_MEMORY`; then
-/// `owner` is the caller's as before.
+/// `owner` is still the caller's.
 ///
 /// # Safety
-/// `owner` and `out` are NULL, or can be read and written. `serve` may be called on any thread that said that it is
-/// Julia's, until the source is released.
+/// `owner` and `out` are NULL, or can be read and written. `serve` can be called on any thread that was marked as a Julia
+/// thread, until the source is released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn devx_julia_source(
     token: u64,
@@ -165,11 +165,11 @@ pub unsafe extern "C" fn devx_julia_source(
     unsafe { make(token, tag, serve, patience_ns, owner, out, source::record) }
 }
 
-/// Writes a manager that asks Julia, as [`devx_julia_source`] does a source. `callbacks` has a bit for each callback that
-/// may be missing and is there: `1 << operation`.
+/// Writes a manager that calls Julia in the way of [`devx_julia_source`]. `callbacks` has one bit, `1 << operation`, for each
+/// optional callback that the manager has.
 ///
 /// # Safety
-/// As [`devx_julia_source`].
+/// Same as [`devx_julia_source`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn devx_julia_manager(
     token: u64,
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn devx_julia_manager(
 }
 
 /// # Safety
-/// As [`devx_julia_source`].
+/// Same as [`devx_julia_source`].
 unsafe fn make<R>(
     token: u64,
     tag: u64,
@@ -214,24 +214,24 @@ unsafe fn make<R>(
     })
 }
 
-/// Takes back a source or a manager that nobody took over. Its owner is not released: it is the caller's again. NULL is
-/// fine.
+/// Takes back a source or a manager that no call took over. Its owner is not released: it belongs to the caller again. NULL is
+/// accepted.
 ///
 /// # Safety
-/// `context` is NULL, or that of a source or a manager whose release was not and will not be called.
+/// `context` is NULL, or belongs to a source or a manager whose release was not and will not be called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn devx_julia_discard(context: *mut c_void) {
     guard((), || {
         if !context.is_null() {
-            // SAFETY: `make` made it, and by the contract nobody else has it.
+            // SAFETY: `make` made it, and by the caller's contract nobody else has it.
             let callee = unsafe { Box::from_raw(context.cast::<Callee>()) };
             callee.owner.into_raw();
         }
     });
 }
 
-/// Writes a record whose `wake` pushes `token`, from whatever thread it is called on, unless it is queued already. It
-/// takes `owner` over as [`devx_julia_source`] does; the context of a record that nobody took over goes to
+/// Writes a record whose `wake` pushes `token`, on whatever thread it is called, unless the token is queued already. The record
+/// takes `owner` over, like [`devx_julia_source`]. If no call takes the record over, pass its context to
 /// [`devx_julia_discard_wake`].
 ///
 /// `DEVX_NULL_ARGUMENT` if an argument is NULL, `DEVX_CLOSED` if the queue was never started, `DEVX_OUT_OF_MEMORY`.
@@ -257,26 +257,26 @@ pub unsafe extern "C" fn devx_julia_wake(token: u64, owner: *const DevxOwner, ou
     })
 }
 
-/// As [`devx_julia_discard`], for a record of [`devx_julia_wake`].
+/// Like [`devx_julia_discard`], but for a record of [`devx_julia_wake`].
 ///
 /// # Safety
-/// `context` is NULL, or that of a record whose release was not and will not be called.
+/// `context` is NULL, or belongs to a record whose release was not and will not be called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn devx_julia_discard_wake(context: *mut c_void) {
     guard((), || {
         if !context.is_null() {
-            // SAFETY: `devx_julia_wake` made it, and by the contract nobody else has it.
+            // SAFETY: `devx_julia_wake` made it, and by the caller's contract nobody else has it.
             let waker = unsafe { Box::from_raw(context.cast::<Waker>()) };
             waker.owner.into_raw();
         }
     });
 }
 
-/// Takes on a request that was drained, by its address: writes what is asked, and returns the token of the object that is
-/// asked. Then [`devx_julia_answer`] has to be called. 0 if nobody waits for the answer any more: the request is gone.
+/// Takes a request whose address was drained: writes its call and returns the token of the object that is called. Then
+/// [`devx_julia_answer`] has to be called. Returns 0 if nobody waits for the answer any more: the request is gone.
 ///
 /// # Safety
-/// `request` came out of the queue, and this is called once for it. `out` can be written.
+/// `request` was drained from the queue, and this is called once for it. `out` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn devx_julia_take(request: *mut c_void, out: *mut Call) -> u64 {
     guard(0, || {
@@ -288,9 +288,9 @@ pub unsafe extern "C" fn devx_julia_take(request: *mut c_void, out: *mut Call) -
     })
 }
 
-/// Answers a request with a status, and with what it wrote to the call.
+/// Answers a request with a status and the call, in which the callee wrote its results.
 ///
-/// `DEVX_CLOSED` if nobody waits for the answer any more: then what is in the call is still the caller's.
+/// `DEVX_CLOSED` if nobody waits for the answer any more; the contents of the call then still belong to the caller.
 ///
 /// # Safety
 /// `request` was taken, and this is called once for it. `call` can be read.
@@ -307,8 +307,8 @@ pub unsafe extern "C" fn devx_julia_answer(request: *mut c_void, status: Status,
     })
 }
 
-/// Keeps an owner, and another one that is released after it, under one address; either may be empty. The address goes to
-/// [`devx_julia_let_go`]. NULL if an argument is NULL, or without memory; then they are the caller's as before.
+/// Keeps two owners under one address: `owner`, and `then`, which is released after it. Either may be empty. Pass the address
+/// to [`devx_julia_let_go`]. Returns NULL if an argument is NULL or there is no memory; then both still belong to the caller.
 ///
 /// # Safety
 /// `owner` and `then` are NULL, or can be read.
@@ -331,7 +331,7 @@ pub unsafe extern "C" fn devx_julia_keep(owner: *const DevxOwner, then: *const D
 /// Two owners that are released one after the other: a tuple is dropped from left to right.
 type Kept = (Owner, Owner);
 
-/// Releases what [`devx_julia_keep`] keeps, on the calling thread. NULL is fine.
+/// Releases both owners of [`devx_julia_keep`], on the calling thread. NULL is accepted.
 ///
 /// # Safety
 /// `kept` is NULL, or an address of [`devx_julia_keep`], and this is called once for it.
@@ -345,7 +345,7 @@ pub unsafe extern "C" fn devx_julia_let_go(kept: *mut c_void) {
     });
 }
 
-/// The version of this library, which `DevExchange.jl` compares with its own. Never NULL, never freed.
+/// Returns the version of this library, which `DevExchange.jl` compares with its own. Never NULL, never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn devx_julia_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
@@ -357,9 +357,8 @@ pub extern "C" fn devx_julia_trace() -> bool {
     guard(false, trace::enabled)
 }
 
-/// Stops waking anybody, for a Julia that is about to close its event loop: when this returns, the handle is not
-/// touched any more. Tokens still queue up and can be drained. Whoever waits for an answer, or asks later, is told
-/// that there will be none (`DEVX_CLOSED`).
+/// Stops waking Julia, which is about to close its event loop: when this returns, nothing touches the handle any more. Tokens
+/// still queue up and can be drained. Threads that wait for an answer, and those that ask later, get `DEVX_CLOSED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn devx_julia_silence() {
     guard((), || {

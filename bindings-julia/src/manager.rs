@@ -1,4 +1,4 @@
-//! Memory managers that are Julia's, as a table of callbacks of the C API.
+//! Memory managers written in Julia, as tables of callbacks of the C API.
 
 use core::ffi::c_void;
 
@@ -10,7 +10,7 @@ use devexchange_core::abi::types::{
 use crate::call::{ALLOCATE, Call, DEFER_CLEANUP, INITIALIZE, IPC_HANDLE, MEMORY_INFO, PIN, RESET, TRIM};
 use crate::callee;
 
-/// A manager that asks Julia, through a context. Of the callbacks that may be missing it has those whose bits are set.
+/// Makes a table that calls Julia through a context. It has those optional callbacks whose bits are set.
 pub(crate) fn table(context: *mut c_void, callbacks: u32) -> DevxManagerTable {
     let has = |operation: i32| callbacks & 1 << operation != 0;
     DevxManagerTable {
@@ -29,7 +29,7 @@ pub(crate) fn table(context: *mut c_void, callbacks: u32) -> DevxManagerTable {
     }
 }
 
-// Each is called as the record of the C API says, with the context of a table that was not released.
+// Each is called as the C API documents it, with the context of a table that was not released.
 
 unsafe extern "C" fn initialize(context: *mut c_void, device_id: i32, error: *mut DevxError) -> Status {
     // SAFETY: the table's contract.
@@ -97,7 +97,7 @@ unsafe extern "C" fn trim(context: *mut c_void, device_id: i32, keep: i64, error
     unsafe { callee::tell(context, call, error) }
 }
 
-/// It has no status: what goes wrong is logged by Julia.
+/// Has no status: Julia logs what goes wrong.
 unsafe extern "C" fn defer_cleanup(context: *mut c_void, begin: i32) {
     let call = Call { begin, ..Call::of(DEFER_CLEANUP) };
     // SAFETY: the table's contract.

@@ -1,4 +1,4 @@
-//! Questions that a thread which is not Julia's asks, and that a Julia task answers.
+//! Requests from threads that are not Julia's, which a Julia task answers.
 
 use core::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use devexchange_core::error::{Error, Result};
 
 use crate::call::Call;
 
-/// The requests that nobody has answered yet.
+/// The requests that have no answer yet.
 pub(crate) struct Desk(Mutex<Queue>);
 
 struct Queue {
@@ -17,7 +17,7 @@ struct Queue {
     waiting: Vec<Arc<Request>>,
 }
 
-/// One question, to the object with this token.
+/// One call to the object with this token.
 pub(crate) struct Request {
     token: u64,
     state: Mutex<State>,
@@ -29,12 +29,12 @@ enum State {
     /// A task is working on it.
     Taken,
     Answered(Status, Box<Call>),
-    /// Nobody waits for the answer any more, or somebody has it.
+    /// Nobody waits for the answer any more, or it was collected.
     Over,
 }
 
 impl Desk {
-    /// A desk where nobody answers.
+    /// A desk that refuses all requests.
     pub(crate) const fn closed() -> Self {
         Self(Mutex::new(Queue { open: false, waiting: Vec::new() }))
     }
@@ -43,7 +43,7 @@ impl Desk {
         lock(&self.0).open = true;
     }
 
-    /// Sends everybody away who waits, and who comes later.
+    /// Ends all requests that wait, and refuses later ones.
     pub(crate) fn close(&self) {
         let waiting = {
             let mut queue = lock(&self.0);
@@ -53,11 +53,11 @@ impl Desk {
         waiting.iter().for_each(|request| request.end());
     }
 
-    /// Asks the object with a token and waits for the answer: as long as it takes once a task works on it, until then only
-    /// for the time that is given, if one is. `send` makes a Julia task aware of the request.
+    /// Calls the object with a token and waits for the answer. Until a task takes the request, it waits for at most `patience`,
+    /// if there is one; from then on as long as it takes. `send` tells a Julia task of the request.
     ///
     /// # Errors
-    /// `DEVX_CLOSED` if nobody answers any more, `DEVX_NOT_READY` if nobody took the request in time.
+    /// `DEVX_CLOSED` if nobody answers any more, `DEVX_NOT_READY` if no task took the request in time.
     pub(crate) fn ask(
         &self,
         token: u64,
@@ -83,7 +83,7 @@ impl Desk {
 
 impl Request {
     fn wait(&self, patience: Option<Duration>) -> Result<(Status, Call)> {
-        // A time that is too far away is as good as none.
+        // A deadline that is too far away to express is the same as none.
         let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
         let mut state = lock(&self.state);
         loop {
@@ -111,7 +111,7 @@ impl Request {
 
     fn end(&self) {
         let mut state = lock(&self.state);
-        // An answer that is there is for who waits: nobody else would give back what is in it.
+        // An existing answer is left to the thread that waits: nobody else would give back what is in it.
         if !matches!(*state, State::Answered(..)) {
             *state = State::Over;
         }
@@ -119,10 +119,10 @@ impl Request {
         self.changed.notify_one();
     }
 
-    /// Takes a request on: the token of the object that is asked, and what; `None` if nobody waits for it any more.
+    /// Takes a request: returns the token of the object and the call; `None` if nobody waits for the answer any more.
     ///
     /// # Safety
-    /// `address` is one that [`Desk::ask`] sent, and was not taken before.
+    /// [`Desk::ask`] sent `address`, and it was not taken before.
     pub(crate) unsafe fn take(address: *mut c_void) -> Option<(u64, Call)> {
         // SAFETY: `ask` made it from a reference, which it left to the receiver.
         let request = unsafe { Arc::from_raw(address.cast::<Self>()) };
@@ -134,7 +134,7 @@ impl Request {
             call
         };
         let token = request.token;
-        // The reference stays the receiver's until it answers.
+        // The receiver keeps the reference until it answers.
         let _ = Arc::into_raw(request);
         Some((token, call))
     }
@@ -142,10 +142,10 @@ impl Request {
     /// Answers a request.
     ///
     /// # Errors
-    /// `DEVX_CLOSED` if nobody waits for the answer any more: what is in it is still the caller's.
+    /// `DEVX_CLOSED` if nobody waits for the answer any more; its contents then still belong to the caller.
     ///
     /// # Safety
-    /// `address` is one that [`Request::take`] took on, and was not answered before.
+    /// [`Request::take`] took `address`, and it was not answered before.
     pub(crate) unsafe fn answer(address: *mut c_void, status: Status, call: Call) -> Result<()> {
         // SAFETY: the reference that `take` left to the receiver.
         let request = unsafe { Arc::from_raw(address.cast::<Self>()) };

@@ -48,7 +48,7 @@ fn drain(capacity: usize) -> Vec<u64> {
     tokens
 }
 
-/// Owners of other threads: the context may go anywhere, that is what it is for.
+/// An owner for other threads: its context is made to be released anywhere.
 struct Sent(DevxOwner);
 // SAFETY: the release of an owner may be called from any thread.
 unsafe impl Send for Sent {}
@@ -86,7 +86,7 @@ fn every_push_wakes_until_silenced() {
     assert_eq!(WAKES.load(SeqCst), before + 2);
     assert_eq!(drain(16), [1, 2, 3, 4]);
     devx_julia_push(5);
-    // Whoever starts again is told that something is waiting.
+    // After a restart, the new handle is woken if tokens are waiting.
     // SAFETY: the counter lives as long as the process.
     unsafe { devx_julia_queue_start(Some(count), std::ptr::from_ref(&WAKES).cast_mut().cast()) };
     assert_eq!(WAKES.load(SeqCst), before + 3);
@@ -224,7 +224,7 @@ fn several_may_drain() {
 
 const TAG: u64 = 5;
 
-/// Fails with the token as the driver code, on a thread of Julia's.
+/// Fails with the token as the driver code, on a Julia thread.
 unsafe extern "C" fn serve(token: u64, call: *mut Call) -> Status {
     // SAFETY: the call can be written.
     unsafe { (*call).error.driver_code = token as i32 };
@@ -240,7 +240,7 @@ fn source(token: u64, patience_ns: i64) -> DevxBatchSource {
     source
 }
 
-/// Asks on this thread; the status, the driver code and the text.
+/// Calls the source on this thread; returns the status, the driver code and the text.
 fn ask(source: &DevxBatchSource) -> (Status, i32, String) {
     let (mut batch, mut error) = (null_mut(), Call::of(call::NEXT).error);
     let next = source.next.expect("a source of ours has a next");
@@ -275,7 +275,7 @@ fn request() -> *mut c_void {
     }
 }
 
-/// The token of a request, which is taken on, and what it asks.
+/// Takes a request; returns the token of the object and the call.
 fn take(request: *mut c_void) -> (u64, Call) {
     let mut call = Call::of(-1);
     // SAFETY: the tests take each request once, and the call can be written.

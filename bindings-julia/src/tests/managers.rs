@@ -1,4 +1,4 @@
-//! A manager that is Julia's, as those who allocate through it see it.
+//! A manager written in Julia, as allocating code sees it.
 
 use super::*;
 use devexchange_core::abi::types::{DevxError, DevxIpcHandle, DevxMemory, DevxMemoryInfo, DevxMemoryRequest};
@@ -24,7 +24,7 @@ struct Table(DevxManagerTable);
 // SAFETY: a manager may be asked on any thread.
 unsafe impl Sync for Table {}
 
-/// Asks on a foreign thread, and gives `reply` what was asked, to be answered in place.
+/// Calls on a foreign thread, and passes the call to `reply`, which answers it in place.
 fn asked<T: Send>(ask: impl FnOnce(*mut DevxError) -> T + Send, reply: impl FnOnce(&mut Call) -> Status) -> T {
     std::thread::scope(|scope| {
         let asker = scope.spawn(|| {
@@ -172,7 +172,7 @@ fn a_manager_says_why_it_gave_nothing() {
             DEVX_OUT_OF_MEMORY
         },
     );
-    // What a failed call left in its outputs is not taken.
+    // Whatever a failed call left in its outputs is ignored.
     assert_eq!(said, (DEVX_OUT_OF_MEMORY, 700, 0));
     let DevxManagerTable { initialize, pin, memory_info, ipc_handle, reset, trim, defer_cleanup, .. } = table.0;
     assert!(initialize.is_none() && pin.is_none() && memory_info.is_none() && ipc_handle.is_none());
