@@ -65,8 +65,9 @@ pub struct Request {
     pub max_version: i32,
     /// What takes the place of a stream in versions before 3.
     pub no_stream: NoStream,
-    /// Import: the consumer's stream, which is made to wait for the data. Export: the stream to order the data on; without it,
-    /// the stream that the data is already queued on, or else the legacy default stream.
+    /// Import: the consumer's stream, which is made to wait for the data. Export: the stream to order the data on. Without it,
+    /// data that is ready and unused has no stream; other data keeps the stream that it is queued on, or else gets the legacy
+    /// default stream.
     pub stream: Option<RawStream>,
 }
 

@@ -3,38 +3,39 @@ Hands tensors and record batches between Julia and other runtimes of the process
 Arrow C (Device) data interface.
 
 An exchange answers four questions: *what* is it (element type, shape, schema), *where* is it
-([`DevExchange.device`](@ref)), *who* keeps it alive, and *when* may it be touched. Ownership is handed over in three
-ways, named alike in every language: *share* (the owner is counted), *move* (nothing is counted, the handle is given
-up), *borrow* (for the length of one call). An import takes ownership only if it succeeds; whoever owns a thing releases
-it once, and a foreign release is called exactly once, on whatever thread that happens.
+([`DevExchange.device`](@ref)), *who* keeps it alive, and *when* may it be touched. There are three ways to hand
+something over, with the same names in every language: *share* (the owner is counted), *move* (nothing is counted, the
+handle is given up), *borrow* (for the length of one call). An import takes ownership only if it succeeds. The owner of
+a thing releases it once, and a foreign release is called exactly once, on whatever thread the last user is.
 
 - [`Tensor`](@ref): arrays in and out as DLPack, with [`import_dlpack`](@ref), [`export_share`](@ref),
   [`export_move`](@ref).
 - [`Batch`](@ref), [`Column`](@ref), [`Schema`](@ref): tables in and out as Arrow, with [`import_arrow`](@ref),
-  [`import_arrow_device`](@ref); [`ArrayBuilder`](@ref) for whoever has the buffers already.
-- [`BatchStream`](@ref): streams of batches in and out; [`AsyncReader`](@ref), [`AsyncWriter`](@ref): the asynchronous
-  ones.
-- [`plan_tensor`](@ref), [`plan_column`](@ref), [`matrix`](@ref), [`record_batch`](@ref),
-  [`fixed_shape_column`](@ref): one as the other.
+  [`import_arrow_device`](@ref); [`ArrayBuilder`](@ref) if you already have the buffers.
+- [`BatchStream`](@ref): streams of batches in and out; [`AsyncReader`](@ref), [`AsyncWriter`](@ref): asynchronous
+  streams.
+- [`plan_tensor`](@ref), [`plan_column`](@ref), [`matrix`](@ref), [`record_batch`](@ref), [`fixed_shape_column`](@ref):
+  conversions between tensors and tables.
 - [`DeviceStream`](@ref), [`allocate`](@ref), [`copy_to`](@ref), [`used_on`](@ref): memory of a CUDA device, and the
+  order of the work there. The driver is loaded when it is first needed; everything else works without one.
   order of what is done there. The driver is looked for when it is first needed; everything else works without one.
 - [`import_cuda_array`](@ref), [`export_share_cuda_array`](@ref): tensors as the CUDA Array Interface, a C struct.
-- With CUDA.jl loaded, too: `Tensor(array)` over a `CuArray`, `unsafe_wrap(CuArray, tensor)`, `DeviceStream(CUDA.stream())`.
-- [`MemoryManager`](@ref): who allocates; the library's managers, and one's own.
+- With CUDA.jl loaded: `Tensor(array)` over a `CuArray`, `unsafe_wrap(CuArray, tensor)`, `DeviceStream(CUDA.stream())`.
+- [`MemoryManager`](@ref): allocators, those of the library and your own.
 - [`IpcServer`](@ref), [`IpcClient`](@ref): tensors and batches shared with other processes.
 - [`ledger`](@ref), [`outstanding`](@ref): what is not released yet.
 
-Names that are too common to be taken are not exported. They are called as `DevExchange.cuda(0)`, and shown by
+Names that are too common are not exported. They are called as `DevExchange.cuda(0)`, and documented under
 `?DevExchange.cuda`: `CPU`, `Int256`, `LEGACY_STREAM`, `MANAGED`, `PER_THREAD_STREAM`, `PINNED`, `buffers`, `cuda`,
 `demand`, `device`, `device_name`, `device_type`, `dtype`, `dtype_name`, `fields`, `flags`, `format`, `handler`,
 `initialize`, `is_cancelled`, `keys_sorted`, `library_path`, `metadata`, `name`, `nullable`, `ordered`, `producer_error`,
 `release_failures`, `request`, `rooted`, `statistics`, `status_name`, `text`, `type_name`.
 
-`close` what you do not need any more; a finalizer sees to what was forgotten. Julia code runs on threads of Julia's
-only: a release that comes on another thread puts a number into a native queue, which a task here drains. What a package
-needs from the start it makes in its `__init__`: while it is precompiled nothing is made.
+`close` what you do not need any more; a finalizer closes what was forgotten. Julia code runs on Julia threads only: a
+release on another thread puts a number into a native queue, which a task of this module drains. What a package needs
+from the start it makes in its `__init__`: nothing can be made while a package is precompiled.
 
-Everything that fails throws a [`DevExchangeError`](@ref) with a status, and has done nothing.
+A call that fails throws a [`DevExchangeError`](@ref) with a status, and has changed nothing.
 """
 module DevExchange
 
@@ -99,7 +100,8 @@ include("precompile.jl")
 
 function __init__()
     load_libraries()
-    # While a package is precompiled there is no event loop to wake, and an open handle would keep it from ending.
+    # While a package is precompiled there is no event loop to wake, and an open handle would keep the process from
+    # ending.
     ccall(:jl_generating_output, Cint, ()) == 0 && start_queue()
     return nothing
 end

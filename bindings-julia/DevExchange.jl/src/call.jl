@@ -1,7 +1,7 @@
-# What others ask of Julia and wait for: the next batch of a source, memory of a manager. Whoever asks, the answer is
-# found by `reply(object, call)`: on a thread of Julia's right there, for a foreign thread in a task.
+# Calls from outside that wait for an answer of Julia: the next batch of a source, memory of a manager. The answer is
+# found by `reply(object, call)`: on a Julia thread directly, for a foreign thread in a task.
 
-# A question and its answer, field by field as in bindings-julia/src/call.rs. Only ever used behind a pointer.
+# A call and its answer, with the fields of bindings-julia/src/call.rs. Only ever used behind a pointer.
 struct Call
     operation::Int32
     begins::Int32
@@ -24,7 +24,7 @@ const CALL_RESET = Int32(6)
 const CALL_TRIM = Int32(7)
 const CALL_DEFER_CLEANUP = Int32(8)
 
-# Where a field lies; one method each, so that its type is known where it is used.
+# The address of a field; one method for each, so that its type is known at the call.
 for (k, field) in enumerate(fieldnames(Call))
     @eval field_pointer(call::Ptr{Call}, ::Val{$(QuoteNode(field))}) =
         Ptr{$(fieldtype(Call, k))}(Ptr{UInt8}(call) + $(fieldoffset(Call, k)))
@@ -33,8 +33,8 @@ end
 @inline argument(call::Ptr{Call}, field::Symbol) = unsafe_load(field_pointer(call, field))
 @inline answer!(call::Ptr{Call}, field::Symbol, value) = unsafe_store!(field_pointer(call, field), value)
 
-# Roots `object` and has it asked through a record of the C API: `make(number, limit, owner, record)` writes the record,
-# `hand_over(record)` gives it to the library. If either throws, nothing was taken.
+# Roots `object` and makes it callable through a record of the C API: `make(number, limit, owner, record)` writes the
+# record, `hand_over(record)` gives it to the library. If either throws, nothing was taken.
 function asked_through(hand_over, make, record::Ref, @nospecialize(object), @nospecialize(release), patience::Real)
     mark_thread()
     limit = nanoseconds(patience, "patience")
@@ -51,11 +51,12 @@ function asked_through(hand_over, make, record::Ref, @nospecialize(object), @nos
     return nothing
 end
 
-# Answers a question to the object with this number, on a thread of Julia's.
+# Answers a call to the object with this number, on a Julia thread.
 serve(number::UInt64, call::Ptr{Call}) = respond(deliver_now_and_then, note_interrupt, number, call)
 
-# An interrupt (Ctrl-C) cannot be thrown through C: the call of this task that asked throws it (see `error_of`). If it was
-# somebody else's who asked, a foreign consumer on this thread, a later failure with another text is not it.
+# An interrupt (Ctrl-C) cannot be thrown through C, so it is noted here and thrown by the Julia call of this task that
+# led to it (see `error_of`). If the caller was someone else, such as a foreign consumer on this thread, a later failure
+# has another text and is not taken for the interrupt.
 const INTERRUPTED = :devexchange_interrupted
 note_interrupt(e) = task_local_storage(INTERRUPTED, failure(e).message)
 function was_interrupted(message)
@@ -66,14 +67,14 @@ end
 # For calls that never fail.
 throw_interrupt() = pop!(task_local_storage(), INTERRUPTED, nothing) === nothing || throw(InterruptException())
 
-# `interrupted` is told of an interrupt, which for whoever asked is a failure.
+# Answers a call. `interrupted` gets an interrupt, which is a failure to the caller.
 function respond(before, interrupted, number::UInt64, call::Ptr{Call})
     try
         before()
         reply(lock(() -> ROOTS[number].object, ROOTS_LOCK), call)
         return DEVX_OK
     catch e
-        # An interrupt may come when the answer is there already, which nobody looks at now.
+        # An interrupt can come when the answer is there already, which nobody will look at now.
         take_back(call)
         tracing() && Base.invokelatest(log_failure, e, catch_backtrace())
         status = write_failure(field_pointer(call, :error), failure(e))
@@ -82,12 +83,12 @@ function respond(before, interrupted, number::UInt64, call::Ptr{Call})
     end
 end
 
-# Whoever asked is told no more than the text.
+# The caller gets no more than the text.
 log_failure(@nospecialize(e), backtrace) = @info "devexchange: a callback failed" exception = (e, backtrace)
 
 serve_address() = @cfunction(serve, DevxStatus, (UInt64, Ptr{Call}))
 
-# What a caller is told of an exception. `DEVX_OK` would be an answer, and `DEVX_BUSY` another call's.
+# The error that a caller gets for an exception. `DEVX_OK` would be an answer, and `DEVX_BUSY` would be another call's.
 function failure(@nospecialize(e))
     e isa DevExchangeError && e.status != DEVX_OK && e.status != DEVX_BUSY && return e
     text = try
@@ -113,7 +114,7 @@ end
 # For C, where a text ends at its first NUL.
 visible(text::String) = replace(text, '\0' => '?')
 
-# A request of a foreign thread. Its answer may take its time, so another task gives it.
+# Takes a request of a foreign thread. Its answer can take long, so another task gives it.
 function take_request(request::Ptr{Cvoid})
     call = Ref{Call}()
     number = ccall(devx_julia_take[], UInt64, (Ptr{Cvoid}, Ptr{Call}), request, call)
@@ -126,10 +127,10 @@ function answer_request(request, number, call)
         asked = Base.unsafe_convert(Ptr{Call}, call)
         status = DEVX_CALLBACK
         try
-            # Without delivering what is due, as others do: a release may wait for whoever asks.
+            # Does not deliver releases that are due, as other answers do: a release may wait for the caller.
             status = respond(() -> nothing, pass_on, number, asked)
         finally
-            # Also if an interrupt comes: somebody waits for as long as it takes, and then takes no answer.
+            # Even after an interrupt: a thread waits for this as long as it takes, and then takes no answer.
             status == DEVX_OK || take_back(asked)
             waited_for =
                 ccall(devx_julia_answer[], DevxStatus, (Ptr{Cvoid}, DevxStatus, Ptr{Call}), request, status, asked)
@@ -139,7 +140,7 @@ function answer_request(request, number, call)
     return nothing
 end
 
-# What is in an answer that nobody takes.
+# Releases the contents of an answer that nobody takes.
 function take_back(call::Ptr{Call})
     batch, owner = argument(call, :batch), argument(call, :memory).owner
     answer!(call, :batch, C_NULL)

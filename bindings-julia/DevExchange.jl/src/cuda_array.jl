@@ -4,24 +4,26 @@
     import_cuda_array(array; stream=nothing, no_stream=:legacy_default) -> Tensor
     import_cuda_array(array; mask=true, ...) -> (tensor, mask)
 
-Takes an array of the CUDA Array Interface, versions 0 to 3, from its producer, without a copy. `array` is a `Ref` or
-`Ptr` of [`DevxCudaArray`](@ref). Element type and number of dimensions are those of the array, known only at run time;
-dimensions stay in the producer's order, strides become those of elements. Where the memory is, the driver says.
+Imports an array of the CUDA Array Interface, versions 0 to 3, without a copy. `array` is a `Ref` or `Ptr` of
+[`DevxCudaArray`](@ref). Element type and number of dimensions are those of the array, known only at run time.
+Dimensions stay in the producer's order; strides are converted to elements. The driver says where the memory is.
 
-- `stream`: what the consumer works on, a [`DeviceStream`](@ref) or a number, which is made to wait, on the device, for
-  what the producer has queued until now. Without one nobody waits yet: see [`wait_on`](@ref).
+- `stream`: the stream that the consumer works on, a [`DeviceStream`](@ref) or a number. It is made to wait, on the
+  device, for the work that the producer has queued until now. Without a stream nothing waits yet: see
+  [`wait_on`](@ref).
 - `no_stream`: what takes the place of the producer's stream in versions before 3, which have none: `:legacy_default`,
-  `:host_sync` (the host waits until the device is idle) or `:trust` (nobody waits).
-- `mask`: whether to take a mask, too: a tensor that says which elements are valid (true, or not 0), or `nothing` if all
-  are. With `false`, an array that has one is refused.
+  `:host_sync` (the host waits until the device is idle) or `:trust` (nothing waits).
+- `mask`: whether to import a mask, too: a tensor that says which elements are valid (true, or not 0), or `nothing` if
+  all are. With `false`, an array that has a mask is refused.
 
-On success the array is moved from (its `release` is NULL) and released once, when the last user of both is gone: at the
-latest by `close`; the producer's stream waits for the work that was named with [`used_on`](@ref). That stream has to be
-there until then. On failure the array is untouched, and the caller's to give back ([`cuda_array_release`](@ref)).
+On success the array is moved from (its `release` is NULL) and released once, when the last user of both results is
+gone: at the latest by `close`. The producer's stream then waits for the work that was named with [`used_on`](@ref), so
+that stream must exist until then. On failure the array is untouched, and the caller has to give it back
+([`cuda_array_release`](@ref)).
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_VERSION`, `DEVX_INVALID_DTYPE`, `DEVX_INVALID_SHAPE`,
 `DEVX_INVALID_ARGUMENT`, `DEVX_INVALID_STREAM` with the field and its value; `DEVX_UNSUPPORTED` for another byte order,
-for elements that are no numbers, and for a mask that was not asked for; `DEVX_MISMATCH` for a mask of another shape;
+for elements that are not numbers, and for a mask without `mask=true`; `DEVX_MISMATCH` for a mask of another shape;
 `DEVX_DEVICE` for memory that no CUDA device can access, or without a driver; `DEVX_DRIVER`.
 """
 function import_cuda_array(array::Union{Ref{DevxCudaArray},Ptr{Cvoid}}; stream=nothing, no_stream=:legacy_default,
@@ -45,15 +47,17 @@ end
 """
     export_share_cuda_array(t::Tensor, target; max_version=3, stream=nothing, no_stream=:legacy_default)
 
-Hands a tensor to a consumer as an array of the CUDA Array Interface, and keeps it. `target` is a `Ref` or `Ptr` of
-[`DevxCudaArray`](@ref). The consumer owns what is written, and releases it once, from any thread, or the caller does so
-with [`cuda_array_release`](@ref) if nobody takes it. What `target` held before is overwritten, not released.
+Exports a tensor to a consumer as an array of the CUDA Array Interface; you keep the tensor. `target` is a `Ref` or
+`Ptr` of [`DevxCudaArray`](@ref). The consumer owns the written struct, and releases it once, from any thread. If no
+consumer takes it, the caller does so with [`cuda_array_release`](@ref). What `target` held before is overwritten, not
+released.
 
-- `max_version`: the highest version that the consumer reads; what is written is the lower of this and 3.
-- `stream`: the stream that the data is to be ordered on if it does not lie behind one already. The `stream` of the
-  struct is the one behind which the data is, and the work that was noted with [`used_on`](@ref).
-- `no_stream`: for consumers of versions before 3, which wait for nothing: `:legacy_default` puts the data behind the
-  legacy default stream, `:host_sync` waits for it, too, `:trust` does nothing.
+- `max_version`: the highest version that the consumer reads; the lower of this and 3 is written.
+- `stream`: the stream to order the data on. Without it, data that is ready and unused has no stream; other data keeps
+  the stream that it is queued on, or else gets the legacy default stream. The `stream` of the struct is the one behind
+  which the data is ready, and also the work that was noted with [`used_on`](@ref).
+- `no_stream`: for consumers of versions before 3, which do not wait: `:legacy_default` puts the data behind the legacy
+  default stream, `:host_sync` also waits for it, `:trust` does nothing.
 
 Throws `DEVX_DEVICE` for memory that no CUDA device can access (that of the CPU), `DEVX_UNSUPPORTED` for elements that
 NumPy has no name for, `DEVX_VERSION`, `DEVX_INVALID_ARGUMENT`, `DEVX_INVALID_STREAM`, `DEVX_NULL_ARGUMENT`,
@@ -70,8 +74,8 @@ end
 """
     export_move_cuda_array(t::Tensor, target; max_version=3, stream=nothing, no_stream=:legacy_default)
 
-As [`export_share_cuda_array`](@ref), and gives the tensor up: it is closed when this returns. If this throws, it is as
-before.
+Like [`export_share_cuda_array`](@ref), but gives the tensor up: it is closed when this returns. If this throws, the
+tensor is as before.
 """
 function export_move_cuda_array(t::Tensor, target::Union{Ref{DevxCudaArray},Ptr{Cvoid}}; keywords...)
     cuda_array_requested(; keywords...) do request
@@ -89,7 +93,7 @@ function cuda_array_requested(f; max_version::Integer=DEVX_CUDA_ARRAY_VERSION, s
     return on_stream(value -> f(Ref(DevxCudaArrayRequest(version, policy, value))), stream)
 end
 
-# A symbol of ours, or a number for the library to judge.
+# One of our symbols, or a number for the library to check.
 no_stream_code(policy::Integer) = number(Int32, policy, "no_stream")
 function no_stream_code(policy::Symbol)
     policy === :legacy_default && return DEVX_NO_STREAM_LEGACY_DEFAULT
@@ -102,8 +106,8 @@ end
 """
     cuda_array_release(array)
 
-Gives an array of the CUDA Array Interface that the caller owns back to its producer: calls its `release`, unless it is
-NULL already. For an export that nobody took, or an array whose import failed. NULL is fine.
+Releases an array of the CUDA Array Interface that the caller owns: calls its `release`, unless that is NULL already.
+For an export that no consumer took, or an array whose import failed. NULL is accepted.
 """
 function cuda_array_release(array::Union{Ref{DevxCudaArray},Ptr{Cvoid}})
     ccall(devx_cuda_array_release[], Cvoid, (Ptr{DevxCudaArray},), array)

@@ -1,9 +1,9 @@
-# Where data is, and which devices there are.
+# Where data is, and which devices exist.
 
 "Host memory. DLPack numbers it 0; Arrow's -1 means the same and is accepted on import."
 const CPU = DLDevice(kDLCPU, 0)
 
-"Host memory that CUDA has pinned: every device copies from and to it without staging."
+"Host memory that CUDA has pinned: every device copies to and from it without staging."
 const PINNED = DLDevice(kDLCUDAHost, 0)
 
 "Memory of CUDA that host and devices can use (\"managed\", \"unified\")."
@@ -12,24 +12,24 @@ const MANAGED = DLDevice(kDLCUDAManaged, 0)
 """
     cuda(id=0) -> DLDevice
 
-The CUDA device of this number. Nothing is asked of the driver; see [`device_count`](@ref).
+Returns the CUDA device with this number. The driver is not called; see [`device_count`](@ref).
 """
 cuda(id::Integer=0) = DLDevice(kDLCUDA, number(Int32, id, "id"))
 
 """
     device(x) -> DLDevice
 
-The device that the memory of a [`Tensor`](@ref) or [`Batch`](@ref) is on, or that a [`DeviceStream`](@ref) belongs to:
-`device_type` is a number of DLPack and Arrow (1 is the CPU, 2 CUDA), `device_id` says which one of that type. The set
-of types is open.
+Returns the device that the memory of a [`Tensor`](@ref) or [`Batch`](@ref) is on, or that a [`DeviceStream`](@ref)
+belongs to: `device_type` is a number of DLPack and Arrow (1 is the CPU, 2 is CUDA), `device_id` is the device's number
+among those of that type. The set of types is open.
 """
 function device end
 
 """
     device_count(device_type=DevExchange.kDLCUDA) -> Int
 
-How many devices of a type there are. Throws `DEVX_DEVICE` with the reason if this machine has no driver for that type,
-or none of its devices, and for types other than the CPU and CUDA.
+Returns how many devices of a type there are. Throws `DEVX_DEVICE` with the reason if this machine has no driver or no
+device of that type, and for types other than the CPU and CUDA.
 """
 function device_count(device_type::Integer=kDLCUDA)
     count = Ref{Int32}(0)
@@ -40,8 +40,9 @@ end
 """
     DeviceInfo
 
-What [`device_info`](@ref) says: `name`; `uuid`, the same in every process; `free_bytes` (when it was asked for) and
-`total_bytes`; `driver_version` as CUDA writes it (12040 is 12.4). For the CPU bytes are -1, the rest 0.
+The result of [`device_info`](@ref): `name`; `uuid`, the same in every process; `free_bytes` (at the time of the call)
+and `total_bytes`; `driver_version` as CUDA writes it (12040 is 12.4). For the CPU the numbers of bytes are -1 and the
+rest is 0.
 """
 struct DeviceInfo
     name::String
@@ -54,8 +55,8 @@ end
 """
     device_info(device::DLDevice) -> DeviceInfo
 
-What a device is called and how much memory it has. Throws `DEVX_DEVICE` for a device that is not there, and for other
-types than the CPU and CUDA; `DEVX_DRIVER`.
+Returns the name of a device and how much memory it has. Throws `DEVX_DEVICE` for a device that does not exist, and for
+types other than the CPU and CUDA; `DEVX_DRIVER`.
 """
 function device_info(device::DLDevice)
     record = Ref{DevxDeviceInfo}()
@@ -69,11 +70,11 @@ function device_info(device::DLDevice)
     end
 end
 
-# Whether Julia may read the memory as it is, once it is ready: that of the host, pinned or not, and managed memory.
+# Whether Julia can read the memory in place once it is ready: host memory, pinned or not, and managed memory.
 is_host(d::DLDevice) = d.device_type in (kDLCPU, kDLCUDAHost, kDLCUDAManaged)
 is_cuda(d::DLDevice) = d.device_type in (kDLCUDA, kDLCUDAHost, kDLCUDAManaged)
 
-# What Julia does not touch: memory that is not the host's, and memory that work on a stream may still be writing.
+# The error for memory that Julia does not touch: it is not host memory, or work on a stream may still be writing it.
 @noinline function not_readable(d::DLDevice)
     is_host(d) && return DevExchangeError(DEVX_NOT_READY, "the data on $(device_name(d)) may be queued on " *
         "a stream: wait for it with `synchronize(tensor, stream)`, or copy it to the host with `copy_to`")
@@ -81,14 +82,14 @@ is_cuda(d::DLDevice) = d.device_type in (kDLCUDA, kDLCUDAHost, kDLCUDAManaged)
         "elements cannot be read here; copy them to the host with `copy_to` or `read!`")
 end
 
-# As above, for who wants a copy of memory that is not copied on its own.
+# Like `not_readable`, but for a copy that needs more than this memory.
 @noinline not_copied(d::DLDevice, instead) =
     DevExchangeError(is_host(d) ? DEVX_NOT_READY : DEVX_DEVICE, "the memory is on $(device_name(d)): $instead")
 
 """
     device_name(d::DLDevice) -> String
 
-The name of a device, for example `"cuda:0"`; of a type without a name its number.
+Returns the name of a device, for example `"cuda:0"`; for a type without a name, its number.
 """
 device_name(d::DLDevice) = named() do name, room
     @checked devx_device_name(d::DLDevice, name::Ptr{UInt8}, room::Csize_t)

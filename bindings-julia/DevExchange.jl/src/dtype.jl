@@ -1,12 +1,11 @@
-# What an element is: Julia types and DLPack's code, bits and lanes.
+# The type of an element: Julia types and DLPack's code, bits and lanes.
 
 """
     RawElement{Code,Bits,U}(bits::U)
 
-An element that Julia has no number type for, as the bits that it consists of: bfloat16, the floats of 8 and fewer bits,
-integers of fewer than 8 bits with a byte each (`DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`), float128. `Code` and
-`Bits` are those of `DLDataType`, `U` is the unsigned integer that holds them, in as few bytes as they take.
-`element.bits` gives them out.
+The bits of an element for which Julia has no number type: bfloat16, floats of 8 and fewer bits, integers of fewer than
+8 bits in a byte each (`DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`), float128. `Code` and `Bits` are those of
+`DLDataType`; `U` is the smallest unsigned integer that holds the bits. Read them as `element.bits`.
 """
 struct RawElement{Code,Bits,U<:Unsigned}
     bits::U
@@ -14,18 +13,18 @@ end
 
 Base.zero(::Type{RawElement{C,B,U}}) where {C,B,U} = RawElement{C,B,U}(zero(U))
 
-# More lanes than this are no vector but a mistake, and would be a tuple type that takes a compiler minutes.
+# More lanes than this are a mistake, not a vector, and would make a tuple type that takes the compiler minutes.
 const MAX_LANES = 64
 
 """
     dtype(T::Type) -> DLDataType
 
-The element type of DLPack for a Julia type: integers, floats and complex numbers of Base, `Bool` (a byte each),
-[`RawElement`](@ref), and `NTuple`s of these, which are vectors of so many lanes.
+Returns the DLPack element type of a Julia type: integers, floats and complex numbers of Base, `Bool` (one byte),
+[`RawElement`](@ref), and `NTuple`s of these, which are vectors with that many lanes.
 
-Define a method for a type of your own whose bits are those of an element type of DLPack, and arrays of it can be
-exported. Throws a [`DevExchangeError`](@ref) (`DEVX_UNSUPPORTED`) for any other type. A tensor is refused
-(`DEVX_INVALID_DTYPE`) if its elements have another size than their element type.
+To export arrays of your own type, define a method for it; its bits must be those of an element type of DLPack. Throws a
+[`DevExchangeError`](@ref) (`DEVX_UNSUPPORTED`) for any other type. A tensor is refused (`DEVX_INVALID_DTYPE`) if the
+size of its elements is not that of their element type.
 """
 dtype(::Type{T}) where {T} =
     throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: not an element type of DLPack"))
@@ -49,7 +48,7 @@ function dtype(::Type{NTuple{L,T}}) where {L,T}
     return DLDataType(lane.code, lane.bits, L)
 end
 
-# The element type of a tensor: who else reads it goes by the size that this says.
+# The element type of a tensor: other readers rely on the size that it states.
 @inline function element_dtype(::Type{T}) where {T}
     d = dtype(T)
     isbitstype(T) && sizeof(T) == cld(Int(d.bits) * Int(d.lanes), 8) || throw(no_fit(T, d))
@@ -60,14 +59,14 @@ end
     (isbitstype(T) ? "of $(sizeof(T)) bytes" : "not of bits") *
     ": its dtype has bits $(d.bits), lanes $(d.lanes), which are $(cld(Int(d.bits) * Int(d.lanes), 8)) bytes")
 
-# The types that are Julia's own, by code and bits.
+# Julia's own types, by code and bits.
 const NATIVE_TYPES = (Bool, Int8, Int16, Int32, Int64, Int128, UInt8, UInt16, UInt32, UInt64, UInt128, Float16, Float32,
     Float64, ComplexF16, ComplexF32, ComplexF64)
 const NATIVE_ELEMENTS = Dict{Tuple{UInt8,UInt8},DataType}(
     (d.code, d.bits) => T for (T, d) in ((T, dtype(T)) for T in NATIVE_TYPES))
 
-# The Julia type of an element whose dtype is one of DLPack's, or `nothing` if none has its layout: packed elements of
-# less than a byte, and vectors of more lanes than is reasonable. What is no dtype at all may come out as either.
+# The Julia type of an element with a dtype of DLPack, or `nothing` if none has its layout: packed elements of less than
+# a byte, and vectors of more than `MAX_LANES` lanes. For an invalid dtype the result can be either.
 function element_type(d::DLDataType, flags::UInt64)
     T = get(NATIVE_ELEMENTS, (d.code, d.bits), nothing)
     if T === nothing
@@ -81,19 +80,20 @@ function element_type(d::DLDataType, flags::UInt64)
     return d.bits >= 8 && 1 < d.lanes <= MAX_LANES ? NTuple{Int(d.lanes),T} : nothing
 end
 
-# Whether the Julia type of an element is `T`; for those that are Julia's own without a look at the table.
+# Whether the Julia type of an element is `T`. For Julia's own types the table is not needed.
 has_elements(::Type{T}, d::DLDataType, flags::UInt64) where {T} = element_type(d, flags) === T
 @inline has_elements(::Type{T}, d::DLDataType, ::UInt64) where {T<:Union{NATIVE_TYPES...}} =
     isconcretetype(T) && d === dtype(T)
 
-# The flags that an element type brings with it.
+# The flags that an element type implies.
 element_flags(d::DLDataType) = d.bits < 8 ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : UInt64(0)
 
 """
     dtype_name(d::DLDataType) -> String
     dtype_name(T::Type) -> String
 
-The name of an element type, for example `"float32"`. Throws `DEVX_INVALID_DTYPE` for what is not one of DLPack 1.3.
+Returns the name of an element type, for example `"float32"`. Throws `DEVX_INVALID_DTYPE` if it is not one of DLPack
+1.3.
 """
 dtype_name(d::DLDataType) = named() do name, room
     @checked devx_dtype_name(d::DLDataType, name::Ptr{UInt8}, room::Csize_t)

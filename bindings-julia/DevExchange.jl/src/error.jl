@@ -1,12 +1,12 @@
-# What went wrong: one exception type, and the one place where a status becomes one.
+# Failures: one exception type, and the one place where a status becomes an exception.
 
 """
     DevExchangeError(status, driver_code, message)
     DevExchangeError(status, message)
 
-The reason why a call did nothing: `status` is a number (`DevExchange.DEVX_...`, the numbers of the C API),
-`driver_code` that of the failed device driver call or 0, and `message` names the field, its value and what was
-expected. Whatever the call was to take is still the caller's. The set of statuses is open.
+The reason why a call did nothing. `status` is a number (`DevExchange.DEVX_...`, as in the C API), `driver_code` is that
+of the failed call of the device driver or 0, and `message` names the field, its value and what was expected. Anything
+that the call was meant to take still belongs to the caller. The set of statuses is open.
 
 See also [`status_name`](@ref).
 """
@@ -27,11 +27,12 @@ end
 """
     status_name(status) -> String
 
-The name of a status, for example `"DEVX_INVALID_SHAPE"`; `"DEVX_?"` for a number without a meaning.
+Returns the name of a status, for example `"DEVX_INVALID_SHAPE"`; `"DEVX_?"` for a number without a meaning.
 """
 status_name(status::Integer) = unsafe_string(ccall(devx_status_name[], Ptr{UInt8}, (DevxStatus,), status))
 
-# What a call that failed has written, as an exception. If what it asked of Julia was interrupted, it was, too.
+# The error record of a failed call as an exception. If the failure is an interrupt of Julia code that the call ran, the
+# exception is an interrupt, too.
 @noinline function error_of(status::DevxStatus, record::Ptr{DevxError})
     message = unsafe_string(field_address(record, :message))
     status == DEVX_CALLBACK && was_interrupted(message) && return InterruptException()
@@ -39,14 +40,14 @@ status_name(status::Integer) = unsafe_string(ccall(devx_status_name[], Ptr{UInt8
     return DevExchangeError(status, code, message)
 end
 
-# `@checked devx_tensor_share(handle::Handle, out::Ptr{Ptr{Cvoid}})` calls a function of the C API, whose last argument,
-# the error record, is added here, and throws unless the status is `DEVX_OK`. The record is made for the call: a shared
-# one could be overwritten by another task before it is read. It lies on the stack, as it goes to no function of Julia's
-# but by its address; so do the arguments that are `Ref`s, if the caller does not give them to a closure.
+# `@checked devx_tensor_share(handle::Handle, out::Ptr{Ptr{Cvoid}})` calls a function of the C API and throws unless the
+# status is `DEVX_OK`. The last argument of the function, the error record, is added here. The record is made for each
+# call: another task could overwrite a shared one before it is read. It is on the stack, because Julia functions only
+# get its address; so are arguments that are `Ref`s, unless the caller passes them to a closure.
 #
-# One argument may be a `Handle`, whose address is passed and stays good during the call (see `enter`). All arguments
-# are converted before, so that nothing throws between `enter` and `leave`: a `Cstring` is one of `ctext`, and what C
-# calls back here catches what it throws.
+# One argument can be a `Handle`, whose address is passed and stays valid during the call (see `enter`). All arguments
+# are converted first, so that nothing throws between `enter` and `leave`: a `Cstring` is made by `ctext`, and what C
+# calls back here catches its own exceptions.
 macro checked(call)
     Meta.isexpr(call, :call) || error("@checked wants a call")
     name, arguments = call.args[1], call.args[2:end]
@@ -82,11 +83,11 @@ macro checked(call)
     end
 end
 
-# An argument as C takes it; `what` is it called in a refusal.
+# Converts an argument for C; an error calls it `what`.
 @inline to_c(::Type{T}, x, what) where {T} = Base.cconvert(T, x)
 @inline to_c(::Type{I}, x::Integer, what) where {I<:Integer} = number(I, x, what)
 
-# A number of another type, which may not have room for it.
+# Converts a number to another type, which may not have room for it.
 @inline number(::Type{I}, x::I, what) where {I<:Integer} = x
 @inline number(::Type{I}, x::Integer, what) where {I<:Integer} =
     typemin(I) <= x <= typemax(I) ? I(x) : throw(out_of_range(I, x, what))
@@ -94,14 +95,14 @@ end
 @noinline out_of_range(I, x, what) =
     DevExchangeError(DEVX_OUT_OF_RANGE, "$what is $x: it must be between $(typemin(I)) and $(typemax(I))")
 
-# A time to wait, in seconds, as C has it: negative for as long as it takes, and so is one beyond 30 years.
+# Converts a time to wait, in seconds, to that of C: negative is as long as it takes, and so is a time beyond 30 years.
 function nanoseconds(seconds::Real, what)
     seconds >= 0 ||
         throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "$what is $seconds s: it must not be negative"))
     return seconds < 1e9 ? round(Int64, 1e9 * seconds) : Int64(-1)
 end
 
-# A name that `write` puts into so many bytes, which are enough for any.
+# Returns a name that `write` puts into a buffer, which is large enough for any name.
 function named(write)
     name = Vector{UInt8}(undef, 48)
     GC.@preserve name begin
@@ -110,7 +111,8 @@ function named(write)
     end
 end
 
-# A text of any length, which `write(room, capacity, length)` puts where it is told to, as far as there is room.
+# Returns a text of any length: `write(room, capacity, length)` writes as much as there is room for, and its full
+# length.
 function written(write)
     room, bytes = Vector{UInt8}(undef, 256), Ref{Csize_t}(0)
     while true
@@ -120,7 +122,7 @@ function written(write)
     end
 end
 
-# A text for C: one NUL at its end and none within.
+# Converts a text for C: with one NUL at its end and none within.
 function ctext(text::AbstractString, what)
     s = String(text)
     0x00 in codeunits(s) && throw(DevExchangeError(DEVX_INVALID_TEXT, "$what $(repr(s)) has a NUL in it"))

@@ -1,20 +1,21 @@
 # Handles of the C API: one reference each, given up exactly once.
 
-# In `users`: the handle is not to be used any more, as somebody has it for himself; and it was closed.
+# Bits of `users`: the handle must not be used any more, because a move has claimed it; and it was closed.
 const GONE = typemin(Int)
 const CLOSED = GONE | GONE >>> 1
 
-# Tensor, batch, schema, streams, managers and so on hold one of these; `TAG` says which, and whether it is an error not
-# to close it. The address of a device's stream is a number (see `STREAMS`).
+# A tensor, batch, schema, stream, manager and so on holds one of these; `TAG` says which kind, and whether it is an
+# error not to close it. For the stream of a device, the address is a number (see `STREAMS`).
 #
-# `users` counts the calls that are at work with the handle, below `CLOSED` and `GONE`, from which on it only becomes less
-# (a move that fails takes `GONE` back). Whoever closes it while nobody is at work, or is the last one to leave it after
-# that, releases the address: one task may close what another one is using, and it is released once.
+# `users` counts the calls that are using the handle, in the bits below `CLOSED` and `GONE`. Once one of these bits is
+# set, the count can only fall (a move that fails takes `GONE` back). The address is released by the task that closes
+# the handle while no call uses it, or by the last call that leaves it after that. So one task may close a handle that
+# another one is using, and it is released once.
 mutable struct Handle{TAG}
     address::Ptr{Cvoid}
     users::Threads.Atomic{Int}
 
-    # Takes over a reference of the C API; of NULL there is nothing to give up, and nothing to use.
+    # Takes over a reference of the C API. If it is NULL, there is nothing to give up and nothing to use.
     function Handle{TAG}(address::Ptr{Cvoid}) where {TAG}
         refuse_in_cache()
         handle = new{TAG}(address, Threads.Atomic{Int}(0))
@@ -23,22 +24,23 @@ mutable struct Handle{TAG}
     end
 end
 
-# A handle that is made while a package is precompiled would be in the package's cache, with NULL for its address. Whoever
-# takes something over before there is a handle for it asks this first.
+# A handle that is made while a package is precompiled would end up in the package's cache, with NULL as its address.
+# Code that takes something over before there is a handle for it calls this first.
 refuse_in_cache() = ccall(:jl_generating_output, Cint, ()) == 0 || throw(in_cache())
 
 @noinline in_cache() = DevExchangeError(DEVX_UNSUPPORTED, "nothing of this library is made while a package is " *
     "precompiled, as its cache cannot keep it: make it in the function `__init__` of the package, not at its top level")
 
-# A handle of a reference that `f` makes, which is given where C writes its address. The handle is there before: an
-# interrupt that comes while C waits is thrown when it returns, and then the finalizer has what it gave.
+# Makes a handle for a reference that `f` makes: `f` gets the place where C writes its address. The handle exists
+# before: an interrupt that comes during the call of C is thrown when it returns, and the finalizer then has the
+# reference.
 function made(f, ::Type{H}) where {H<:Handle}
     handle = H(C_NULL)
     GC.@preserve handle f(place_in(handle))
     return handle
 end
 
-# Where C writes the address.
+# The place where C writes the address.
 place_in(handle::Handle) = Ptr{Ptr{Cvoid}}(pointer_from_objref(handle))
 
 is_kept(tag) = tag & TAG_KEPT != 0
@@ -58,13 +60,13 @@ function kind_name(tag)
     return "stream"
 end
 
-# Inlined, as where it is called the kind is a constant mostly.
+# Inlined, because the kind is mostly a constant at the call.
 @inline function release_handle(tag, address::Ptr{Cvoid})
     kind = kind_of(tag)
     if kind == TAG_ALLOCATION
         ccall(devx_julia_let_go[], Cvoid, (Ptr{Cvoid},), address)
     elseif kind == TAG_STREAM
-        # When Julia ends a finalizer may get here, which must not take a lock; the driver ends its streams.
+        # When Julia ends, a finalizer may get here, which must not take a lock. The driver ends its streams itself.
         EXITING[] || close_stream(UInt64(UInt(address)))
     else
         ccall(release_function(kind), Cvoid, (Ptr{Ptr{Cvoid}},), Ref(address))
@@ -85,7 +87,7 @@ end
     return devx_metadata_release[]
 end
 
-# Another reference to the same thing.
+# Makes another reference to the same thing.
 share_handle(handle::Handle{TAG_TENSOR}, ::Type{H}=typeof(handle)) where {H<:Handle} = made(H) do out
     @checked devx_tensor_share(handle::Handle, out::Ptr{Ptr{Cvoid}})
 end
@@ -96,8 +98,8 @@ share_handle(handle::Handle{TAG_SCHEMA}, ::Type{H}=typeof(handle)) where {H<:Han
     @checked devx_schema_share(handle::Handle, out::Ptr{Ptr{Cvoid}})
 end
 
-# `deepcopy`: a second handle with the same address would release the one reference again. Of batches and schemas, which
-# never change, another reference is as good as a copy; `Tensor` sees to its own elements.
+# `deepcopy`: a second handle with the same address would release the one reference again. Batches and schemas never
+# change, so another reference serves as a copy; `Tensor` copies its own elements.
 function Base.deepcopy_internal(handle::Handle{TAG}, seen::IdDict) where {TAG}
     haskey(seen, handle) && return seen[handle]
     TAG in (TAG_BATCH, TAG_SCHEMA) ||
@@ -110,8 +112,8 @@ Serialization.serialize(::AbstractSerializer, ::Handle{TAG}) where {TAG} = throw
     "the $(kind_name(TAG)) is of this process and cannot be serialized: send an `Array` of the elements, or offer it to " *
     "the other process with an `IpcServer`"))
 
-# The finalizer: it may run anywhere, so it only leaves a token. When Julia ends nobody takes tokens any more, and then
-# it releases by itself: a foreign release is called at shutdown, too.
+# The finalizer. It can run anywhere, so it only pushes a token. When Julia ends, nobody takes tokens any more, and it
+# releases directly: a foreign release is called at shutdown, too.
 function give_up(handle::Handle{TAG}) where {TAG}
     Threads.atomic_or!(handle.users, CLOSED) == 0 || return nothing
     handle.address == C_NULL && return nothing
@@ -123,7 +125,7 @@ function give_up(handle::Handle{TAG}) where {TAG}
     return nothing
 end
 
-# One of NULL is as good as closed, whatever it was made for.
+# A handle with a NULL address counts as closed, whatever it was made for.
 Base.isopen(handle::Handle) = handle.users[] >= 0 && handle.address != C_NULL
 
 function Base.close(handle::Handle{TAG}) where {TAG}
@@ -136,14 +138,15 @@ end
 
 @inline require_open(handle::Handle) = isopen(handle) || throw(closed(handle))
 
-# The address for a `ccall`, which keeps the object that it is converted from alive; closing it meanwhile is up to the
-# caller. The calls of this module use `held`.
+# The address for a `ccall`, which keeps alive the object that it is converted from. The caller has to prevent a close
+# meanwhile. The calls of this module use `held`.
 function Base.unsafe_convert(::Type{Ptr{Cvoid}}, handle::Handle)
     require_open(handle)
     return handle.address
 end
 
-# The address, which stays good, whoever closes the handle, until `leave` is called: once, whatever happens.
+# Returns the address, which stays valid even if the handle is closed, until `leave` is called: exactly once, whatever
+# happens.
 @inline function enter(handle::Handle)
     users = handle.users[]
     handle.address == C_NULL && throw(closed(handle))
@@ -160,7 +163,7 @@ end
     return nothing
 end
 
-# Calls `f` with the address, for what `@checked` with a handle cannot do.
+# Calls `f` with the address, where `@checked` with a handle is not enough.
 function held(f, handle::Handle)
     address = enter(handle)
     try
@@ -170,27 +173,27 @@ function held(f, handle::Handle)
     end
 end
 
-# Calls `f` with a reference to the address, for a function of the C API that takes it and sets it to NULL. If it
-# throws, the handle is as before. Nobody else uses the handle meanwhile; to others it is closed from now on.
+# Calls `f` with a reference to the address, for a function of the C API that takes it and sets it to NULL. If `f`
+# throws, the handle is as before. Nobody else uses the handle meanwhile; for others it is closed from now on.
 function moved(f, handle::Handle)
     address = enter(handle)
     claim(handle)
     slot = Ref(address)
     try
-        # Calls that had begun: each is one call of the C API.
+        # Waits for calls that had begun: each is one call of the C API.
         while handle.users[] & ~CLOSED != 1
             yield()
         end
-        # Who moved it never leaves, so nobody releases it.
+        # The task that moved the handle never leaves it, so nobody releases it.
         return f(slot)
     catch
-        # An interrupt may come when it is moved already.
+        # An interrupt can come after the move.
         slot[] == C_NULL || reopen(handle)
         rethrow()
     end
 end
 
-# Keeps others from entering a handle that was entered here. If it throws, it was left.
+# Keeps others from entering a handle that this task has entered. If it throws, the handle was left.
 function claim(handle::Handle)
     if Threads.atomic_or!(handle.users, GONE) < 0
         leave(handle)
@@ -199,7 +202,7 @@ function claim(handle::Handle)
     return nothing
 end
 
-# Who is at work with a stream may be waiting for its source, which may be who moves it.
+# A call that uses a stream may be waiting for its source, and the source may be what moves the stream.
 function claim(handle::Handle{TAG_BATCH_STREAM})
     users = Threads.atomic_cas!(handle.users, 1, GONE | 1)
     users == 1 && return nothing
@@ -207,8 +210,8 @@ function claim(handle::Handle{TAG_BATCH_STREAM})
     throw(users < 0 ? closed(handle) : DevExchangeError(DEVX_BUSY, "another call runs on the stream"))
 end
 
-# The end of a move that failed. Others may still be at work, if waiting for them was what failed; one that closed the
-# handle meanwhile meant it.
+# Undoes a move that failed. Other calls may still use the handle, if the wait for them was what failed. If the handle
+# was closed meanwhile, it stays closed.
 function reopen(handle::Handle)
     users = handle.users[]
     while users & CLOSED == GONE
@@ -219,20 +222,21 @@ function reopen(handle::Handle)
     leave(handle)
 end
 
-# Keeps something alive as the finalizer of something else.
+# Keeps an object alive as the finalizer of another one.
 struct Keep
     object::Any
 end
 (::Keep)(_) = nothing
 
-# What arrays that are made of an array (`reshape`) refer to: from Julia 1.11 on its `Memory`, before that the array.
+# The object that arrays made from an array (`reshape`) refer to: from Julia 1.11 on its `Memory`, before that the
+# array.
 @static if VERSION >= v"1.11"
     memory_object(array::Array) = array.ref.mem
 else
     memory_object(array::Array) = array
 end
 
-# An `Array` over memory that belongs to `handle`, with a reference of its own for as long as anything refers to that
+# Makes an `Array` over memory that belongs to `handle`. It has its own reference for as long as anything refers to the
 # memory.
 function wrap_memory(data::Ptr{T}, dims::Dims{N}, handle::Handle{TAG}) where {T,N,TAG}
     prod(dims) == 0 && return Array{T,N}(undef, dims)

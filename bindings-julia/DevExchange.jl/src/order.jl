@@ -3,8 +3,8 @@
 """
     wait_on(x, stream)
 
-Makes a stream wait, on the device, until the data of a [`Tensor`](@ref) or [`Batch`](@ref) may be touched: for work of
-your own that is queued there afterwards. The host does not wait.
+Makes a stream wait, on the device, until the data of a [`Tensor`](@ref) or [`Batch`](@ref) may be touched. Then queue
+your own work on the data there. The host does not wait.
 
 Throws `DEVX_DEVICE` if the data is not on a device with streams, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`,
 `DEVX_UNSUPPORTED` if the stream is being captured, `DEVX_CLOSED`.
@@ -19,12 +19,12 @@ end
 """
     used_on(x, stream)
 
-Says that work which is queued on a stream until now uses the data of a [`Tensor`](@ref) or [`Batch`](@ref): its memory
-is released only when that work is done, however early `close` is called. Nobody waits for it: the release comes later,
-from a thread of the library's ([`releases_waiting`](@ref)). From any task, for as many streams as there are. Copies of
-this module (`copy_to`, `read!`, `write!`) see to it themselves.
+Says that the work queued on a stream until now uses the data of a [`Tensor`](@ref) or [`Batch`](@ref): its memory is
+released only when that work is done, however early `close` is called. Nothing waits for the work: the release comes
+later, from a thread of the library ([`releases_waiting`](@ref)). Any task may call this, for any number of streams. The
+copies of this module (`copy_to`, `read!`, `write!`) do this themselves.
 
-Throws as [`wait_on`](@ref).
+Throws the errors of [`wait_on`](@ref).
 """
 used_on(t::Tensor, stream::AnyStream) = in_order(t.handle, stream) do tensor, stream
     @checked devx_tensor_used_on(tensor::Ptr{Cvoid}, stream::Int64)
@@ -36,12 +36,12 @@ end
 """
     produced_on(x, stream)
 
-Says that the data of a [`Tensor`](@ref) or [`Batch`](@ref) is there when what is queued on a stream is done: for work
-of your own that fills it on another stream than the one that it was allocated on. To be called before it is shared or
-exported. Memory that is given back in the order of another stream is so only after that work, too. A
-[`DeviceStream`](@ref) may be closed before `x`. No other task uses `x` meanwhile.
+Says that the data of a [`Tensor`](@ref) or [`Batch`](@ref) is ready when the work queued on a stream is done: for your
+own work that fills the data on a stream other than the one it was allocated on. Call it before the data is shared or
+exported, while no other task uses `x`. Memory that is given back in the order of another stream then goes back only
+after this work, too. A [`DeviceStream`](@ref) may be closed before `x`.
 
-Throws as [`wait_on`](@ref), and `DEVX_INVALID_ARGUMENT` if it is shared already.
+Throws the errors of [`wait_on`](@ref), and `DEVX_INVALID_ARGUMENT` if the data is shared already.
 """
 produced_on(t::Tensor, stream::AnyStream) = in_order(t.handle, stream) do tensor, stream
     @checked devx_tensor_produced_on(tensor::Ptr{Cvoid}, stream::Int64)
@@ -58,17 +58,17 @@ end
 """
     synchronize(t::Tensor, stream) -> Tensor
 
-Waits until the data of a tensor in pinned or managed memory may be touched, in the order of a stream, and for what is
-queued there. The result is another reference to it whose elements can be read here. Nothing is copied.
+Waits until the data of a tensor in pinned or managed memory may be touched, in the order of a stream, and for the work
+queued on that stream. Returns another reference to the tensor, whose elements can be read here. Nothing is copied.
 
-Throws `DEVX_DEVICE` for memory that the host cannot read, and as [`wait_on`](@ref).
+Throws `DEVX_DEVICE` for memory that the host cannot read, and the errors of [`wait_on`](@ref).
 """
 function synchronize(t::Tensor{T,N}, stream::AnyStream) where {T,N}
     is_host(t.device) || throw(not_readable(t.device))
     in_order(t.handle, stream) do tensor, stream
         named = Ref{Int64}(0)
         @checked devx_tensor_wait(tensor::Ptr{Cvoid}, stream::Int64)
-        # The memory says of which device a default stream is.
+        # The memory determines which device a default stream belongs to.
         @checked devx_tensor_stream(tensor::Ptr{Cvoid}, stream::Int64, named::Ptr{Int64})
         @checked devx_stream_synchronize(t.device::DLDevice, named[]::Int64)
     end

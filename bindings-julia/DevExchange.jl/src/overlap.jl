@@ -1,7 +1,7 @@
-# Which arrays share memory with a tensor, and what is copied before it is written because of that.
+# Which arrays share memory with a tensor, and what is therefore copied before it is written.
 
-# Julia compares where arrays begin. A tensor may be of any part of another array, so it is compared by all of its bytes;
-# and so is what Julia and LinearAlgebra wrap around one, up to three levels deep.
+# Julia compares where arrays begin. A tensor can be over any part of another array, so all of its bytes are compared.
+# The same goes for what Julia and LinearAlgebra wrap around a tensor, up to three levels deep.
 Wrapped(P) = Union{SubArray{<:Any,<:Any,<:P},Base.ReshapedArray{<:Any,<:Any,<:P},
     Base.ReinterpretArray{<:Any,<:Any,<:Any,<:P},PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:P},Transpose{<:Any,<:P},
     Adjoint{<:Any,<:P}}
@@ -11,21 +11,21 @@ const OfTensor = Union{WrappedTwice,Wrapped(WrappedTwice)}
 Base.mightalias(a::OfTensor, b::AbstractArray) = may_meet(a, b)
 Base.mightalias(a::AbstractArray, b::OfTensor) = may_meet(a, b)
 Base.mightalias(a::OfTensor, b::OfTensor) = may_meet(a, b)
-# Of views of arrays of the same type Julia has a method of its own.
+# Julia has its own method for views of arrays of the same type.
 Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:WrappedTwice} = may_meet(a, b)
 
-# What is read while it is written is copied first: into an array, not as Julia does it into one of the same type, which
-# would be a tensor that nobody can close, and which not every version of Julia can make of what is permuted.
+# A source that is written while it is read is copied first: into an `Array`. Julia would copy into an array of the same
+# type; that would be a tensor that nobody can close, and not every version of Julia can make one from a permuted array.
 const OfPermuted = PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:WrappedTwice}
 Base.unalias(dest, a::OfTensor) = apart(dest, a)
 Base.unalias(dest::OfTensor, a::PermutedDimsArray) = apart(dest, a)
 Base.unalias(dest::OfTensor, a::OfPermuted) = apart(dest, a)
 apart(dest, a) = Base.mightalias(dest, a) ? copy(a) : a
-# What is wrapped deeper wants its own type all the same.
+# Arrays that are wrapped deeper need their own type all the same.
 Base.unaliascopy(t::Tensor) = Tensor(copy(t))
 Base.unaliascopy(a::OfPermuted) = typeof(a)(Base.unaliascopy(parent(a)))
-# To fill what is permuted Julia has methods that do not look for this; other packages have some of their own, for sources
-# that are not of these types.
+# Julia has methods to fill permuted arrays that do not check for overlaps. Other packages have some of their own, for
+# sources that are not of these types.
 const OfMemory{T,N} = Union{Array{T,N},Tensor{T,N},SubArray{T,N},Base.ReshapedArray{T,N},Base.ReinterpretArray{T,N},
     PermutedDimsArray{T,N}}
 const Flipped{T} = Union{Transpose{T},Adjoint{T}}
@@ -35,7 +35,7 @@ Base.copyto!(dest::PermutedDimsArray{T,N,<:Any,<:Any,<:WrappedTwice}, source::Of
     invoke(copyto!, Tuple{PermutedDimsArray{T,N},AbstractArray{T,N}}, dest, Base.unalias(dest, source))
 Base.copyto!(dest::PermutedDimsArray{T,2,<:Any,<:Any,<:WrappedTwice}, source::Flipped{T}) where {T} =
     invoke(copyto!, Tuple{PermutedDimsArray{T,2},AbstractArray{T,2}}, dest, Base.unalias(dest, source))
-# So is a part of one that goes to another place in it, which not every version of Julia looks for.
+# Copying a part of an array to another place in it is handled here, too: not every version of Julia checks for that.
 for (D, S) in ((OfTensor, AbstractArray), (AbstractArray, OfTensor), (OfTensor, OfTensor))
     @eval function Base.copyto!(dest::$D, d::Integer, source::$S, s::Integer, n::Integer)
         meets = Base.mightalias(dest, source)
@@ -52,7 +52,7 @@ end
 
 isdisjoint_ids(a::Tuple, b::Tuple) = !any(id -> id in b, a)
 
-# The addresses of an array's memory, as far as it has some; of a view, those of the whole.
+# The addresses of an array's memory, as far as they are known; for a view, those of the whole array.
 bytes_of(a::Array) = Int(pointer(a)) .+ (0:sizeof(a)-1)
 function bytes_of(t::Tensor{T}) where {T}
     isempty(t) && return 0:-1

@@ -1,12 +1,12 @@
-# Who keeps memory alive, on Julia's side: objects that are rooted until the native side has released them, and the
-# queue that brings those releases, and what finalizers leave behind, to a Julia task. Wakes, and requests of foreign
-# threads, come the same way.
+# Julia's side of keeping memory alive: objects that are rooted until the native side has released them, and the queue
+# that brings those releases, and what finalizers leave behind, to a Julia task. Wakes, and requests of foreign threads,
+# come through the same queue.
 #
-# A token is a number with a tag in its lowest six bits. 0 is a rooted object that was released, whose number is the
-# token itself; `TAG_WAKE` is added to that number where somebody is to be woken. Otherwise the rest is an address, in
-# eighths (all are aligned to 8 bytes at least), and the tag says of what: of a handle of this kind, with `TAG_KEPT`
-# added for references that nobody could have closed, or of a request. What stands for the address of a device's
-# stream is the number of one in `STREAMS`.
+# A token is a number with a tag in its lowest six bits. Tag 0 is a rooted object that was released; the token itself is
+# its number. `TAG_WAKE` is added to that number if someone is to be woken. Every other tag says what the rest of the
+# token is the address of, divided by eight (all are aligned to at least 8 bytes): a handle of the tag's kind, with
+# `TAG_KEPT` added for references that nobody could have closed, or a request. For the stream of a device, its number in
+# `STREAMS` takes the place of an address.
 
 const TAG_ROOT = UInt64(0)
 const TAG_TENSOR = UInt64(1)
@@ -29,52 +29,52 @@ const TAG_MASK = UInt64(63)
 address_token(address::UInt, tag) = UInt64(address) << 3 | tag
 token_address(token) = Ptr{Cvoid}(UInt(token >> 3 & ~UInt64(7)))
 
-# What is kept alive for the native side, references to close when it is done, and what to call then.
+# An object that is kept alive for the native side, the references to close when it is released, and the function to
+# call then.
 struct Root
     object::Any
     references::Any
     release::Any
 end
 
-# Tokens of registered objects. Changed by tasks only, never by a finalizer or a foreign thread.
+# The roots by token. Changed by tasks only, never by a finalizer or a foreign thread.
 const ROOTS = Dict{UInt64,Root}()
 const ROOTS_LOCK = ReentrantLock()
 const NEXT_TOKEN = Threads.Atomic{UInt64}(TAG_MASK + 1)
 
-# Streams that were made here, by token: device and value. Then the tokens of those that only a finalizer gave up, and that
-# are not closed yet.
+# Streams that were made here, by token: device and value. Then the tokens of those that were given up only by a
+# finalizer and are not closed yet.
 const STREAMS = Dict{UInt64,Tuple{DLDevice,Int64}}()
 const FORGOTTEN_STREAMS = UInt64[]
 const STREAMS_LOCK = ReentrantLock()
 
-# What was taken out of the queue and is still to be released, oldest first. Requests and wakes do not come here: others
-# wait for them, also in a `release` function that takes its time.
+# Tokens that were taken out of the queue and are still to be released, oldest first. Requests and wakes are not put
+# here: someone waits for them, even during a slow `release` function.
 const DUE = UInt64[]
 const DUE_CHANGED = Threads.Condition()
 
-# Held while what is due is released, so that `drain()` returns only when all that it could have taken is done.
+# Held during releases, so that `drain()` returns only when everything that was due before is done.
 const DRAINING = ReentrantLock()
 const RELEASE_FAILURES = Threads.Atomic{Int}(0)
 const DELIVERY_TURNS = Threads.Atomic{Int}(0)
 
-# Holds the condition for ever: its handle is known to foreign threads.
+# Keeps the condition for ever, because foreign threads know its handle.
 const WAKE = Ref{Base.AsyncCondition}()
 const EXITING = Threads.Atomic{Bool}(false)
 
 """
     drain() -> Int
 
-Delivers, on the calling task, all that has been released until now: roots are dropped, `release` functions called,
-handles that only a finalizer gave up are released. Returns how many there were. There is no need to call this: a task
-of this module is woken for each release. It is for whoever wants to see the end of it, for example before a look at
-[`outstanding`](@ref).
+Delivers, on the calling task, all that has been released until now: drops roots, calls `release` functions, and
+releases handles that only a finalizer gave up. Returns how many there were. You need not call this: a task of this
+module is woken for each release. Call it to wait for releases, for example before you look at [`outstanding`](@ref).
 
-May be called from any task. It waits for another task that is delivering, so a `release` function must not wait for a
-task that calls this. It may wait for others: what foreign threads ask, and batches of asynchronous streams, come
-meanwhile; other releases do not.
+Any task may call it. It waits for another task that is delivering, so a `release` function must not wait for a task
+that calls `drain`. It may wait for other things: requests of foreign threads and batches of asynchronous streams are
+delivered meanwhile; other releases are not.
 
-When Julia ends, what is due then is delivered. There a `release` function that waits for something has a second, and less if
-there are more of them; it keeps no other one from being called.
+When Julia ends, everything that is due is delivered. A `release` function that waits for something then has a second,
+or less if there are several; it does not keep others from being called.
 """
 function drain()
     lock(DRAINING)
@@ -88,16 +88,16 @@ end
 """
     rooted() -> Int
 
-How many Julia objects are kept alive because the native side still uses their memory, or because an array of another
-package still uses that of the native side.
+Returns how many Julia objects are kept alive because the native side still uses their memory, or because an array of
+another package still uses memory of the native side.
 """
 rooted() = lock(() -> length(ROOTS), ROOTS_LOCK)
 
 """
     release_failures() -> Int
 
-How many `release` functions have thrown. Each was logged (`@error`), unless it was interrupted, and counts as called: it
-is not called again.
+Returns how many `release` functions have thrown. Each exception was logged (`@error`), unless it was an interrupt. The
+function counts as called and is not called again.
 """
 release_failures() = RELEASE_FAILURES[]
 
@@ -108,7 +108,7 @@ function start_queue()
         cglobal(:uv_async_send), Base.unsafe_convert(Ptr{Cvoid}, condition))
     status == DEVX_OK || throw(DevExchangeError(status, "the release queue could not be started"))
     mark_threads()
-    # Not sticky: any Julia thread that is free may deliver.
+    # Not sticky: any free Julia thread can deliver.
     Threads.@spawn while isopen(condition)
         undisturbed(() -> (wait(condition); sort_out(); tell_of_due()))
     end
@@ -119,8 +119,8 @@ function start_queue()
     return nothing
 end
 
-# Says on each of Julia's threads that it is one. There sources and managers are called directly; a thread that has not
-# come to it yet is taken for a foreign one, so whoever makes or asks one marks the own one first.
+# Marks each Julia thread as one. On these threads sources and managers are called directly. A thread that is not marked
+# yet is treated as a foreign one, so the maker or caller of a source or manager marks its own thread first.
 mark_thread() = ccall(devx_julia_thread[], Cvoid, ())
 function mark_threads()
     mark_thread()
@@ -134,7 +134,7 @@ function mark_threads()
     return nothing
 end
 
-# Calls `step`, in a task that is to go on whatever becomes of that.
+# Calls `step` in a task that has to go on even if `step` throws.
 function undisturbed(step)
     try
         step()
@@ -144,7 +144,7 @@ function undisturbed(step)
     return nothing
 end
 
-# Not by whoever releases what is due by itself: the task would only be in its way.
+# Not called by tasks that release what is due themselves: the woken task would only be in their way.
 tell_of_due() = lock(() -> notify(DUE_CHANGED), DUE_CHANGED)
 wait_for_due() = lock(DUE_CHANGED) do
     while isempty(DUE)
@@ -152,8 +152,8 @@ wait_for_due() = lock(DUE_CHANGED) do
     end
 end
 
-# An interrupt (Ctrl-C) comes to the task that ran last. It is meant for the one that evaluates what the user typed, or
-# for the program.
+# Passes on an interrupt (Ctrl-C), which arrives at the task that ran last, to the task it is meant for: the one that
+# evaluates what the user typed, or the program's.
 function pass_on(@nospecialize(e))
     e isa InterruptException || return nothing
     repl = isdefined(Base, :active_repl_backend) ? Base.active_repl_backend : nothing
@@ -163,9 +163,9 @@ function pass_on(@nospecialize(e))
     return nothing
 end
 
-# Runs before Julia closes its event loop and before the finalizers of what is still alive. All that is due is tried: where
-# a task has not come to the end of it, as a `release` function waits for something, another one goes on behind that. The
-# first one also gives a task that is just delivering its time.
+# Runs before Julia closes its event loop and before the finalizers of what is still alive. All that is due is tried: if
+# a task does not finish because a `release` function waits for something, another task continues behind it. The first
+# task also waits for one that is delivering already.
 function stop_queue()
     EXITING[] = true
     ccall(devx_julia_silence[], Cvoid, ())
@@ -174,15 +174,15 @@ function stop_queue()
     return nothing
 end
 
-# Whether a task that calls `f` has come to its end within so many seconds.
+# Whether a task that calls `f` ends within this many seconds.
 function ended_within(f, seconds)
     task = @async f()
     yield()
     return timedwait(() -> istaskdone(task), seconds; pollint=0.01) === :ok && !istaskfailed(task)
 end
 
-# As `drain`, now and then and only if nobody else delivers: for loops over batches that never yield, in which nothing
-# else would release anything.
+# Like `drain`, but only every few calls and only if no task is delivering: for loops over batches that never yield, in
+# which nothing else would be released.
 function deliver_now_and_then()
     Threads.atomic_add!(DELIVERY_TURNS, 1) % 16 == 0 && deliver_if_idle()
     return nothing
@@ -198,12 +198,13 @@ function deliver_if_idle()
     return nothing
 end
 
-# Takes all tokens out: sees to requests and wakes, and leaves the rest to whoever releases. How many of the former.
+# Takes all tokens out of the queue: handles requests and wakes, and leaves the others to the task that releases.
+# Returns the number of requests and wakes.
 function sort_out()
     events = UInt64[]
     try
-        # Locked all the time, as another task may take out what comes next. What is taken out is nowhere else before it
-        # is here: an interrupt comes after that.
+        # Locked throughout, because another task may take out what comes next. A token that was taken out is nowhere
+        # else until it is stored here, so an interrupt is deferred until then.
         lock(() -> disable_sigint(() -> take_out(events)), DUE_CHANGED)
     finally
         deliver_each(events)
@@ -220,10 +221,10 @@ function take_out(events)
     end
 end
 
-# All of them, also if an interrupt comes.
+# Delivers all of them, even if an interrupt comes.
 deliver_each(tokens) = for_each_of_all(token -> deliver(() -> token), tokens)
 
-# As `foreach`, to the end: an interrupt that one of them throws is thrown after the last.
+# Like `foreach`, but always to the end: an interrupt that one call throws is thrown after the last.
 function for_each_of_all(f, things)
     interrupt = nothing
     for thing in things
@@ -239,13 +240,13 @@ end
 
 is_event(token) = token & TAG_MASK in (TAG_WAKE, TAG_REQUEST)
 
-# The oldest of what is due.
+# Takes the oldest token that is due.
 next_due() = lock(() -> isempty(DUE) ? nothing : popfirst!(DUE), DUE_CHANGED)
 
 function deliver_all()
     total = 0
     while true
-        # Again, as what was delivered may have released more.
+        # Repeated, because what was delivered may have released more.
         total += sort_out()
         deliver(next_due) || break
         total += 1
@@ -257,7 +258,8 @@ function deliver_all()
     return total
 end
 
-# Of a stream that was never closed there may be tensors still, also in other hands.
+# Waits until nothing is outstanding, because there may still be tensors of a stream that was never closed, also
+# elsewhere.
 function close_forgotten_streams()
     isempty(FORGOTTEN_STREAMS) && return nothing
     outstanding() == 0 || return nothing
@@ -265,7 +267,7 @@ function close_forgotten_streams()
         try
             close_stream(token)
         catch
-            # As in `deliver`; what the driver says of it, it says of other calls, too.
+            # Ignored as in `deliver`; other calls report what the driver says, too.
         end
     end
     return nothing
@@ -279,8 +281,8 @@ function close_stream(token::UInt64)
     return nothing
 end
 
-# Delivers the token that `next` gives, if it gives one; whether it did. Throws nothing but an interrupt, and that when the
-# token is delivered.
+# Delivers the token that `next` returns, if any, and returns whether there was one. Throws nothing but an interrupt,
+# and only after the token is delivered.
 function deliver(next)
     release, found = Ref{Any}(nothing), Ref(false)
     interrupt = nothing
@@ -292,7 +294,7 @@ function deliver(next)
             see_to(token, release)
         end
     catch e
-        # What a logger or a closed stderr throws must not cost the other tokens their delivery.
+        # An exception of a logger or a closed stderr must not keep other tokens from being delivered.
         e isa InterruptException && (interrupt = e)
     end
     release[] === nothing || call_release(release[])
@@ -300,7 +302,7 @@ function deliver(next)
     return found[]
 end
 
-# What there is to do for a token, but for a function of the user's that is to be called, which is left in `release`.
+# Does what a token stands for, except for calling a function of the user: that is left in `release`.
 function see_to(token, release)
     tag = token & TAG_MASK
     if tag == TAG_ROOT
@@ -323,7 +325,7 @@ function unroot(token, release)
     return nothing
 end
 
-# What a finalizer left behind.
+# Releases what a finalizer left behind.
 function give_back(tag, address)
     if tag == TAG_STREAM
         lock(() -> push!(FORGOTTEN_STREAMS, UInt64(UInt(address))), STREAMS_LOCK)
@@ -336,7 +338,7 @@ function give_back(tag, address)
     return nothing
 end
 
-# This task is older than most functions that it has to call, hence `invokelatest`.
+# This task is older than most functions that it calls, hence `invokelatest`.
 function call_release(release)
     try
         Base.invokelatest(release)
@@ -348,7 +350,7 @@ function call_release(release)
     return nothing
 end
 
-# Several functions that are one release: all are called, whatever one of them throws.
+# Several functions that are one release: all are called, even if one of them throws.
 struct Releases
     functions::Vector{Any}
 end
@@ -359,8 +361,8 @@ call_release(r::Releases) = for_each_of_all(call_release, r.functions)
 
 tracing() = ccall(devx_julia_trace[], Bool, ())
 
-# That a function of the user's can be called with arguments of these types, before anything is taken that it would have
-# to give back. It may be newer than the caller, as a task may be older than what it is given.
+# Checks that a user's function can be called with arguments of these types, before anything is taken that would have to
+# be given back. The function may be newer than the calling task, hence `invokelatest`.
 function check_callable(@nospecialize(f), name, types...)
     ok = isempty(types) ? Base.invokelatest(applicable, f) : Base.invokelatest(hasmethod, f, Tuple{types...})
     ok && return nothing
@@ -368,16 +370,17 @@ function check_callable(@nospecialize(f), name, types...)
     throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "$name is $(repr(f)): it must be a function $wanted"))
 end
 
-# Roots `object` and gives `f` an owner whose release, on whatever thread it comes, drops the root, closes `references`
-# and has `release` called. If `f` throws, nothing took the owner: the root is dropped and `release` is not called.
+# Roots `object` and gives `f` an owner. The owner's release, on whatever thread it is called, drops the root, closes
+# `references` and has `release` called. If `f` throws, nothing took the owner: the root is dropped and `release` is not
+# called.
 owned(f, object, references, release) = owned_by_token((owner, _) -> f(owner), object, references, release)
 
-# As `owned`; `f` gets the number of the rooted object, too.
+# Like `owned`, but `f` also gets the number of the rooted object.
 function owned_by_token(f, @nospecialize(object), @nospecialize(references), @nospecialize(release))
     token = Threads.atomic_add!(NEXT_TOKEN, TAG_MASK + 1)
     owner = Ref(DevxOwner(C_NULL, C_NULL))
     root = Root(object, references, release)
-    # An interrupt that comes when somebody has the owner already must not take it back.
+    # An interrupt must not take the owner back if it comes when someone has the owner already.
     Base.sigatomic_begin()
     lock(() -> ROOTS[token] = root, ROOTS_LOCK)
     result = try
@@ -397,7 +400,7 @@ function owned_by_token(f, @nospecialize(object), @nospecialize(references), @no
     return result
 end
 
-# Stands for a rooted function in the finalizer of somebody else, which may run anywhere: it only leaves the number.
+# Stands for a rooted function in a foreign finalizer, which can run anywhere and so only pushes the number.
 struct Later
     token::UInt64
 end
@@ -407,18 +410,18 @@ function (l::Later)(_...)
     return nothing
 end
 
-# Roots `release`, and what it holds on to. What this gives is called once, and then a task here calls `release`.
+# Roots `release` and everything that it holds. The result can be called once; a task here then calls `release`.
 function later(release)
     token = Threads.atomic_add!(NEXT_TOKEN, TAG_MASK + 1)
     lock(() -> ROOTS[token] = Root(nothing, (), release), ROOTS_LOCK)
     return Later(token)
 end
 
-# References of their own to the handles that the memory of an array belongs to: whoever uses the memory has to hold on
-# to it even if the tensor or batch that it came from is closed.
+# New references to the handles that the memory of an array belongs to: a user of the memory has to hold them, even if
+# the tensor or batch that the memory came from is closed.
 references(array::AbstractArray) = (p = parent(array); p === array ? () : references(p))
 references(_) = ()
 
-# Whether the memory of an array must not be written, whatever its type allows.
+# Whether the memory of an array must not be written, even if its type would allow it.
 write_protected(array::AbstractArray) = (p = parent(array); p === array ? false : write_protected(p))
 write_protected(::Union{Base.CodeUnits,AbstractRange}) = true

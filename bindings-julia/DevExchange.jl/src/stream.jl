@@ -1,11 +1,11 @@
 # Queues of work on a device.
 
-"The legacy default stream of a CUDA device, as the protocols number it: what most libraries use if not told otherwise."
+"The legacy default stream of a CUDA device, as the protocols number it. Most libraries use it unless told otherwise."
 const LEGACY_STREAM = 1
 
 """
-The default stream of the calling thread, as the protocols number it. A Julia task may go on on another thread after any
-call that waits: prefer a [`DeviceStream`](@ref).
+The default stream of the calling thread, as the protocols number it. After any call that waits, a Julia task may
+continue on another thread: prefer a [`DeviceStream`](@ref).
 """
 const PER_THREAD_STREAM = 2
 
@@ -13,41 +13,43 @@ const PER_THREAD_STREAM = 2
     DeviceStream(device::DLDevice)
     DeviceStream(device::DLDevice, value::Integer)
 
-A queue of work on a device. Work on one stream is done in order, after what a stream was made to wait for; the host
-goes on meanwhile.
+A queue of work on a device. Work on one stream is done in order, after anything that the stream was made to wait for;
+the host goes on meanwhile.
 
-The first form makes a stream that does not wait for the legacy default stream. The second one refers to a stream that
-is somebody else's, by its handle (`CUstream`, `cudaStream_t`), or to a default stream (`DevExchange.LEGACY_STREAM`,
-`DevExchange.PER_THREAD_STREAM`): it has to be there as long as this is used, and is never destroyed from here.
+The first form makes a stream that does not wait for the legacy default stream. The second form refers to a stream that
+belongs to someone else, by its handle (`CUstream`, `cudaStream_t`), or to a default stream
+(`DevExchange.LEGACY_STREAM`, `DevExchange.PER_THREAD_STREAM`). That stream must exist as long as this object is used,
+and is never destroyed from here.
 
-A default stream is one of its device, wherever the data is that it is used with. With `DevExchange.PINNED` or
-`DevExchange.MANAGED`, which are no device, it is one of the data's. So it is where a function takes a `stream` and is given
-such a value by itself: of pinned and managed memory, one of the device that it was made for.
-`stream.value` is the number for other libraries, which does not name the device of a default stream.
+A default stream belongs to the given device, wherever the data is that it is used with. With `DevExchange.PINNED` or
+`DevExchange.MANAGED`, which are not devices, it belongs to the data's device. The same holds where a function takes a
+`stream` and gets such a number: for pinned and managed memory, it is a default stream of the device that the memory was
+made for. `stream.value` is the number for other libraries; it does not name the device of a default stream.
 
-**Ownership.** `close(stream)` gives up a stream that was made here, when nobody queues work on it any more; closing it again
-does nothing. It is destroyed when all tensors and batches are released that were allocated, copied, imported or produced in its
-order, those that were handed on included, and after the releases that wait for work then ([`releases_waiting`](@ref)). What is
-queued on it is still done. Where it was only waited on, or named with [`used_on`](@ref), nothing needs it after that call. A stream
-that was never closed is closed some time after it became unreachable, when nothing of this library is outstanding any more
-([`outstanding`](@ref)). At the end of the process streams are left to the driver.
+**Ownership.** Call `close(stream)` on a stream that was made here when nobody queues work on it any more; closing it
+again does nothing. The stream is destroyed when all tensors and batches that were allocated, copied, imported or
+produced in its order are released, including those that were handed on, and after the releases that then wait for work
+([`releases_waiting`](@ref)). Work that is queued on it is still done. A call that only waits on the stream, or names it
+with [`used_on`](@ref), needs it for that call only. A stream that is never closed is closed some time after it became
+unreachable, when nothing of this library is outstanding any more ([`outstanding`](@ref)). At the end of the process
+streams are left to the driver.
 
 Throws `DEVX_DEVICE` if there is no driver or no such device, or if the device has no streams (the CPU), `DEVX_DRIVER`,
 `DEVX_INVALID_STREAM`; `DEVX_CLOSED` for every use after `close`.
 """
 struct DeviceStream
-    # Nothing for a stream of somebody else's.
+    # `nothing` for a stream that belongs to someone else.
     handle::Union{Nothing,Handle{TAG_STREAM}}
     device::DLDevice
     value::Int64
-    # The same for C, which is told the device of a default stream, too.
+    # The number for C, which also names the device of a default stream.
     number::Int64
 end
 
 function DeviceStream(device::DLDevice)
     refuse_in_cache()
     close_forgotten_streams()
-    # An interrupt comes when the stream has a handle.
+    # An interrupt is deferred until the stream has a handle.
     return disable_sigint() do
         value = Ref{Int64}(0)
         @checked devx_stream_create(device::DLDevice, value::Ptr{Int64})
@@ -63,7 +65,7 @@ function DeviceStream(device::DLDevice, value::Integer)
     return DeviceStream(nothing, device, stream, named[])
 end
 
-# The value of a stream by its handle as the driver's functions take it, to which 0 is the legacy default stream.
+# Converts a handle as the driver's functions take it, where 0 is the legacy default stream, to the value of a stream.
 function stream_value(handle::UInt)
     handle == PER_THREAD_STREAM && throw(DevExchangeError(DEVX_INVALID_STREAM, "stream is $PER_THREAD_STREAM, the " *
         "default stream of the calling thread: a task may go on on another one; work on a stream of its own"))
@@ -92,7 +94,7 @@ const AnyStream = Union{DeviceStream,Integer}
 Waits until all work that is queued on a stream is done. The calling thread blocks, and with it the garbage collector of
 all threads. No exchange needs this: `wait_on` orders work without the host.
 
-Throws `DEVX_DRIVER` with what a driver reports, which may be the failure of earlier work; `DEVX_UNSUPPORTED` if the
+Throws `DEVX_DRIVER` with what the driver reports, which can be the failure of earlier work; `DEVX_UNSUPPORTED` if the
 stream is being captured; `DEVX_CLOSED`.
 """
 function synchronize(s::DeviceStream)

@@ -1,6 +1,6 @@
-# The structs that cross the boundary, field by field as in C: those of the standards (dlpack/dlpack.h, arrow/c/*.h) and
-# the records of the C API (devexchange/types.h). Function pointers are `Ptr{Cvoid}`. The sets of codes are open, so
-# they are plain integers: a value from outside that has no name here stays a number.
+# The structs that cross the boundary, with the fields that they have in C: those of the standards (dlpack/dlpack.h,
+# arrow/c/*.h) and the records of the C API (devexchange/types.h). Function pointers are `Ptr{Cvoid}`. The sets of codes
+# are open, so they are plain integers: a foreign value that has no name here stays a number.
 
 # ---- DLPack 1.3 ----
 
@@ -49,13 +49,13 @@ const kDLFloat4_e2m1fn = 0x11
 
 const DLDeviceType = Int32
 
-"Version of a struct of DLPack. On a major version that it does not know, a consumer reads nothing else."
+"Version of a struct of DLPack. If a consumer does not know the major version, it reads nothing else."
 struct DLPackVersion
     major::UInt32
     minor::UInt32
 end
 
-"A device: its kind (a number, [`kDLCPU`](@ref DevExchange.kDLCPU), ...) and which one of that kind."
+"A device: its type (a number, [`kDLCPU`](@ref DevExchange.kDLCPU), ...) and its number among devices of that type."
 struct DLDevice
     device_type::DLDeviceType
     device_id::Int32
@@ -79,14 +79,14 @@ struct DLTensor
     byte_offset::UInt64
 end
 
-"A tensor and its owner, as DLPack before 1.0 handed it over: no version, no flags."
+"A tensor and its owner, in the struct of DLPack before 1.0, which has no version and no flags."
 struct DLManagedTensor
     dl_tensor::DLTensor
     manager_ctx::Ptr{Cvoid}
     deleter::Ptr{Cvoid}
 end
 
-"A tensor and its owner. Whoever holds it calls `deleter` once ([`dlpack_release`](@ref)) or imports it."
+"A tensor and its owner. The holder calls `deleter` once ([`dlpack_release`](@ref)) or imports the tensor."
 struct DLManagedTensorVersioned
     version::DLPackVersion
     manager_ctx::Ptr{Cvoid}
@@ -140,8 +140,8 @@ const ARROW_DEVICE_HEXAGON = Int32(16)
 """
     ArrowSchema()
 
-Type, name and metadata of an array (Arrow C data interface). Without arguments a released one, all zero: room for a
-producer to write to, as `Ref(ArrowSchema())`. Whoever holds it calls [`arrow_release`](@ref) once or imports it.
+Type, name and metadata of an array (Arrow C data interface). Without arguments, a released struct of zeros: room for a
+producer to write to, as `Ref(ArrowSchema())`. The holder calls [`arrow_release`](@ref) once or imports it.
 """
 struct ArrowSchema
     format::Ptr{UInt8}
@@ -158,8 +158,8 @@ end
 """
     ArrowArray()
 
-The data of an array (Arrow C data interface). Without arguments a released one, all zero: room for a producer to write
-to, as `Ref(ArrowArray())`. Whoever holds it calls [`arrow_release`](@ref) once or imports it.
+The data of an array (Arrow C data interface). Without arguments, a released struct of zeros: room for a producer to
+write to, as `Ref(ArrowArray())`. The holder calls [`arrow_release`](@ref) once or imports it.
 """
 struct ArrowArray
     length::Int64
@@ -177,8 +177,8 @@ end
 """
     ArrowDeviceArray()
 
-An array with the device that its buffers are on and what to wait for before they are touched (Arrow C device data
-interface). Without arguments a released one, all zero. It is released and moved through `array`.
+An array with the device that its buffers are on, and the event to wait for before they are touched (Arrow C device data
+interface). Without arguments, a released struct of zeros. It is released and moved through `array`.
 """
 struct ArrowDeviceArray
     array::ArrowArray
@@ -195,9 +195,9 @@ ArrowDeviceArray() = ArrowDeviceArray(ArrowArray(), 0, 0, C_NULL, (0, 0, 0))
 """
     ArrowArrayStream()
 
-A producer of arrays in host memory, of one schema (Arrow C stream interface). Without arguments a released one, all
-zero: room for a producer to write to, as `Ref(ArrowArrayStream())`. Whoever holds it calls [`arrow_release`](@ref) once
-or imports it ([`import_arrow`](@ref)).
+A producer of arrays in host memory that all have one schema (Arrow C stream interface). Without arguments, a released
+struct of zeros: room for a producer to write to, as `Ref(ArrowArrayStream())`. The holder calls [`arrow_release`](@ref)
+once or imports it ([`import_arrow`](@ref)).
 """
 struct ArrowArrayStream
     get_schema::Ptr{Cvoid}
@@ -210,7 +210,7 @@ end
 """
     ArrowDeviceArrayStream()
 
-As [`ArrowArrayStream`](@ref), of arrays on devices of one type (Arrow C device data interface, "Device Stream
+Like [`ArrowArrayStream`](@ref), but for arrays on devices of one type (Arrow C device data interface, "Device Stream
 Interface").
 """
 struct ArrowDeviceArrayStream
@@ -240,7 +240,7 @@ end
 
 """
 The consumer of an asynchronous stream as its producer sees it (Arrow C device data interface, "Async Device Stream
-Interface"): what [`AsyncWriter`](@ref) takes, and [`AsyncReader`](@ref) gives.
+Interface"). [`AsyncReader`](@ref) provides one, [`AsyncWriter`](@ref) takes one.
 """
 struct ArrowAsyncDeviceStreamHandler
     on_schema::Ptr{Cvoid}
@@ -302,7 +302,7 @@ const DEVX_PLAN_COPY = Int32(1)
 const DEVX_PLAN_IMPOSSIBLE = Int32(2)
 const DEVX_PLAN_REASON_BYTES = 240
 
-# Only ever used behind a reference: a tuple of this length is nothing to load.
+# Only ever used behind a reference: a tuple of this length should not be loaded.
 struct DevxError
     status::DevxStatus
     driver_code::Int32
@@ -434,7 +434,7 @@ end
 
 const DEVX_DEVICE_NAME_BYTES = 128
 
-# As `DevxError`, only behind a reference.
+# Like `DevxError`, only used behind a reference.
 struct DevxDeviceInfo
     name::NTuple{DEVX_DEVICE_NAME_BYTES,UInt8}
     uuid::NTuple{16,UInt8}
@@ -444,7 +444,7 @@ struct DevxDeviceInfo
     reserved::Int32
 end
 
-# As `DevxError`, only behind a reference.
+# Like `DevxError`, only used behind a reference.
 struct DevxPlan
     kind::Int32
     reserved::Int32
@@ -479,7 +479,7 @@ const DEVX_NO_STREAM_TRUST = Int32(2)
     DevxCudaArray()
 
 An array in memory that a CUDA device can access (CUDA Array Interface, versions 0 to 3), with strides in bytes. Without
-arguments a released one, all zero: room for a producer to write to, as `Ref(DevxCudaArray())`. Whoever holds it calls
+arguments, a released struct of zeros: room for a producer to write to, as `Ref(DevxCudaArray())`. The holder calls
 [`cuda_array_release`](@ref) once or imports it ([`import_cuda_array`](@ref)).
 """
 struct DevxCudaArray
@@ -505,5 +505,5 @@ struct DevxCudaArrayRequest
     stream::Int64
 end
 
-# Where a field of a record lies, for records that are read through a pointer.
+# The address of a field, for records that are read through a pointer.
 field_address(p::Ptr{R}, field::Symbol) where {R} = Ptr{UInt8}(p) + fieldoffset(R, Base.fieldindex(R, field))
