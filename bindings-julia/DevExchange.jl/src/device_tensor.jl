@@ -1,18 +1,18 @@
 # Tensors on devices: allocated there, copied there and back, written and read in the order of a stream.
 #
-# Memory that is allocated here is compact and row-major, as all of DLPack's world expects it. A Julia array is
-# column-major. What goes between the two is the same element at the same index, never the same bytes under another
-# index: for two or more dimensions that is a reordering, which is done by the host.
+# Memory that is allocated here is compact and row-major, as most of DLPack's users expect. A Julia array is
+# column-major. A copy between the two puts the same element at the same index, never the same bytes under another
+# index. For two or more dimensions that is a reordering, which the host does.
 
 """
     allocate(T, dims, device::DLDevice; stream=nothing) -> Tensor{T}
 
-A tensor over new memory of a device, not initialised, with elements of type `T` (one that [`dtype`](@ref
-DevExchange.dtype) knows). It is compact and **row-major**: the last index is the fastest, `strides` says so.
+Makes a tensor over new memory of a device, not initialised, with elements of type `T` (one that [`dtype`](@ref
+DevExchange.dtype) knows). It is compact and **row-major**: the last index is the fastest, as `strides` says.
 
-With a `stream` memory of a CUDA device comes from the device's pool: it is ready for work on that stream, and given
-back on it; the stream may be closed before that. Without one it is ready at once. For
-`DevExchange.PINNED`, `DevExchange.MANAGED` and `DevExchange.CPU` elements can be written and read here at once.
+With a `stream`, memory of a CUDA device comes from the device's pool: it is ready for work on that stream, and given
+back in its order; the stream may be closed before that. Without a stream the memory is ready at once. With
+`DevExchange.PINNED`, `DevExchange.MANAGED` and `DevExchange.CPU`, elements can be written and read here at once.
 
 Throws `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE` (no driver, no such device), `DEVX_INVALID_STREAM` (a
 stream of another device), `DEVX_UNSUPPORTED`, `DEVX_DRIVER`.
@@ -44,15 +44,17 @@ end
     copy_to(t::Tensor{T,N}, device::DLDevice, stream) -> Tensor{T,N}
     copy_to(array::AbstractArray{T,N}, device::DLDevice, stream) -> Tensor{T,N}
 
-A copy on another device (or the same), queued on a stream of either, after which it is ready: it can be handed on at
-once, and the source closed. A copy on the CPU is waited for, and can be read. Within such memory any stream will do, 1
-and 2 are those of device 0, and without a driver nothing is queued. Size and elements stay the same, index by index, in
-compact **row-major** order; a tensor on a device whose elements lie otherwise has a copy with the same strides there.
+Copies to another device (or the same). The copy is queued on a stream of either device and ready after it: it can be
+handed on at once, and the source closed. A copy on the CPU is waited for, and can be read. Between host memory that is
+not pinned any stream will do (1 and 2 are those of device 0), and without a driver nothing is queued. Size and elements
+stay the same, index by index, in compact **row-major** order. But a copy from device to device of a tensor that is not
+row-major keeps the strides.
 
-Of a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory;
-`PermutedDimsArray(array, (2, 1))` and the like, whose memory is row-major, goes as it is.
+For a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory.
+`PermutedDimsArray(array, (2, 1))` and similar arrays, whose memory is row-major, are copied directly.
 
-Of a tensor on a device a part is copied as a [`slice`](@ref), and a column in device memory with its batch.
+To copy a part of a tensor on a device, copy a [`slice`](@ref) of it; a column in device memory is copied with its
+batch.
 
 Throws `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_UNSUPPORTED` if the stream is
 being captured, `DEVX_CLOSED`.
@@ -76,7 +78,7 @@ function copy_to(array::AbstractArray{T,N}, device::DLDevice, stream::AnyStream)
     end
 end
 
-# What else to copy where an array is of memory that cannot be read here.
+# Refuses an array of memory that cannot be read here, and says what to copy instead.
 require_readable_source(array::AbstractArray) = (p = parent(array); p === array || require_readable_source(p))
 require_readable_source(t::Tensor) = t.readable ||
     throw(not_copied(t.device, "a part of a tensor is copied as a `slice(tensor, indices...)` of it"))
@@ -85,19 +87,19 @@ require_readable_source(t::Tensor) = t.readable ||
     read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream) -> array
 
 Copies all elements of a tensor, wherever it is, into a Julia array of the same size, index by index, in the order of a
-stream (within host memory any will do, as for [`copy_to`](@ref)), and waits for them. The tensor has to be compact and
+stream (within host memory any will do, as for [`copy_to`](@ref)), and waits for them. The tensor must be compact and
 row-major. A column-major array of two or more dimensions is filled through a copy in host memory; the memory of
 `PermutedDimsArray(matrix, (2, 1))` is row-major and filled directly.
 
-Throws `DEVX_READ_ONLY` for an array that must not be written (that of a read-only tensor or a column, a range),
-`DEVX_MISMATCH` for other elements, which are not converted, `DEVX_INVALID_SHAPE` for another size, `DEVX_COPY_REQUIRED`
-for other strides, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
+Throws `DEVX_READ_ONLY` for an array that must not be written (of a read-only tensor or a column, or a range),
+`DEVX_MISMATCH` for another element type (elements are not converted), `DEVX_INVALID_SHAPE` for another size,
+`DEVX_COPY_REQUIRED` for other strides, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function Base.read!(array::AbstractArray{T,N}, t::Tensor{T,N}, stream::AnyStream) where {T,N}
     write_protected(array) && throw(DevExchangeError(DEVX_READ_ONLY,
         "the array, a $(typeof(array)), must not be written: it is of a column or a read-only tensor, or has no memory"))
     require_same_size(array, t)
-    # Bytes of somebody else's may be true without being 1.
+    # Foreign bytes can be true without being 1.
     direct = !(T <: Bools) && is_row_major(array)
     memory = direct ? array : Array{T,N}(undef, reverse(size(t)))
     GC.@preserve memory begin
@@ -116,12 +118,12 @@ Base.read!(array::AbstractArray, t::Tensor, ::AnyStream) = refuse_other(array, t
 """
     write!(t::Tensor{T,N}, array::AbstractArray{T,N}, stream) -> t
 
-Copies a Julia array of the same size to a tensor on a device, index by index; work that is queued on the stream
+Copies a Julia array of the same size to a tensor on a device, index by index. Work that is queued on the stream
 afterwards sees the elements. The array may be used again when this returns. Nobody else may use the elements of the
-tensor meanwhile, and if the stream is not the one that it was made on, say [`produced_on`](@ref). Order of elements as
-for [`read!`](@ref Base.read!).
+tensor meanwhile. If the stream is not the one that the tensor was made on, call [`produced_on`](@ref). The order of
+elements is that of [`read!`](@ref Base.read!).
 
-Throws as [`read!`](@ref Base.read!); `DEVX_READ_ONLY` is for the tensor.
+Throws the errors of [`read!`](@ref Base.read!), but `DEVX_READ_ONLY` for the tensor.
 """
 function write!(t::Tensor{T,N}, array::AbstractArray{T,N}, stream::AnyStream) where {T,N}
     require_same_size(array, t)
@@ -141,17 +143,17 @@ write!(t::Tensor, array::AbstractArray, ::AnyStream) = refuse_other(array, t)
     check_pointers(t::Tensor)
     check_pointers(b::Batch)
 
-Asks the driver whether the memory is where a tensor or a batch says, all of it: what no description can prove. The
-buffers of a batch are not read, so the bytes that offsets and views point into are left out: only those tell how many
-they are. Nothing is asked for memory of the CPU. Throws `DEVX_DEVICE` with what the driver says, of a batch with the
-array and the buffer; `DEVX_DRIVER`, `DEVX_CLOSED`.
+Checks with the driver that all the memory of a tensor or batch is where its description says, which no description can
+prove. The buffers of a batch are not read. So the bytes that offsets and views point into are not checked: only those
+buffers tell how many bytes there are. Nothing is checked for CPU memory. Throws `DEVX_DEVICE` with the driver's answer,
+for a batch with the array and the buffer; `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function check_pointers(t::Tensor)
     @checked devx_tensor_check_pointers(t.handle::Handle)
     return nothing
 end
 
-# An array of other elements, or of another number of dimensions.
+# Refuses an array with another element type or number of dimensions.
 function refuse_other(array, t::Tensor)
     eltype(array) === eltype(t) || throw(DevExchangeError(DEVX_MISMATCH,
         "the array has eltype $(eltype(array)), the tensor has eltype $(eltype(t)): elements are not converted"))
@@ -166,25 +168,25 @@ end
 
 row_major_strides(size::NTuple{N,Integer}) where {N} = reverse(column_major(NTuple{N,Int64}(reverse(size))))
 
-# Whether an array has memory in which its elements lie side by side in row-major order.
+# Whether an array has memory in which its elements are compact and in row-major order.
 function is_row_major(array::AbstractArray{T,N}) where {T,N}
     steps = try
         memory_of(array)[2]
     catch e
         e isa DevExchangeError && e.status == DEVX_UNSUPPORTED || rethrow()
-        # No memory with strides.
+        # The array has no memory with strides.
         return false
     end
     compact = row_major_strides(size(array))
     return all(k -> size(array, k) == 1 || steps[k] == compact[k], 1:N)
 end
 
-# Memory with the elements of an array in row-major order: its own, or new memory.
+# Memory with the elements of an array in row-major order: the array's own, or new memory.
 function row_major(array::AbstractArray{T,N}) where {T,N}
     element_dtype(T)
     return is_row_major(array) ? array : reversed!(Array{T,N}(undef, reverse(size(array))), array)
 end
 
-# With the dimensions the other way round; `permutedims!` takes no arrays without dimensions.
+# Copies with the dimensions reversed; `permutedims!` does not take arrays without dimensions.
 reversed!(target::AbstractArray{T,N}, source::AbstractArray{T,N}) where {T,N} =
     N <= 1 ? copyto!(target, source) : permutedims!(target, source, N:-1:1)

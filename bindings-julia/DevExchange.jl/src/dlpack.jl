@@ -1,19 +1,19 @@
-# Tensors in and out as DLPack 1.3: the versioned struct and the one before 1.0.
+# Tensors in and out through DLPack 1.3: the versioned struct, and the one before 1.0.
 
 """
     export_share(t::Tensor; max_version=(1, 3), stream=nothing, copy=:never) -> Ptr{DLManagedTensorVersioned}
 
-Hands a tensor to a consumer and keeps it. The consumer owns what it is given: it calls the deleter once, from any
-thread, or the caller does so with [`dlpack_release`](@ref) if nobody takes it. Data, shape, strides and flags are those
-of the tensor, but for `DLPACK_FLAG_BITMASK_IS_COPIED`: that is told only to who has a copy alone. Nothing is copied unless
-`copy` says so.
+Exports a tensor to a consumer; you keep the tensor. The consumer owns the struct and calls its deleter once, from any
+thread. If no consumer takes it, the caller does so with [`dlpack_release`](@ref). Data, shape, strides and flags are
+those of the tensor, except that `DLPACK_FLAG_BITMASK_IS_COPIED` is only passed on if the consumer is the only one to
+have the copy. Nothing is copied unless `copy` says so.
 
 The keywords are the arguments of `__dlpack__` (Python array API standard):
 - `max_version`: the highest version that the consumer reads. A major version of 0 is refused (`DEVX_VERSION`); use
-  [`export_share_legacy`](@ref). The minor version written is the lower of this and 3.
+  [`export_share_legacy`](@ref). The minor version that is written is the lower of this and 3.
 - `stream`: the consumer's stream, a [`DeviceStream`](@ref) or a number, which is made to wait until the data may be
-  touched; -1 for no synchronisation. `nothing` is the legacy default stream on CUDA (as in the array API), and nothing
-  to wait for on the CPU, which takes no stream (`DEVX_INVALID_STREAM`).
+  touched; -1 for no synchronisation. `nothing` is the legacy default stream on CUDA (as in the array API). On the CPU
+  it means that there is nothing to wait for; a stream is refused there (`DEVX_INVALID_STREAM`).
 - `copy`: `:never`, `:if_needed` or `:always`.
 
 Throws `DEVX_CLOSED` after `close`.
@@ -30,7 +30,8 @@ end
 """
     export_move(t::Tensor; max_version=(1, 3), stream=nothing, copy=:never) -> Ptr{DLManagedTensorVersioned}
 
-As [`export_share`](@ref), and gives the tensor up: it is closed when this returns. If this throws, it is as before.
+Like [`export_share`](@ref), but gives the tensor up: it is closed when this returns. If this throws, the tensor is as
+before.
 """
 function export_move(t::Tensor; max_version=DLPACK_VERSION, stream=nothing, copy=:never)
     return requested(t, max_version, stream, copy) do request
@@ -46,8 +47,8 @@ end
 """
     export_share_legacy(t::Tensor; stream=nothing, copy=:never) -> Ptr{DLManagedTensor}
 
-As [`export_share`](@ref), as the struct of DLPack before 1.0. It has no flags: read-only tensors are refused
-(`DEVX_READ_ONLY`) or copied, if `copy` allows it; padded sub-byte elements are refused (`DEVX_UNSUPPORTED`).
+Like [`export_share`](@ref), but with the struct of DLPack before 1.0. It has no flags: read-only tensors are refused
+(`DEVX_READ_ONLY`), or copied if `copy` allows it; padded sub-byte elements are refused (`DEVX_UNSUPPORTED`).
 """
 function export_share_legacy(t::Tensor; stream=nothing, copy=:never)
     return requested(t, (0, 0), stream, copy) do request
@@ -61,7 +62,7 @@ end
 """
     export_move_legacy(t::Tensor; stream=nothing, copy=:never) -> Ptr{DLManagedTensor}
 
-As [`export_share_legacy`](@ref), and gives the tensor up. If this throws, it is as before.
+Like [`export_share_legacy`](@ref), but gives the tensor up. If this throws, the tensor is as before.
 """
 function export_move_legacy(t::Tensor; stream=nothing, copy=:never)
     return requested(t, (0, 0), stream, copy) do request
@@ -74,10 +75,10 @@ function export_move_legacy(t::Tensor; stream=nothing, copy=:never)
     end
 end
 
-# The latest one.
+# The newest version.
 const DLPACK_VERSION = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)
 
-# Calls `f` with what a consumer asks for, whose stream is not destroyed meanwhile.
+# Calls `f` with a consumer's request, whose stream is not destroyed meanwhile.
 @inline function requested(f, t::Tensor, max_version, stream, copy)
     first, second = version_parts(max_version)
     major, minor = number(UInt32, first, "max_version[1]"), number(UInt32, second, "max_version[2]")
@@ -91,8 +92,8 @@ version_parts(version::VersionNumber) = (version.major, version.minor)
 version_parts(version) = throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
     "max_version is $(repr(version)): a pair of integers is needed, such as (1, 0), or v\"1.0\""))
 
-# A symbol of ours, or a number for the library to judge. `true` is no number here: elsewhere it asks for a copy in any
-# case, as a number it would be "if needed".
+# One of our symbols, or a number for the library to check. `true` is not taken as a number: elsewhere it means always
+# copy, but as a number it would mean "if needed".
 copy_code(copy::Integer) = number(Int32, copy, "copy")
 copy_code(copy::Bool) = invoke(copy_code, Tuple{Any}, copy)
 function copy_code(copy)
@@ -107,18 +108,18 @@ end
     import_dlpack(source::Ptr{DLManagedTensorVersioned}; stream=nothing) -> Tensor
     import_dlpack(Tensor{T,N}, source; stream=nothing) -> Tensor{T,N}
 
-Takes a DLPack tensor from its producer, without a copy. Element type and number of dimensions are those of the tensor,
-known only at run time: work on the result in a function that it is passed to, or say what it is. `Ptr{Cvoid}` is taken,
-too, and no other pointer (`DEVX_INVALID_ARGUMENT`).
+Imports a DLPack tensor from its producer, without a copy. Element type and number of dimensions are those of the
+tensor, known only at run time: pass the result to a function that works on it, or state the type. `Ptr{Cvoid}` is
+accepted, too, but no other pointer (`DEVX_INVALID_ARGUMENT`).
 
-`stream` is what the producer was asked for it with, a [`DeviceStream`](@ref) or a number: the data is ready for work
-that is queued there from now on. With `nothing` data on CUDA is taken to be that of the legacy default stream. A
-[`DeviceStream`](@ref) may be closed before the tensor is.
+`stream` is the stream that the producer was given in the request, a [`DeviceStream`](@ref) or a number: the data is
+ready for work that is queued on it from now on. With `nothing`, data on CUDA is taken to be in the order of the legacy
+default stream. A [`DeviceStream`](@ref) may be closed before the tensor is.
 
-On success its deleter is called once, when the last user of the tensor is gone: at the latest by `close`, on the thread
-that does so, or after the work that [`used_on`](@ref) named. On failure the source is untouched and still the caller's,
-to be given back with [`dlpack_release`](@ref), also if its major version is unknown (then nothing but the version was
-read; DLPack 1.3, `DLPackVersion`).
+On success the deleter of `source` is called once, when the last user of the tensor is gone: at the latest by `close`,
+on the thread that calls it, or after the work that [`used_on`](@ref) named. On failure the source is untouched and
+still belongs to the caller, who gives it back with [`dlpack_release`](@ref). This includes an unknown major version, of
+which nothing but the version is read (DLPack 1.3, `DLPackVersion`).
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_VERSION`, `DEVX_DEVICE`, `DEVX_INVALID_DTYPE`, `DEVX_INVALID_SHAPE`,
 `DEVX_INVALID_ARGUMENT` with the field and its value; `DEVX_UNSUPPORTED` for elements that a Julia array cannot have
@@ -131,7 +132,7 @@ import_dlpack(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,N} =
 function take_versioned(::Type{W}, source::Ptr, stream) where {W<:Tensor}
     refuse_in_cache()
     managed = pointer_to(DLManagedTensorVersioned, source)
-    # Behind another major version there may be anything; the library refuses it.
+    # A struct of another major version can contain anything; the library refuses it.
     if managed != C_NULL && unsafe_load(Ptr{DLPackVersion}(managed)).major == DLPACK_MAJOR_VERSION
         m = unsafe_load(managed)
         require_array(W, m.dl_tensor, m.flags)
@@ -153,7 +154,7 @@ end
     import_dlpack_legacy(source::Ptr{DLManagedTensor}; stream=nothing) -> Tensor
     import_dlpack_legacy(Tensor{T,N}, source; stream=nothing) -> Tensor{T,N}
 
-As [`import_dlpack`](@ref), for the struct of DLPack before 1.0.
+Like [`import_dlpack`](@ref), but for the struct of DLPack before 1.0.
 """
 import_dlpack_legacy(source::Ptr; stream=nothing) = adopt_tensor(take_legacy(Tensor, source, stream))
 import_dlpack_legacy(::Type{Tensor{T,N}}, source::Ptr; stream=nothing) where {T,N} =
@@ -175,7 +176,7 @@ function take_legacy(::Type{W}, source::Ptr, stream) where {W<:Tensor}
     return handle
 end
 
-# A pointer that says what it points to is taken at its word.
+# A typed pointer is taken at its word.
 pointer_to(::Type{M}, source::Union{Ptr{M},Ptr{Cvoid}}) where {M} = Ptr{M}(source)
 pointer_to(::Type{DLManagedTensorVersioned}, source::Ptr{DLManagedTensor}) =
     throw(other_pointer(source, "`import_dlpack_legacy` takes that"))
@@ -186,8 +187,8 @@ pointer_to(::Type{M}, source::Ptr) where {M} = throw(other_pointer(source, "a Pt
 @noinline other_pointer(@nospecialize(source), instead) = DevExchangeError(DEVX_INVALID_ARGUMENT,
     "source is a Ptr{$(eltype(source))}: $instead")
 
-# Refuses, before anything is taken, what could not be shown as the array that is wanted. What is no element type at all
-# has no name, and the library says why.
+# Refuses, before anything is taken, a tensor that could not be shown as the requested array. An invalid element type
+# has no name; the library says what is wrong with it.
 function require_array(::Type{Tensor}, view::DLTensor, flags::UInt64)
     element_type(view.dtype, flags) === nothing && throw(no_element_type(view.dtype))
     return nothing
@@ -208,9 +209,9 @@ end
     dlpack_release(managed::Ptr{DLManagedTensorVersioned})
     dlpack_release(managed::Ptr{DLManagedTensor})
 
-Gives a DLPack tensor that the caller owns back to its producer: calls its deleter, if it has one. The pointer is not
-valid any more. For an export that nobody took, or a tensor whose import failed; right for every major version. NULL is
-fine. `Ptr{Cvoid}` is taken for the versioned struct, as by [`import_dlpack`](@ref).
+Releases a DLPack tensor that the caller owns: calls its deleter, if it has one. The pointer is not valid any more. For
+an export that no consumer took, or a tensor whose import failed, of any major version. NULL is accepted. `Ptr{Cvoid}`
+is taken for the versioned struct, as by [`import_dlpack`](@ref).
 """
 function dlpack_release(managed::Ptr{DLManagedTensorVersioned})
     ccall(devx_dlpack_release[], Cvoid, (Ptr{Ptr{DLManagedTensorVersioned}},), Ref(managed))

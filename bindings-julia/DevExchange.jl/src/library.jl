@@ -1,4 +1,4 @@
-# The two native libraries: where they are, and the functions in them.
+# The two native libraries: their files, and the functions in them.
 
 # libdevexchange: the C API.
 const C_FUNCTIONS = (
@@ -52,13 +52,14 @@ const QUEUE_FUNCTIONS = (
     :devx_julia_let_go, :devx_julia_trace, :devx_julia_version,
 )
 
-# Each function is a constant of its name that holds its address, looked up once when the module is loaded: a library
-# that is too old is found out then, and a finalizer never looks anything up.
+# For each function there is a constant of its name that holds its address, looked up once when the module is loaded. So
+# a library that is too old is detected then, and a finalizer never has to look anything up.
 for name in (C_FUNCTIONS..., QUEUE_FUNCTIONS...)
     @eval const $name = Ref{Ptr{Cvoid}}(C_NULL)
 end
 
-# The version of this package. The C API must have its major and minor, the queue, which is private to it, all of it.
+# The version of this package. The C API must have the same major and minor version; the queue, which is private to the
+# package, must have the same version.
 const PACKAGE_VERSION = v"0.1.0"
 
 const LIBRARY_PATH = Ref("")
@@ -66,10 +67,13 @@ const LIBRARY_PATH = Ref("")
 """
     library_path() -> String
 
-The file that the C API was loaded from. The libraries `libdevexchange` and `libdevexchange_julia` are looked for in the
-directory `DEVEXCHANGE_LIBRARY_DIR` (environment) and nowhere else if it is set; otherwise in the package's own `lib`, which
-one from `make dist` has; in the `target/release` of the checkout that this package lies in (`CARGO_TARGET_DIR` counts); then
-wherever the system's loader looks.
+Returns the file that the C API was loaded from. The libraries `libdevexchange` and `libdevexchange_julia` are searched
+for in this order:
+
+- If the environment variable `DEVEXCHANGE_LIBRARY_DIR` is set, only in that directory.
+- In the package's own `lib` directory, which a package from `make dist` has.
+- In `target/release` of the checkout that contains this package (`CARGO_TARGET_DIR` is respected).
+- Wherever the system's loader looks.
 """
 library_path() = LIBRARY_PATH[]
 
@@ -94,7 +98,7 @@ function open_library(name)
     file = name * "." * Libdl.dlext
     candidates = library_candidates(file)
     for candidate in candidates
-        # A path is only tried if the file is there, so that a file that does not load says why.
+        # A path is only tried if the file exists, so that a file that cannot be loaded reports why.
         if isabspath(candidate)
             isfile(candidate) && return Libdl.dlopen(candidate)
         else

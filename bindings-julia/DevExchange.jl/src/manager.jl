@@ -1,20 +1,20 @@
-# Who allocates: memory managers, and memory of theirs.
+# Memory managers, and their memory.
 
 """
     MemoryManager
 
-A memory manager: it allocates device, pinned and managed memory, and decides when that is really given back. The
+A memory manager: it allocates device, pinned and managed memory, and decides when the memory is really given back. The
 interface is that of Numba's external memory management plugin (version 1), with streams added. There are
 [`driver_manager`](@ref), [`managed_manager`](@ref), [`host_only_manager`](@ref), [`pool_manager`](@ref),
-[`limited_manager`](@ref), and [`MemoryManager(allocate; ...)`](@ref MemoryManager(::Any)) over functions of one's own.
+[`limited_manager`](@ref), and [`MemoryManager(allocate; ...)`](@ref MemoryManager(::Any)) over your own functions.
 
 ```julia
 pool = pool_manager(limit=1 << 30)
 t = allocate(pool, Float32, (1024, 1024), DevExchange.cuda(); stream=stream)
 ```
 
-**Ownership, threads.** One reference, given up once by `close` or, if need be, by the finalizer. Memory that a manager
-gave outlives it, and is given back as any other: once, on any thread. Any task may use a manager.
+**Ownership, threads.** One reference, given up once by `close` or, if forgotten, by the finalizer. Memory of a manager
+outlives the manager, and is given back like any other: once, on any thread. Any task may use a manager.
 """
 struct MemoryManager
     handle::Handle{TAG_MANAGER}
@@ -25,11 +25,12 @@ end
 """
     Allocation
 
-Memory of a [`MemoryManager`](@ref), not initialised (`allocate(manager, bytes, device)`), or memory that one has
+Memory of a [`MemoryManager`](@ref), not initialised (`allocate(manager, bytes, device)`), or memory that a manager has
 pinned ([`pin`](@ref)): `address`, `bytes` and `device`. `pointer(a)` is the address, too, and throws `DEVX_CLOSED` if
-the memory is not there any more.
+the memory was given back.
 
-`close(a)` gives it back (or unpins it), once, whether or not the manager is still there; the finalizer is the net.
+`close(a)` gives the memory back (or unpins it), once, whether or not the manager still exists; otherwise the finalizer
+does.
 """
 struct Allocation
     handle::Handle{TAG_ALLOCATION}
@@ -51,13 +52,13 @@ end
 
 device(a::Allocation) = a.device
 
-# ---- those that come with the library ----
+# ---- managers of the library ----
 
 """
     driver_manager() -> MemoryManager
 
-A manager that asks the driver for each allocation: every kind of memory. With a stream, device memory comes from the
-device's default pool. The driver is looked for when memory is asked for.
+Makes a manager that calls the driver for each allocation and has every kind of memory. With a stream, device memory
+comes from the device's default pool. The driver is loaded when memory is first requested.
 """
 function driver_manager()
     return MemoryManager(made(Handle{TAG_MANAGER}) do out
@@ -68,7 +69,7 @@ end
 """
     managed_manager() -> MemoryManager
 
-As [`driver_manager`](@ref), with managed memory for every request of device memory.
+Like [`driver_manager`](@ref), but gives managed memory for every request of device memory.
 """
 function managed_manager()
     return MemoryManager(made(Handle{TAG_MANAGER}) do out
@@ -79,7 +80,7 @@ end
 """
     host_only_manager() -> MemoryManager
 
-A manager of plain and pinned host memory only; other requests throw `DEVX_UNSUPPORTED`.
+Makes a manager of plain and pinned host memory only; other requests throw `DEVX_UNSUPPORTED`.
 """
 function host_only_manager()
     return MemoryManager(made(Handle{TAG_MANAGER}) do out
@@ -90,9 +91,9 @@ end
 """
     pool_manager(; limit=nothing, keep=nothing, shareable=false) -> MemoryManager
 
-A manager with a stream-ordered pool of its own on each device: at most `limit` bytes in use over all devices, and up to
-`keep` unused bytes kept on each; `nothing` for no limit. Out of memory, it trims, waits for the stream and tries once
-more. The memory of a `shareable` one can be offered to other processes ([`offer`](@ref)).
+Makes a manager with its own stream-ordered pool on each device: at most `limit` bytes in use over all devices, and up
+to `keep` unused bytes kept on each; `nothing` for no limit. If memory runs out, it trims, waits for the stream and
+tries once more. With `shareable`, its memory can be offered to other processes ([`offer`](@ref)).
 
 Throws `DEVX_INVALID_ARGUMENT` for negative numbers.
 """
@@ -110,10 +111,10 @@ end
 """
     limited_manager(inner::MemoryManager, limit=nothing) -> MemoryManager
 
-A manager that lets another one have at most `limit` bytes in use, over all devices; `nothing` only counts. The other
-one is shared: it may be closed.
+Makes a manager that lets `inner` have at most `limit` bytes in use, over all devices; with `nothing` it only counts.
+`inner` is shared and may be closed.
 
-Throws `DEVX_INVALID_ARGUMENT` for a negative limit, `DEVX_TOO_DEEP` over 64 managers that stand one over the other,
+Throws `DEVX_INVALID_ARGUMENT` for a negative limit, `DEVX_TOO_DEEP` for more than 64 managers on top of each other,
 `DEVX_CLOSED`.
 """
 function limited_manager(inner::MemoryManager, limit=nothing)
@@ -124,7 +125,7 @@ function limited_manager(inner::MemoryManager, limit=nothing)
     return MemoryManager(handle)
 end
 
-# The C API has a negative number for no limit.
+# In the C API a negative number means no limit.
 byte_limit(_, ::Nothing) = Int64(-1)
 byte_limit(name, bytes::Integer) = byte_count(name, bytes)
 
@@ -134,7 +135,7 @@ function byte_count(name, bytes::Integer)
     return Int64(bytes)
 end
 
-# Calls `f` with the address of a manager, which may be one of Julia's, and then asks this thread.
+# Calls `f` with the address of a manager. The manager may be written in Julia and then calls back on this thread.
 function at(f, m::MemoryManager)
     mark_thread()
     return held(f, m.handle)
@@ -145,15 +146,15 @@ end
 """
     allocate(m::MemoryManager, bytes, device::DLDevice; stream=nothing, host_flags=0) -> Allocation
 
-Memory of a manager, not initialised; `device` also says of which kind: `DevExchange.cuda(id)`, `DevExchange.PINNED`,
-`DevExchange.MANAGED`, `DevExchange.CPU`. With a `stream` device memory is given and taken back in the order of that
-stream, if the manager can do that; the stream may be closed meanwhile ([`DeviceStream`](@ref)). Without one it is ready
-at once, or, if it is of a pool, in the order of the legacy default stream. `host_flags` are those of pinned memory
-(`DevExchange.DEVX_HOST_...`).
+Allocates memory of a manager, not initialised. `device` also says the kind of memory: `DevExchange.cuda(id)`,
+`DevExchange.PINNED`, `DevExchange.MANAGED`, `DevExchange.CPU`. With a `stream`, device memory is allocated and given
+back in the order of that stream, if the manager supports this; the stream may be closed meanwhile
+([`DeviceStream`](@ref)). Without a stream the memory is ready at once or, if it is from a pool, in the order of the
+legacy default stream. `host_flags` are those of pinned memory (`DevExchange.DEVX_HOST_...`).
 
-Throws `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_INVALID_ARGUMENT` for a
-negative number of bytes and for other flags, `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`,
-`DEVX_CLOSED`, and what a manager of one's own throws.
+Throws `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_INVALID_ARGUMENT` for
+a negative number of bytes and for other flags, `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_CLOSED`, and
+what your own manager throws.
 """
 function allocate(m::MemoryManager, bytes::Integer, device::DLDevice; stream=nothing, host_flags::Integer=0)
     count, flags = byte_count("bytes", bytes), number(UInt32, host_flags, "host_flags")
@@ -169,7 +170,7 @@ function allocate(m::MemoryManager, bytes::Integer, device::DLDevice; stream=not
         end
         return disable_sigint(() -> take_memory!(out, count))
     catch
-        # An interrupt may come when the memory is there, and nobody has it.
+        # An interrupt can come when the memory is allocated and nobody has it.
         release(out[].owner)
         rethrow()
     end
@@ -185,7 +186,7 @@ end
 """
     allocate(m::MemoryManager, T, dims, device::DLDevice; stream=nothing) -> Tensor{T}
 
-As `allocate(T, dims, device)`, over memory of a manager: not initialised, compact and **row-major**.
+Like `allocate(T, dims, device)`, but over memory of a manager: not initialised, compact and **row-major**.
 """
 allocate(m::MemoryManager, ::Type{T}, dims::Integer, device::DLDevice; stream=nothing) where {T} =
     allocate(m, T, (dims,), device; stream=stream)
@@ -209,11 +210,10 @@ end
     pin(m::MemoryManager, array::Array; device_id=0, host_flags=0) -> Allocation
     pin(m::MemoryManager, address::Ptr, bytes; device_id=0, host_flags=0, root=nothing) -> Allocation
 
-Pins host memory that is there already, for a CUDA device, until the result is closed. The memory outlives that: an
-array and `root` are kept alive until then. An array must not be resized meanwhile. `host_flags` are
-`DevExchange.DEVX_HOST_...` bits.
+Pins existing host memory for a CUDA device, until the result is closed. The memory must be valid until then; an array
+and `root` are kept alive. An array must not be resized meanwhile. `host_flags` are `DevExchange.DEVX_HOST_...` bits.
 
-Throws as [`allocate`](@ref), and `DEVX_UNSUPPORTED` for an array whose elements are no plain values.
+Throws the errors of [`allocate`](@ref), and `DEVX_UNSUPPORTED` for an array whose elements are not plain values.
 """
 function pin(m::MemoryManager, array::Array{T}; keywords...) where {T}
     isbitstype(T) || throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: its values are not in the array"))
@@ -233,7 +233,8 @@ function pin(m::MemoryManager, address::Ptr, bytes::Integer; device_id::Integer=
     return Allocation(handle, Ptr{Cvoid}(address), count, DLDevice(kDLCUDAHost, 0))
 end
 
-# An owner of the C API, and one that is released after it. If this throws, `owner` is released, and `after` is not.
+# Keeps an owner of the C API, and one that is released after it. If this throws, `owner` is released and `after` is
+# not.
 function keep(owner::DevxOwner, after=DevxOwner(C_NULL, C_NULL))
     kept = ccall(devx_julia_keep[], Ptr{Cvoid}, (Ptr{DevxOwner}, Ptr{DevxOwner}), Ref(owner), Ref(after))
     if kept == C_NULL
@@ -246,13 +247,13 @@ end
 release(owner::DevxOwner) =
     owner.release == C_NULL ? nothing : ccall(owner.release, Cvoid, (Ptr{Cvoid},), owner.context)
 
-# ---- what else a manager does ----
+# ---- other functions of a manager ----
 
 """
     initialize(m::MemoryManager, device_id=0)
 
-Prepares a manager for allocations on a CUDA device. May be called any number of times, and need not be. Throws what
-keeps the manager from working there, `DEVX_CLOSED`.
+Prepares a manager for allocations on a CUDA device. It may be called any number of times, and need not be called.
+Throws what prevents the manager from working there, `DEVX_CLOSED`.
 """
 initialize(m::MemoryManager, device_id::Integer=0) = at(m) do manager
     @checked devx_manager_initialize(manager::Ptr{Cvoid}, device_id::Int32)
@@ -261,8 +262,8 @@ end
 """
     memory_info(m::MemoryManager, device_id=0) -> (free_bytes, total_bytes)
 
-How much memory there is for a manager on a CUDA device: a named tuple. Throws `DEVX_UNSUPPORTED` if it cannot say,
-`DEVX_DEVICE`, `DEVX_CLOSED`.
+Returns how much memory a manager has on a CUDA device, as a named tuple. Throws `DEVX_UNSUPPORTED` if the manager
+cannot tell, `DEVX_DEVICE`, `DEVX_CLOSED`.
 """
 function memory_info(m::MemoryManager, device_id::Integer=0)
     out = Ref{DevxMemoryInfo}()
@@ -275,11 +276,11 @@ end
 """
     ipc_handle(m::MemoryManager, memory) -> (handle, offset, bytes, device_id)
 
-The driver's handle for the allocation that an address of a manager's lies in, as a named tuple: 64 bytes, where the
-address is in the allocation, how large that is, and its device. `memory` is an [`Allocation`](@ref), a [`Tensor`](@ref)
-or a `Ptr`. It is for programs that send handles on their own (`cuIpcOpenMemHandle`): the memory must live until the
-other process has closed it. [`offer`](@ref) sees to all of that by itself, and shares memory of pools, which has no
-such handle.
+Returns the driver's handle for the allocation that contains an address of a manager's memory, as a named tuple: 64
+bytes, the offset of the address in the allocation, the size of the allocation, and its device. `memory` is an
+[`Allocation`](@ref), a [`Tensor`](@ref) or a `Ptr`. This is for programs that send handles themselves
+(`cuIpcOpenMemHandle`): the memory must live until the other process has closed it. [`offer`](@ref) does all that by
+itself, and also shares memory of pools, which has no such handle.
 
 Throws `DEVX_UNSUPPORTED` for memory without a handle, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
@@ -296,15 +297,16 @@ end
 """
     reset!(m::MemoryManager, device_id=0)
 
-Gives all memory of a CUDA device back, **also what is still in use**: its owners have nothing to do any more. Nobody uses
-it after this, and no other thread gives it up meanwhile. Plain host memory belongs to no device, and stays. A limited
-manager resets the one that it asks, too, and with it the memory that others have of that one.
+Gives back all memory of a CUDA device, **including memory that is still in use**: its owners have nothing to do any
+more. Nobody may use that memory after this, and no other thread may give it up during the call. Plain host memory
+belongs to no device, and stays. A limited manager also resets the manager under it, and with it the memory that others
+have from that one.
 
-This comes before a reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its memory:
-what is given up after that, the driver does not know any more, and it counts as lost ([`releases_lost`](@ref)), or the
-driver has given it to somebody else since.
+Call this before a reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes the device's
+memory. Memory that is given up only after such a reset is unknown to the driver and counts as lost
+([`releases_lost`](@ref)), or the driver has given it to someone else since.
 
-Throws what a manager of one's own says, `DEVX_CLOSED`.
+Throws what your own manager throws, `DEVX_CLOSED`.
 """
 reset!(m::MemoryManager, device_id::Integer=0) = at(m) do manager
     @checked devx_manager_reset(manager::Ptr{Cvoid}, device_id::Int32)
@@ -327,9 +329,9 @@ end
 """
     defer_cleanup(f, m::MemoryManager)
 
-Calls `f()` and returns what it returns. Memory that is given up meanwhile is held back until the end, so that what is
-expensive about giving it back does not happen in between; memory in the order of a stream is given back to its pool at
-once. These may be nested, and several tasks may do it.
+Calls `f()` and returns its result. Memory that is given up meanwhile is held back until the end, so that expensive
+cleanup does not happen in between; memory in the order of a stream is given back to its pool at once. Such calls may be
+nested, and several tasks may make them.
 
 ```julia
 defer_cleanup(manager) do
@@ -340,7 +342,7 @@ end
 Throws what `f` throws, `DEVX_CLOSED`.
 """
 function defer_cleanup(f, m::MemoryManager)
-    # All the time, so that whoever closes the manager meanwhile does not keep it from ending this.
+    # Held throughout, so that closing the manager meanwhile does not prevent the resume.
     return at(m) do manager
         @checked devx_manager_defer_cleanup(manager::Ptr{Cvoid})
         try
@@ -356,8 +358,9 @@ end
 """
     statistics(m::MemoryManager) -> NamedTuple
 
-What a manager allocated and got back: `bytes` and `allocations` in use now, `peak_bytes` at the most, `total_bytes` and
-`total_allocations` since the beginning, and how many requests were `refused` for want of memory. Throws `DEVX_CLOSED`.
+Returns what a manager allocated and got back: `bytes` and `allocations` in use now, `peak_bytes` as the maximum,
+`total_bytes` and `total_allocations` since the beginning, and how many requests were `refused` for lack of memory.
+Throws `DEVX_CLOSED`.
 """
 function statistics(m::MemoryManager)
     out = Ref{DevxManagerStatistics}()
@@ -365,5 +368,5 @@ function statistics(m::MemoryManager)
     return as_named_tuple(out[])
 end
 
-# A record of numbers.
+# Converts a record of numbers.
 as_named_tuple(r::R) where {R} = NamedTuple{fieldnames(R)}(ntuple(k -> Int(getfield(r, k)), fieldcount(R)))

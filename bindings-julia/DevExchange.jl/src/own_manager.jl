@@ -3,10 +3,10 @@
 """
     MemoryRequest
 
-What a manager is asked for: `device` (which, and which kind of memory), `bytes` (0 is fine), the `stream` in whose
-order device memory is given and taken back, as a number, or `nothing` if it has to be ready at once, and `host_flags`
-of pinned memory (`DevExchange.DEVX_HOST_...`). The stream is never `DevExchange.PER_THREAD_STREAM`, as functions run on
-other threads than who asks: `DevExchange.LEGACY_STREAM` stands for it.
+A request to a manager: `device` (which one, and which kind of memory), `bytes` (can be 0), `stream` (the stream in
+whose order device memory is allocated and given back, as a number, or `nothing` if the memory must be ready at once),
+and `host_flags` of pinned memory (`DevExchange.DEVX_HOST_...`). The stream is never `DevExchange.PER_THREAD_STREAM`,
+because the functions run on other threads than the caller; `DevExchange.LEGACY_STREAM` stands for it.
 """
 struct MemoryRequest
     device::DLDevice
@@ -33,34 +33,34 @@ end
 """
     MemoryManager(allocate; initialize, pin, memory_info, ipc_handle, reset, trim, defer_cleanup, release, patience=60)
 
-A manager that Julia fills in. `allocate(request::MemoryRequest)` gives `(address, device::DLDevice, release)`:
-`release()` gives the memory back, or it is `nothing` if there is nothing to do. The other functions may be left out:
+Makes a manager from Julia functions. `allocate(request::MemoryRequest)` returns `(address, device::DLDevice, release)`:
+`release()` gives the memory back; it is `nothing` if there is nothing to do. The other functions are optional:
 
-- `initialize(device_id)` prepares for a device; any number of times.
-- `pin(device_id, address, bytes, host_flags)` pins host memory and gives a function that unpins it, or `nothing`.
-- `memory_info(device_id)` gives `(free_bytes, total_bytes)`.
-- `ipc_handle(address)` gives `(handle, offset, bytes, device_id)` as [`ipc_handle`](@ref) does; without it the driver
-  is asked.
-- `reset(device_id)`: everything of a device has been given back; what was kept for it may go.
+- `initialize(device_id)` prepares for a device; it is called any number of times.
+- `pin(device_id, address, bytes, host_flags)` pins host memory and returns a function that unpins it, or `nothing`.
+- `memory_info(device_id)` returns `(free_bytes, total_bytes)`.
+- `ipc_handle(address)` returns `(handle, offset, bytes, device_id)` as [`ipc_handle`](@ref) does; without this function
+  the driver provides the handle.
+- `reset(device_id)`: all memory of a device has been given back; memory that was kept for it can go.
 - `trim(device_id, keep)` gives unused memory back, except for `keep` bytes.
-- `defer_cleanup(begins::Bool)`: cleanup is deferred from now on, or no longer. What it throws is logged (`@error`), but for an
-  interrupt.
-- `release()` is called once, when the manager and all memory of it were given up, after the last of its memory; not if
-  this throws.
+- `defer_cleanup(begins::Bool)`: cleanup is deferred from now on, or no longer. Its exceptions are logged (`@error`),
+  except for an interrupt.
+- `release()` is called once, when the manager and all its memory were given up, after the last of its memory; not if
+  this constructor throws.
 
-What a function throws is the error of whoever asked, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an
-`OutOfMemoryError`, or the status of a [`DevExchangeError`](@ref)), and an `InterruptException` of a call in Julia;
-where it was thrown is logged if `DEVEXCHANGE_TRACE` is set. A missing function is `DEVX_UNSUPPORTED`, or has nothing to
-do.
+An exception in a function becomes the error of the caller, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an
+`OutOfMemoryError`, or the status of a [`DevExchangeError`](@ref)); if the call came from Julia, an `InterruptException`
+stays one. Where it was thrown is logged if `DEVEXCHANGE_TRACE` is set. A missing function is `DEVX_UNSUPPORTED`, or has
+nothing to do.
 
-**Who runs the functions.** They are asked from any thread, also several at a time. On a thread of Julia's they run
-right there; a foreign thread waits while a task of Julia's runs them, under the conditions and with the `patience` (in
-seconds) that [`BatchStream`](@ref BatchStream(::Schema, ::Any)) describes. The `release` functions run in tasks of this
-module, as all releases do ([`drain`](@ref)): before `reset` and `trim` all that are due have run, before `allocate` all
-that are due unless another task is just at it. So none of them must wait for a task that asks this manager. The stream of a request,
-if it is closed meanwhile, is destroyed only after the `release` function of that memory has run.
+**Who runs the functions.** They are called from any thread, also several at a time. On a Julia thread they run
+directly. A foreign thread waits while a Julia task runs them, under the conditions and with the `patience` (in seconds)
+that [`BatchStream`](@ref BatchStream(::Schema, ::Any)) describes. The `release` functions run in tasks of this module,
+like all releases ([`drain`](@ref)). Before `reset` and `trim`, all releases that are due have run; before `allocate`,
+too, unless another task is running them. So a `release` function must not wait for a task that calls this manager. If
+the stream of a request is closed meanwhile, it is destroyed only after the `release` function of that memory has run.
 
-Throws `DEVX_INVALID_ARGUMENT` for what cannot be called so and for a negative `patience`.
+Throws `DEVX_INVALID_ARGUMENT` for a function that cannot be called in this way and for a negative `patience`.
 """
 function MemoryManager(allocate; initialize=nothing, pin=nothing, memory_info=nothing, ipc_handle=nothing,
                        reset=nothing, trim=nothing, defer_cleanup=nothing, release=nothing, patience::Real=60)
@@ -85,7 +85,7 @@ function MemoryManager(allocate; initialize=nothing, pin=nothing, memory_info=no
     end)
 end
 
-# What others ask of a manager. The task may be older than its functions, hence `invokelatest`.
+# Answers a call to a manager. The task may be older than the functions, hence `invokelatest`.
 function reply(m::ManagerFunctions, call::Ptr{Call})
     operation, request = argument(call, :operation), argument(call, :request)
     device_id = Int(request.device_id)
@@ -95,7 +95,7 @@ function reply(m::ManagerFunctions, call::Ptr{Call})
     elseif operation == CALL_PIN
         address, bytes = argument(call, :address), Int(request.bytes)
         unpin = Base.invokelatest(m.pin, device_id, address, bytes, request.host_flags)
-        # In the order of no stream.
+        # Not in the order of a stream.
         give_memory(call, (address, DLDevice(kDLCUDAHost, 0), unpin), Int64(-1))
     elseif operation == CALL_MEMORY_INFO
         info = parts_of(Base.invokelatest(m.memory_info, device_id), "(free_bytes, total_bytes)", 2)
@@ -118,7 +118,8 @@ function reply(m::ManagerFunctions, call::Ptr{Call})
     return nothing
 end
 
-# What a function gave is given on, or given back: an interrupt comes after that, or after the exception that this throws.
+# Passes on the memory that a function returned, or gives it back. An interrupt is deferred until after that, or until
+# after the exception that this throws.
 function give_memory(call::Ptr{Call}, @nospecialize(given), stream::Int64)
     Base.sigatomic_begin()
     address, device, release = parts_of(given, "(address, device, release)", 3)
@@ -136,7 +137,7 @@ function give_memory(call::Ptr{Call}, @nospecialize(given), stream::Int64)
     return nothing
 end
 
-# What gives memory back in the order of a stream, which is held until that has run.
+# A function that gives memory back in the order of a stream. The stream is held until the function has run.
 struct OnHeldStream
     release::Any
     hold::DevxOwner
@@ -170,13 +171,13 @@ function handle_record(given)
     return DevxIpcHandle(NTuple{64,UInt8}(handle), offset, bytes, device_id, 0)
 end
 
-# A tuple, with names or without.
+# A tuple, named or not.
 function parts_of(given, wanted, count)
     given isa Union{Tuple,NamedTuple} && length(given) == count && return Tuple(given)
     throw(DevExchangeError(DEVX_INVALID_ARGUMENT, "the manager gave a $(typeof(given)), not $wanted"))
 end
 
-# Nobody could be told that this failed; an interrupt is noted for the call in Julia that this is part of.
+# The caller could not be told of a failure. An interrupt is noted for the Julia call that led here.
 function announce(defer_cleanup, begins)
     try
         Base.invokelatest(defer_cleanup, begins)

@@ -1,6 +1,6 @@
-# What the first exchange of most programs needs is compiled with the package: Julia keeps the machine code from 1.9 on,
-# before that what inference found. Nothing is run for it, as nothing is made while a package is precompiled. More of it
-# would make every program load longer.
+# Compiles with the package what the first exchange of most programs needs. Julia keeps the machine code from 1.9 on;
+# before that it keeps the results of inference. Nothing is run here, because nothing can be made while a package is
+# precompiled. More of this would make every program load longer.
 
 for T in (Int32, Int64, Float32, Float64), N in 1:2
     precompile(Tensor, (Array{T,N},))

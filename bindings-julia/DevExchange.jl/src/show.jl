@@ -1,8 +1,9 @@
-# How tensors and columns are shown, and arrays that are made of them: without a look at memory that cannot be read here.
+# How tensors, columns, and arrays over them are shown: without reading memory that cannot be read here.
 
 const OfColumn = Wrapped(Column)
 
-# Without the types of what is nested. What is closed is shown, too: errors show what they are about, often after that.
+# Without the types of nested values. Closed columns are shown, too: errors often show their subject after it was
+# closed.
 Base.showarg(io::IO, c::Column, toplevel) =
     print(io, "Column ", isopen(c.batch) ? "of $(type_name(c))" : "(closed)")
 
@@ -26,6 +27,6 @@ shows_elements(c::Column) = isopen(c.batch) && c.batch.readable
 shows_elements(array::AbstractArray) = (p = parent(array); p === array || shows_elements(p))
 
 whereabouts(t::Tensor) = isopen(t) ? " on $(device_name(t.device))" : " (closed)"
-# What is closed says so in any case (`showarg`).
+# A closed column says so in any case (`showarg`).
 whereabouts(c::Column) = isopen(c.batch) ? " on $(device_name(c.batch.device))" : ""
 whereabouts(array::AbstractArray) = whereabouts(parent(array))

@@ -1,30 +1,30 @@
-# A tensor: memory with a shape and an element type, whoever made it.
+# A tensor: memory with a shape and an element type, from any producer.
 
 """
     Tensor{T,N} <: AbstractArray{T,N}
 
-An n-dimensional array over memory that somebody else owns, or that was made of a Julia array to be handed out. Elements
-are read and written in place: nothing is copied. It is a strided array (`strides`, in elements, and `pointer`); the
-strides are whatever the producer's are, row-major for most, and dimensions are in the producer's order.
+An n-dimensional array over foreign memory, or over the memory of a Julia array that is to be handed on. Elements are
+read and written in place: nothing is copied. It is a strided array (`strides`, in elements, and `pointer`). The strides
+are the producer's, most often row-major, and dimensions are in the producer's order.
 
-Get one with [`import_dlpack`](@ref), with `Tensor(array)`, or out of a column with `Tensor(column)`; hand it on with
+Get one with [`import_dlpack`](@ref), with `Tensor(array)`, or from a column with `Tensor(column)`; hand it on with
 [`export_share`](@ref) and [`export_move`](@ref).
 
-**Ownership.** A tensor holds one reference. `close(tensor)` gives it up, at once and once, however often and from how
-many tasks it is called; so does [`export_move`](@ref). The memory is released when the last reference and the last
-export are gone. A tensor that is never closed is given up by its finalizer, some time after it became unreachable (the
-trace says so if `DEVEXCHANGE_TRACE` is set).
+**Ownership.** A tensor holds one reference. `close(tensor)` gives it up at once, and only once even if several tasks
+call it; so does [`export_move`](@ref). The memory is released when the last reference and the last export are gone. A
+tensor that is never closed is given up by its finalizer, some time after it became unreachable (the trace reports this
+if `DEVEXCHANGE_TRACE` is set).
 
-**After `close`** every use throws a [`DevExchangeError`](@ref) with `DEVX_CLOSED`, element access included, in
-`@inbounds` code, too (loops that shall run at full speed want [`unsafe_wrap`](@ref Base.unsafe_wrap)). Do not close a
-tensor while another task works on its elements.
+**After `close`** every use throws a [`DevExchangeError`](@ref) with `DEVX_CLOSED`, including element access, even in
+`@inbounds` code (for loops at full speed, see [`unsafe_wrap`](@ref Base.unsafe_wrap)). Do not close a tensor while
+another task works on its elements.
 
 **Read-only** tensors (`isreadonly`) refuse `setindex!` with `DEVX_READ_ONLY`.
 
-**Device memory.** A tensor may lie on a CUDA device ([`allocate`](@ref), [`copy_to`](@ref), imports): then it has size,
-strides and a `pointer` as any other, but its elements are not touched, also not by `show`. Element access throws
-`DEVX_DEVICE`, or `DEVX_NOT_READY` for pinned and managed memory that work on a stream may still be writing (see
-[`synchronize`](@ref)). Take them over with [`copy_to`](@ref) or [`read!`](@ref Base.read!).
+**Device memory.** A tensor may be on a CUDA device ([`allocate`](@ref), [`copy_to`](@ref), imports). It then has size,
+strides and a `pointer` like any other, but its elements are never touched here, not even by `show`. Element access
+throws `DEVX_DEVICE`, or `DEVX_NOT_READY` for pinned and managed memory that work on a stream may still be writing (see
+[`synchronize`](@ref)). Copy the elements with [`copy_to`](@ref) or [`read!`](@ref Base.read!).
 
 **Threads.** Any task may use a tensor and close it.
 """
@@ -35,7 +35,7 @@ struct Tensor{T,N} <: AbstractArray{T,N}
     strides::Dims{N}
     flags::UInt64
     device::DLDevice
-    # Whether the elements may be read here: host memory that no work on a stream may still be writing.
+    # Whether the elements can be read here: host memory that no work on a stream may still be writing.
     readable::Bool
 
     Tensor{T,N}(handle, data, size, strides, flags, device, readable=device.device_type == kDLCPU) where {T,N} =
@@ -47,21 +47,21 @@ end
 """
     Tensor(array::AbstractArray; release=nothing, readonly=false)
 
-Makes a tensor over the memory of a Julia array, without a copy: an `Array`, or anything else with `strides` and a
-`pointer` (views with ranges, `reinterpret`, `PermutedDimsArray`, ...). A Julia array is column-major, and so the
-strides are: `size` stays the size, dimensions are not reversed.
+Makes a tensor over the memory of a Julia array, without a copy: an `Array`, or any other array with `strides` and a
+`pointer` (views with ranges, `reinterpret`, `PermutedDimsArray`, ...). A Julia array is column-major, and so are the
+strides; `size` stays the same, dimensions are not reversed.
 
 The array is kept alive until the last user of the tensor, in whatever runtime, has released it. It must not be resized
-(`push!`, ...) before that. A view of another tensor or of a column holds on to its memory, and is read-only if that is.
-Then `release()`, if given, is called once, on a task of this module; what it throws is logged and counted
-([`release_failures`](@ref)). If this throws, `release` is not called, and neither is it if the tensor, or what was
-exported of it, is still there when Julia ends.
+(`push!`, ...) before that. A view of another tensor or of a column keeps that memory alive, and is read-only if that
+is. At the end `release()`, if given, is called once, on a task of this module; an exception in it is logged and counted
+([`release_failures`](@ref)). `release` is not called if this constructor throws, nor if the tensor or an export of it
+still exists when Julia ends.
 
 Throws `DEVX_UNSUPPORTED` for an array without memory of its own and for an element type that DLPack does not have,
 `DEVX_INVALID_ARGUMENT` for a `release` that cannot be called.
 """
 function Tensor(array::AbstractArray{T,N}; release=nothing, readonly::Bool=false) where {T,N}
-    # First, as it says best what is wrong with the array.
+    # First, because its error describes best what is wrong with the array.
     element_dtype(T)
     data, steps = memory_of(array)
     readonly |= write_protected(array)
@@ -74,7 +74,7 @@ end
 
 Makes a tensor over memory that the caller owns, on a device. `strides` are in elements, by default those of a Julia
 array (column-major). `root` is kept alive as long as the memory is used, and then `release()` is called, as for
-`Tensor(array)`. The memory has to be valid until then. If work on a stream fills it, say [`produced_on`](@ref).
+`Tensor(array)`. The memory must be valid until then. If work on a stream fills it, call [`produced_on`](@ref).
 
 Throws `DEVX_INVALID_SHAPE`, `DEVX_INVALID_ARGUMENT` (alignment), `DEVX_NULL_ARGUMENT`, `DEVX_DEVICE` (no such type or
 number) with the field and its value.
@@ -97,13 +97,13 @@ function Tensor(data::Ptr{T}, size::NTuple{N,Integer}; strides=nothing, root=not
             end
         end
     end
-    # The library knows the numbers of devices in more than one form.
+    # The library accepts device numbers in more than one form, so it has the last word on them.
     device === CPU || return adopt_tensor(Tensor{T,N}, handle)
     first = any(iszero, extents) ? Ptr{T}(C_NULL) : data
     return Tensor{T,N}(handle, first, extents, steps, flags, CPU)
 end
 
-# Sizes and strides that are given here count from 1, in the library's own texts from 0.
+# Errors about sizes and strides from here count dimensions from 1; the library's own errors count from 0.
 function extents_of(dims::NTuple{N,Integer}) where {N}
     return ntuple(Val(N)) do k
         extent = number_at(dims[k], "size", k)
@@ -121,10 +121,10 @@ end
 address_of(numbers::Ref{NTuple{N,Int64}}) where {N} =
     N == 0 ? Ptr{Int64}(C_NULL) : Ptr{Int64}(Base.unsafe_convert(Ptr{NTuple{N,Int64}}, numbers))
 
-# What an overflow makes of the strides does not matter: the shape is refused.
+# Strides may overflow here: such a shape is refused anyway.
 column_major(size::NTuple{N,Int64}) where {N} = ntuple(k -> prod(ntuple(i -> i < k ? max(size[i], 1) : 1, N)), N)
 
-# Address and strides of an array in memory that the host can read.
+# The address and strides of an array in memory that the host can read.
 memory_of(array::Array) = (pointer(array), strides(array))
 function memory_of(array::AbstractArray)
     require_readable_memory(array)
@@ -137,14 +137,14 @@ function memory_of(array::AbstractArray)
     end
 end
 
-# Whether an array is of memory that can be read here, whatever it is a view of.
+# Checks that an array's memory can be read here, whatever it is a view of.
 require_readable_memory(t::Tensor) = require_readable(t)
 require_readable_memory(array::AbstractArray) = (p = parent(array); p === array || require_readable_memory(p))
 
-# Takes over a reference of the C API, for a tensor whose type it has to say.
+# Takes over a reference of the C API, for a tensor whose type is not known.
 adopt_tensor(address::Ptr{Cvoid}; ready::Bool=false) = adopt_tensor(Handle{TAG_TENSOR}(address); ready=ready)
 function adopt_tensor(handle::Handle{TAG_TENSOR}; ready::Bool=false)
-    # Nobody else has the handle yet, so nobody closes it; and so below.
+    # Nobody else has the handle yet, so nobody closes it; the same holds below.
     GC.@preserve handle begin
         view, flags = look_at(handle.address)
         T = element_type(view.dtype, flags)
@@ -156,7 +156,7 @@ function adopt_tensor(handle::Handle{TAG_TENSOR}; ready::Bool=false)
     end
 end
 
-# As above, for a tensor whose type is known.
+# Like the method above, for a tensor whose type is known.
 adopt_tensor(::Type{W}, address::Ptr{Cvoid}; ready::Bool=false) where {W<:Tensor} =
     adopt_tensor(W, Handle{TAG_TENSOR}(address); ready=ready)
 adopt_tensor(::Type{Tensor{T,N}}, handle::Handle{TAG_TENSOR}; ready::Bool=false) where {T,N} =
@@ -169,7 +169,7 @@ function look_at(address::Ptr{Cvoid})
     return view[], flags[]
 end
 
-# `ready` says that no work on a stream may still be writing it, as none ever is with memory of the CPU.
+# `ready` says that no work on a stream may still be writing the memory; for CPU memory that is always so.
 function Tensor(handle::Handle{TAG_TENSOR}, ::Type{T}, ::Val{N}, view::DLTensor, flags::UInt64,
                 ready::Bool) where {T,N}
     extents = ntuple(k -> Int(unsafe_load(view.shape, k)), Val(N))
@@ -188,7 +188,7 @@ Base.strides(t::Tensor) = t.strides
 Base.elsize(::Type{<:Tensor{T}}) where {T} = sizeof(T)
 Base.dataids(t::Tensor) = (UInt(t.data),)
 
-# What older versions of Julia do with matrices of their own only; `inv` wants `factorize`, and `pinv` wants `svd`.
+# Older versions of Julia support these only for their own matrices; `inv` needs `factorize`, and `pinv` needs `svd`.
 for f in (:(Base.exp), :(Base.log), :(Base.sqrt), :(LinearAlgebra.factorize), :(LinearAlgebra.svd))
     @eval $f(t::Tensor{<:Any,2}; keywords...) = $f(copy(t); keywords...)
 end
@@ -207,7 +207,7 @@ end
 
 @inline function Base.setindex!(t::Tensor{T,N}, value, index::Vararg{Int,N}) where {T,N}
     isreadonly(t) && throw(read_only())
-    # First, as it may run code of anybody's, which may close the tensor.
+    # First, because it can run any code, which may close the tensor.
     element = convert(T, value)::T
     require_open(t.handle)
     require_readable(t)
@@ -221,7 +221,7 @@ offset(::Tuple{}, ::Tuple{}) = 0
     (index[1] - 1) * strides[1] + offset(Base.tail(strides), Base.tail(index))
 
 @inline load_element(data::Ptr{T}, offset::Int) where {T} = unsafe_load(data, offset + 1)
-# A byte of somebody else's may be true without being 1, which a `Bool` must not be.
+# A foreign byte can be true without being 1, which a `Bool` must not be.
 @inline load_element(data::Ptr{Bool}, offset::Int) = unsafe_load(Ptr{UInt8}(data), offset + 1) != 0x00
 @inline load_element(data::Ptr{NTuple{L,Bool}}, offset::Int) where {L} =
     map(byte -> byte != 0x00, unsafe_load(Ptr{NTuple{L,UInt8}}(data), offset + 1))
@@ -235,12 +235,12 @@ const Bools = Union{Bool,NTuple{L,Bool} where L}
 """
     unsafe_wrap(Array, t::Tensor{T,N}) -> Array{T,N}
 
-The elements of a compact column-major tensor as an `Array` over the same memory, for code that wants nothing else. The
-array holds a reference of its own: the memory stays as long as anything refers to the array, also after `close(t)`.
-It must not be resized, and not be written if `isreadonly(t)`; nothing keeps you from it.
+Returns the elements of a compact column-major tensor as an `Array` over the same memory, for code that accepts nothing
+else. The array holds its own reference: the memory stays as long as anything refers to the array, even after
+`close(t)`. The array must not be resized, nor written if `isreadonly(t)`; nothing prevents you from doing so.
 
-Throws `DEVX_COPY_REQUIRED` for other strides, and for tensors of `Bool` and of vectors of it, whose bytes need not be
-those of Julia. A row-major matrix can be had transposed: `unsafe_wrap(Array, Tensor(PermutedDimsArray(t, (2, 1))))`.
+Throws `DEVX_COPY_REQUIRED` for other strides, and for tensors of `Bool` and of vectors of it, whose bytes may not be
+valid in Julia. To get a row-major matrix transposed: `unsafe_wrap(Array, Tensor(PermutedDimsArray(t, (2, 1))))`.
 """
 function Base.unsafe_wrap(::Type{Array}, t::Tensor{T,N}) where {T,N}
     require_readable(t)
@@ -248,7 +248,7 @@ function Base.unsafe_wrap(::Type{Array}, t::Tensor{T,N}) where {T,N}
     return wrap_memory(t.data, size(t), t.handle)
 end
 
-# That the elements lie in memory as those of an array of Julia's do.
+# Checks that the elements are in memory as in a Julia array.
 function require_memory_of_julia(array::AbstractArray{T}) where {T}
     T <: Bools && throw(DevExchangeError(DEVX_COPY_REQUIRED, "eltype is $T: its bytes need not be 0 or 1"))
     is_column_major(size(array), strides(array)) || throw(DevExchangeError(DEVX_COPY_REQUIRED,
@@ -272,7 +272,7 @@ Base.isreadonly(t::Tensor) = t.flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0
 """
     flags(t::Tensor) -> UInt64
 
-The properties that DLPack carries as bits (`DevExchange.DLPACK_FLAG_BITMASK_...`), unknown ones included.
+Returns the properties that DLPack carries as bits (`DevExchange.DLPACK_FLAG_BITMASK_...`), including unknown ones.
 """
 flags(t::Tensor) = t.flags
 
@@ -287,16 +287,16 @@ Base.isopen(t::Tensor) = isopen(t.handle)
     close(x)
 
 Gives up a [`Tensor`](@ref), [`Batch`](@ref) or [`Schema`](@ref) now. Closing it again does nothing. If another task is
-just handing it on, that call still succeeds. See the types for what follows.
+just handing it on, that call still succeeds. For the effects, see the types.
 """
 Base.close(t::Tensor) = close(t.handle)
 
 """
     share(x)
 
-Another reference to the same tensor or batch: both have to be closed (or moved away), and the memory stays until both
-are. Of a [`Column`](@ref) it is a batch of its own, whose [`root`](@ref) is the column: a record batch if that is a struct.
-Throws `DEVX_CLOSED`.
+Returns another reference to the same tensor or batch. Both have to be closed (or moved away), and the memory stays
+until both are. For a [`Column`](@ref) the result is a batch of its own whose [`root`](@ref) is the column; it is a
+record batch if the column is a struct. Throws `DEVX_CLOSED`.
 """
 share(t::Tensor{T,N}) where {T,N} =
     Tensor{T,N}(share_handle(t.handle), t.data, t.size, t.strides, t.flags, t.device, t.readable)
@@ -329,9 +329,9 @@ references(t::Tensor) = (share_handle(t.handle, Handle{TAG_TENSOR | TAG_KEPT}),)
 """
     copy_to(t::Tensor{T,N}, DevExchange.CPU) -> Tensor{T,N}
 
-A compact row-major copy, within host memory, in memory of the library's: writable, with
-`DLPACK_FLAG_BITMASK_IS_COPIED`. So is what `deepcopy` makes; `copy(t)` is an `Array`. From a device, and to one, a copy
-needs a stream. Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
+Returns a compact row-major copy, within host memory, in memory of the library: writable, with
+`DLPACK_FLAG_BITMASK_IS_COPIED`. `deepcopy` makes the same; `copy(t)` is an `Array`. A copy from or to a device needs a
+stream. Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_CLOSED`.
 """
 function copy_to(t::Tensor{T,N}, device::DLDevice) where {T,N}
     device.device_type == kDLCPU || throw(DevExchangeError(DEVX_DEVICE,
@@ -341,7 +341,7 @@ function copy_to(t::Tensor{T,N}, device::DLDevice) where {T,N}
     end)
 end
 
-# As of any array, one that nobody else writes.
+# Like for any array, a copy that nobody else writes.
 function Base.deepcopy_internal(t::Tensor, seen::IdDict)
     haskey(seen, t.handle) && return seen[t.handle]
     return seen[t.handle] = copy_to(t, CPU)
@@ -350,12 +350,12 @@ end
 """
     borrow(f, t::Tensor)
 
-Calls `f(view::DLTensor)` and returns what it returns. The view is valid for the length of this call and owns nothing;
-the memory is not released meanwhile, even if the tensor is closed or moved away. Strides are always there,
-`byte_offset` is 0. Throws `DEVX_CLOSED`.
+Calls `f(view::DLTensor)` and returns its result. The view is valid for the length of this call and owns nothing. The
+memory is not released meanwhile, even if the tensor is closed or moved away. Strides are always given, `byte_offset` is
+0. Throws `DEVX_CLOSED`.
 """
 function borrow(f, t::Tensor)
-    # A reference for the length of the call, and not `held`: whoever moves the tensor would wait for `f` then.
+    # A reference for the length of the call, instead of `held`: otherwise moving the tensor would wait for `f`.
     reference = share_handle(t.handle, Handle{TAG_TENSOR | TAG_KEPT})
     try
         return f(held(look_at, reference)[1])

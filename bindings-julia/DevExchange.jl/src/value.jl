@@ -1,4 +1,4 @@
-# Values that Julia has no type for. They lie in memory as Arrow has them.
+# Values for which Julia has no type. In memory they are as Arrow has them.
 
 # An integer of 256 bits, two's complement, the lowest word first.
 struct Int256
@@ -10,7 +10,7 @@ function Int256(x::Integer)
     return Int256(ntuple(k -> (BigInt(x) >> 64(k - 1)) % UInt64, 4))
 end
 
-# The highest word has the sign.
+# The sign is in the highest word.
 Base.isless(a::Int256, b::Int256) = in_order_of_words(a) < in_order_of_words(b)
 in_order_of_words(x::Int256) = (x.words[4] % Int64, x.words[3], x.words[2], x.words[1])
 
@@ -24,13 +24,13 @@ end
 """
     Decimal{P,S,I}(unscaled)
 
-A decimal number of `P` digits, `S` of them after the point (before it, if negative): `unscaled` without its point is an
-integer of type `I`, which is `Int32`, `Int64`, `Int128` or `DevExchange.Int256` (`DevExchange.Int256(x)` makes one of
-an integer, `BigInt` an integer of it). Vectors of decimals are columns as they lie in memory; a value of more than `P` digits
-is refused then.
+A decimal number of `P` digits, `S` of them after the point (before it, if negative). `unscaled` is the number without
+its point, an integer of type `I`: `Int32`, `Int64`, `Int128` or `DevExchange.Int256` (`DevExchange.Int256(x)` converts
+an integer to it, `BigInt` converts back). Vectors of decimals become columns as they are in memory; a value of more
+than `P` digits is then refused.
 
-Decimals are compared by value, with each other and with other numbers, and have no arithmetic: `Rational(d)` and
-`BigFloat(d)` and `Float64(d)` are numbers that have. `string(d)` is exact.
+Decimals are compared by value, with each other and with other numbers. They have no arithmetic: convert them with
+`Rational(d)`, `BigFloat(d)` or `Float64(d)`. `string(d)` is exact.
 """
 struct Decimal{P,S,I}
     unscaled::I
@@ -43,48 +43,48 @@ function Base.Rational(d::Decimal{P,S}) where {P,S}
     return BigInt(d.unscaled) * big(10)^-S // big(1)
 end
 
-# A schema of somebody else's may have any scale of 32 bits, and a power of ten with so many digits would take all memory
-# and time. Beyond this one no such number is made.
+# A foreign schema can have any 32-bit scale, and a power of ten with so many digits would take all memory and time.
+# Beyond this scale no such number is made.
 const MOST_SCALE = 10_000
 is_wide(d::Decimal{P,S}) where {P,S} = abs(S) > MOST_SCALE && d.unscaled != zero(d.unscaled)
 
 function (::Type{F})(d::Decimal{P,S}) where {F<:AbstractFloat,P,S}
     is_wide(d) || return F(abs(S) > MOST_SCALE ? 0 : Rational(d))
     F === BigFloat && return BigFloat(BigInt(d.unscaled)) * BigFloat(10)^-S
-    # Wider than any float of a fixed size.
+    # Wider than the range of any float of a fixed size.
     return F(copysign(S < 0 ? Inf : 0.0, sign(BigInt(d.unscaled))))
 end
 
-# Of a number that is not 0, one more than the exponent of the power of ten that it has in scientific notation.
+# For a number other than 0, one more than its exponent of ten in scientific notation.
 places(d::Decimal{P,S}) where {P,S} = ndigits(BigInt(d.unscaled)) - S
-# Off by one at most.
+# These are off by one at most.
 places(x::Integer) = ndigits(x)
 places(x::Rational) = ndigits(numerator(x)) - ndigits(denominator(x))
 places(x::AbstractFloat) = ceil(Int, (exponent(x) + 1) * log10(2))
 places(x::Real) = places(float(x))
 
-# -1, 0 or 1.
+# Compares; the result is -1, 0 or 1.
 function order(a::Decimal{P,S}, b::Decimal{Q,R}) where {P,S,Q,R}
     x, y = BigInt(a.unscaled), BigInt(b.unscaled)
     (sign(x) != sign(y) || sign(x) == 0) && return cmp(sign(x), sign(y))
     places(a) == places(b) || return sign(x) * cmp(places(a), places(b))
-    # As many places: the scales differ as the numbers of digits do.
+    # Both have as many places, so the scales differ as the numbers of digits do.
     return S < R ? cmp(x * big(10)^(R - S), y) : cmp(x, y * big(10)^(S - R))
 end
 
-# Of a wide decimal, and a number that is not NaN.
+# Compares a wide decimal with a number that is not NaN.
 function order(a::Decimal, b::Real)
     s = sign(BigInt(a.unscaled))
     (s != sign(b) || isinf(b)) && return cmp(s, isinf(b) ? 2 * sign(b) : sign(b))
     apart = places(a) - places(b)
     abs(apart) > 2 && return Int(s) * sign(apart)
-    # A float may be as wide in few digits: then the decimal is rounded, to more than those.
+    # A float can be as wide with few digits. Then the decimal is rounded, to more digits than those.
     return b isa AbstractFloat ? cmp(setprecision(() -> BigFloat(a), BigFloat, precision(b) + 64), b) : cmp(Rational(a), b)
 end
 
 order(a::Decimal, b::AbstractIrrational) = order(a, float(b))
 
-# A number that compares as the decimal does, which is not wide.
+# A number that compares like the decimal, which must not be wide.
 comparable(d::Decimal{P,S}) where {P,S} = abs(S) > MOST_SCALE ? big(0) // big(1) : Rational(d)
 
 Base.:(==)(a::Decimal{P,S,I}, b::Decimal{P,S,I}) where {P,S,I} = a.unscaled === b.unscaled
@@ -94,16 +94,17 @@ Base.:(==)(a::Real, b::Decimal) = b == a
 Base.isless(a::Decimal, b::Decimal) = order(a, b) < 0
 Base.isless(a::Decimal, b::Real) = is_wide(a) ? isnan(b) || order(a, b) < 0 : isless(comparable(a), b)
 Base.isless(a::Real, b::Decimal) = is_wide(b) ? !isnan(a) && order(b, a) > 0 : isless(a, comparable(b))
-# Not as `isless`, for which NaN is larger than all numbers, and -0.0 less than 0.
+# Different from `isless`, for which NaN is larger than all numbers and -0.0 is less than 0.
 Base.:(<)(a::Decimal, b::Decimal) = order(a, b) < 0
 Base.:(<)(a::Decimal, b::Real) = is_wide(a) ? !isnan(b) && order(a, b) < 0 : comparable(a) < b
 Base.:(<)(a::Real, b::Decimal) = is_wide(b) ? !isnan(a) && order(b, a) > 0 : a < comparable(b)
 Base.isequal(a::Decimal, b::AbstractFloat) = !(iszero(b) && signbit(b)) && a == b
 Base.isequal(a::AbstractFloat, b::Decimal) = isequal(b, a)
 
-# That of the same number of Julia's; of a number of more digits than those, one for all decimals that are equal.
+# The hash of the same Julia number. For decimals of more digits than those have, one that is the same for all equal
+# decimals.
 function Base.hash(d::Decimal{P,S}, seed::UInt) where {P,S}
-    # However many zeros there are at the end.
+    # Small enough, however many zeros there are at the end.
     abs(S) <= MOST_SCALE - 100 && return hash(Rational(d), seed)
     unscaled, scale = BigInt(d.unscaled), Int(S)
     unscaled == 0 && return hash(0, seed)
@@ -114,7 +115,7 @@ function Base.hash(d::Decimal{P,S}, seed::UInt) where {P,S}
     return hash(scale > 0 ? unscaled // big(10)^scale : unscaled * big(10)^-scale // big(1), seed)
 end
 
-# Most zeros that are written rather than said, as by the library (`text`).
+# The most zeros that are written out, as in the library (`text`).
 const MOST_ZEROS = 128
 
 function Base.show(io::IO, d::Decimal{P,S}) where {P,S}
@@ -130,8 +131,8 @@ end
 """
     DayTime(days, milliseconds)
 
-A span of days and milliseconds, as Arrow's day-time interval: a day need not have 24 hours.
-`Dates.CompoundPeriod(span)` is what can be added to a date.
+A span of days and milliseconds, as in Arrow's day-time interval: a day need not have 24 hours.
+`Dates.CompoundPeriod(span)` can be added to a date.
 """
 struct DayTime
     days::Int32
@@ -141,8 +142,8 @@ end
 """
     MonthDayNano(months, days, nanoseconds)
 
-A span of months, days and nanoseconds, as Arrow's month-day-nano interval: none is converted into another.
-`Dates.CompoundPeriod(span)` is what can be added to a date.
+A span of months, days and nanoseconds, as in Arrow's month-day-nano interval: none is converted into another.
+`Dates.CompoundPeriod(span)` can be added to a date.
 """
 struct MonthDayNano
     months::Int32

@@ -1,10 +1,10 @@
-# What a row of a column is, seen in the memory of its batch.
+# The rows of a column as views of the memory of its batch.
 
 """
     Bytes <: AbstractVector{UInt8}
 
-Bytes in the memory of a [`Batch`](@ref), which it keeps from being finalized: a view, with a `pointer`. Use it before
-the batch is closed. `String(bytes)` is a copy as text.
+Bytes in the memory of a [`Batch`](@ref): a view, with a `pointer`, that keeps the batch from being finalized. Use it
+before the batch is closed. `String(bytes)` makes a text as a copy.
 """
 struct Bytes <: AbstractVector{UInt8}
     batch::Batch
@@ -48,9 +48,9 @@ Base.String(b::Bytes) = GC.@preserve b isempty(b) ? "" : unsafe_string(pointer(b
 """
     Entries{K,V} <: AbstractDict{K,V}
 
-A row of a map: keys and values in the memory of a [`Batch`](@ref), as a dictionary that is read only and keeps the
-batch from being finalized. Entries come in the order of the producer's. Arrow does not keep keys from repeating: the last
-value of a key counts. `entries[key]` looks at one after the other; `Dict(entries)` is for many of them. Use it before the
+A row of a map: keys and values in the memory of a [`Batch`](@ref), as a read-only dictionary that keeps the batch from
+being finalized. Entries are in the producer's order. Arrow does not forbid repeated keys: the last value of a key
+counts. `entries[key]` searches one entry after the other; use `Dict(entries)` for many look-ups. Use it before the
 batch is closed.
 """
 struct Entries{K,V,KC,VC} <: AbstractDict{K,V}
@@ -85,15 +85,15 @@ end
 """
     Row
 
-A row of a struct with so many members that a `NamedTuple` of them would keep the compiler busy: `row.name`,
-`row[:name]`, `row[k]`, `keys(row)`, `length(row)`; it iterates over the values, which are read when they are asked for.
-`NamedTuple(row)` is for those who want one all the same. It is a view of the memory of a [`Batch`](@ref), which it
-keeps from being finalized.
+A row of a struct with more members than a `NamedTuple` should have, which would keep the compiler busy: `row.name`,
+`row[:name]`, `row[k]`, `keys(row)`, `length(row)`; it iterates over the values, which are read on access.
+`NamedTuple(row)` makes a named tuple all the same. The row is a view of the memory of a [`Batch`](@ref), which it keeps
+from being finalized.
 """
 struct Row
     names::Vector{Symbol}
     columns::Vector{Column}
-    # Index of the row in the buffers of each column, and its number, as it was asked for.
+    # The index of the row in the buffers of each column, and the number of the row for errors.
     places::Vector{Int}
     row::Int
 end
@@ -124,7 +124,7 @@ end
 Base.:(==)(a::Row, b::Row) = getfield(a, :names) == getfield(b, :names) && all(((x, y),) -> x == y, zip(a, b))
 Base.isequal(a::Row, b::Row) =
     getfield(a, :names) == getfield(b, :names) && all(((x, y),) -> isequal(x, y), zip(a, b))
-# One value after the other: the hash of a vector compares them, and not all that a row may have can be compared.
+# One value after the other: the hash of a vector compares values, and not all values of a row can be compared.
 Base.hash(r::Row, seed::UInt) = foldl((h, x) -> hash(x, h), r; init=hash(getfield(r, :names), seed))
 
 function Base.show(io::IO, r::Row)
