@@ -1,29 +1,31 @@
-# A record batch, or any other Arrow array, with its schema: over buffers, in and out as Arrow, and as a table.
+# A record batch, or any other Arrow array, with its schema: over buffers, through Arrow in and out, and as a table.
 
 """
     Batch
 
 An Arrow array with its schema, normally a record batch: columns of the same length, each with a name. Nothing is copied
-when it is imported, looked at or exported.
+when a batch is imported, looked at or exported.
 
-`batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s, `keys(batch)` their names, `pairs(batch)`
-names and columns, `length(batch)` is the number of columns, and `size(batch)` that of rows and columns, `schema(batch)`
-its [`Schema`](@ref), `root(batch)` the whole array as one column, whose elements are the rows.
+- `batch[:name]`, `batch["name"]` and `batch[k]` are its [`Column`](@ref)s.
+- `keys(batch)` are their names, `pairs(batch)` names and columns.
+- `length(batch)` is the number of columns, `size(batch)` the number of rows and of columns.
+- `schema(batch)` is its [`Schema`](@ref).
+- `root(batch)` is the whole array as one column, whose elements are the rows.
 
-`NamedTuple(batch)` is a named tuple of the columns, which packages for tables take, such as DataFrames; the batch stays open
-as long as they use them. Two of those compare as the columns do (`==`, `isequal`): a batch itself is only equal to itself,
-and it does not iterate, as some would take what comes for rows. `Batch(name => batch[name] for name in (:a, :b))` is a batch
-of some of the columns, without a copy.
+`NamedTuple(batch)` is a named tuple of the columns, which packages for tables such as DataFrames accept; keep the batch
+open as long as they use the columns. Two such tuples compare as the columns do (`==`, `isequal`). A batch itself is
+only equal to itself, and it does not iterate, because some packages would take its elements for rows.
+`Batch(name => batch[name] for name in (:a, :b))` is a batch of some of the columns, without a copy.
 
-Get one with [`import_arrow`](@ref), of Julia columns, or out of a tensor with `Batch(tensor)`; hand it on with
+Get one with [`import_arrow`](@ref), from Julia columns, or from a tensor with `Batch(tensor)`; hand it on with
 [`export_share`](@ref) and [`export_move`](@ref).
 
 **Ownership, threads.** As for [`Tensor`](@ref): one reference, given up once by `close`, by [`export_move`](@ref) or,
-if need be, by the finalizer. The columns of a batch keep it from being finalized, but not from being closed: then they
-throw `DEVX_CLOSED`, too.
+if forgotten, by the finalizer. The columns of a batch keep it from being finalized, but not from being closed: then
+they throw `DEVX_CLOSED`, too.
 
-**Device memory.** As for [`Tensor`](@ref): columns of a batch on a device have a name, a length and buffers, but
-elements only after [`copy_to`](@ref). Nulls can be counted there ([`null_count`](@ref)).
+**Device memory.** As for [`Tensor`](@ref): columns of a batch on a device have a name, a length and buffers, but their
+elements can be read only after [`copy_to`](@ref). Nulls can be counted on the device ([`null_count`](@ref)).
 """
 struct Batch
     handle::Handle{TAG_BATCH}
@@ -47,22 +49,22 @@ end
 """
     Batch(schema::Schema, nodes::AbstractVector{Node}; device=DevExchange.CPU, release=nothing)
 
-Makes a batch over buffers that are described by hand: one [`Node`](@ref) for each field of the schema, depth first: a
-node, its children each with all below it, the values of its dictionary. The schema is shared. For a device other than
-the CPU buffers are given as `Ptr`s, and are taken to be filled by what is queued on the legacy default stream (see
-[`produced_on`](@ref)). Arrays among the buffers are kept alive as long as the memory is used; then `release()` is
-called once, on a task of this module. If this throws, `release` is not called.
+Makes a batch over buffers that are described by hand. There is one [`Node`](@ref) for each field of the schema, depth
+first: a node, its children each with all nodes below it, the values of its dictionary. The schema is shared. For a
+device other than the CPU, buffers are given as `Ptr`s, and are taken to be filled by work that is queued on the legacy
+default stream (see [`produced_on`](@ref)). Arrays among the buffers are kept alive as long as the memory is used; then
+`release()` is called once, on a task of this module. If this constructor throws, `release` is not called.
 
 Throws `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`, `DEVX_INVALID_BUFFERS` (also for an array that is too short for
 its node), `DEVX_MISMATCH`, `DEVX_DEVICE`, `DEVX_INVALID_ARGUMENT` for a `release` that cannot be called, with the field
-and its value. How many bytes a `Ptr` leads to, and how many the offsets in a buffer ask for, is not known here.
+and its value. Not checked are how many bytes a `Ptr` leads to, and how many bytes the offsets in a buffer require.
 """
 function Batch(schema::Schema, nodes::AbstractVector{Node}; device::DLDevice=CPU, release=nothing)
     nodes = collect(Node, nodes)
     return batch_over(schema, nodes, device, release, Int64[buffer_size(b) for node in nodes for b in node.buffers])
 end
 
-# `sizes` are the bytes of all buffers, if they are to be checked.
+# `sizes` are the bytes of all buffers, if the sizes are to be checked.
 function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, @nospecialize(release), sizes=C_NULL)
     tables, records, held_on = Vector{Ptr{Cvoid}}[], DevxNode[], Any[]
     handle = GC.@preserve nodes tables begin
@@ -74,7 +76,7 @@ function batch_over(schema::Schema, nodes::Vector{Node}, device::DLDevice, @nosp
             push!(tables, table)
             push!(records, DevxNode(node.length, node.null_count, node.offset, pointer(table), length(table)))
         end
-        # When none of them was refused.
+        # Only after all buffers were accepted.
         for node in nodes, buffer in node.buffers, reference in references(buffer)
             push!(held_on, reference)
         end
@@ -94,12 +96,12 @@ end
 """
     import_arrow(array, schema) -> Batch
 
-Takes an Arrow array in host memory from its producer. `array` is a `Ref` or `Ptr` of [`ArrowArray`](@ref); `schema` one
-of [`ArrowSchema`](@ref), which is taken, too, or a [`Schema`](@ref), which is shared. A `Ptr{Cvoid}` is taken for
-either. No buffer is read or copied.
+Imports an Arrow array in host memory from its producer. `array` is a `Ref` or `Ptr` of [`ArrowArray`](@ref); `schema`
+is one of [`ArrowSchema`](@ref), which is imported, too, or a [`Schema`](@ref), which is shared. A `Ptr{Cvoid}` is
+accepted for either. No buffer is read or copied.
 
-On success what was taken is moved from (its `release` is NULL) and is released once, when the last user is gone. On
-failure both structs are untouched, and still the caller's to release.
+On success each imported struct is moved from (its `release` is NULL) and released once, when the last user is gone. On
+failure both structs are untouched, and the caller still has to release them.
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVALID_LENGTH`, `DEVX_INVALID_NULL_COUNT`,
 `DEVX_INVALID_BUFFERS`, `DEVX_INVALID_CHILDREN`, `DEVX_INVALID_METADATA`, `DEVX_MISMATCH`, `DEVX_TOO_DEEP`,
@@ -121,10 +123,10 @@ end
 """
     import_arrow_device(array, schema) -> Batch
 
-As [`import_arrow`](@ref), for an [`ArrowDeviceArray`](@ref), which says where it is and when it may be touched.
-Non-zero `reserved` bytes are ignored. Nothing is waited for: `sync_event` is what a stream is made to wait for when the
-data is used ([`wait_on`](@ref), [`copy_to`](@ref)) or exported, and is handed on. Also throws `DEVX_DEVICE` for a
-device that the library has no runtime for, an id that cannot be, and an event on the CPU.
+Like [`import_arrow`](@ref), but for an [`ArrowDeviceArray`](@ref), which says where the data is and when it may be
+touched. Non-zero `reserved` bytes are ignored. Nothing waits during the call: a stream is made to wait for `sync_event`
+when the data is used ([`wait_on`](@ref), [`copy_to`](@ref)) or exported, and the event is handed on. Also throws
+`DEVX_DEVICE` for a device that the library has no runtime for, for an impossible id, and for an event on the CPU.
 """
 function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Schema)
     ready = without_event(array)
@@ -142,7 +144,7 @@ function import_arrow_device(array::Ref{ArrowDeviceArray}, schema::Ref{ArrowSche
     return adopt_batch(handle; ready=ready)
 end
 
-# Addresses as other runtimes have them.
+# Addresses, in the form that other runtimes have them.
 for (take, A) in ((:import_arrow, ArrowArray), (:import_arrow_device, ArrowDeviceArray))
     @eval $take(array::Ptr{Cvoid}, schema) = $take(Ptr{$A}(array), schema)
     @eval $take(array::Ref{$A}, schema::Ptr{Cvoid}) = $take(array, Ptr{ArrowSchema}(schema))
@@ -159,7 +161,7 @@ end
 """
     copy(b::Batch) -> Batch
 
-A copy of a whole batch in one block of host memory of the library's. For memory of a device, and to one,
+Returns a copy of a whole batch in one block of host memory of the library. For a copy from or to a device, use
 [`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS`, `DEVX_CLOSED`.
 """
 function Base.copy(b::Batch)
@@ -171,9 +173,9 @@ end
 """
     copy_to(b::Batch, device::DLDevice, stream) -> Batch
 
-A copy of a whole batch on another device (or the same): one allocation, and one copy for each buffer, queued on a
-stream of either. Of texts and binary in device memory the last offset is read first, which the host waits for.
-Otherwise as for tensors; within host memory `copy` needs no stream. Also throws `DEVX_INVALID_BUFFERS`.
+Returns a copy of a whole batch on another device (or the same): one allocation, and one copy for each buffer, queued on
+a stream of either device. For texts and binary in device memory, the last offset is read first, and the host waits for
+it. Otherwise as for tensors; within host memory `copy` needs no stream. Also throws `DEVX_INVALID_BUFFERS`.
 """
 function copy_to(b::Batch, device::DLDevice, stream::AnyStream)
     return adopt_batch(made(Handle{TAG_BATCH}) do out
@@ -192,10 +194,10 @@ end
     export_share(b::Batch, array)
     export_share(b::Batch, array, schema)
 
-Hands a batch to a consumer and keeps it. `array` is a `Ref` or `Ptr` of [`ArrowArray`](@ref), or of
-[`ArrowDeviceArray`](@ref) to say the device, and by an event when the data may be touched, too; `schema`, if given, one
-of [`ArrowSchema`](@ref). The consumer owns what is written, and releases each once, from any thread
-([`arrow_release`](@ref)). What the structs held before is overwritten, not released. On failure neither is written.
+Exports a batch to a consumer; you keep the batch. `array` is a `Ref` or `Ptr` of [`ArrowArray`](@ref), or of
+[`ArrowDeviceArray`](@ref), which also has the device and an event that says when the data may be touched. `schema`, if
+given, is one of [`ArrowSchema`](@ref). The consumer owns the written structs, and releases each once, from any thread
+([`arrow_release`](@ref)). What they held before is overwritten, not released. On failure neither is written.
 
 Throws `DEVX_CLOSED` after `close`.
 """
@@ -213,7 +215,8 @@ end
     export_move(b::Batch, array)
     export_move(b::Batch, array, schema)
 
-As [`export_share`](@ref), and gives the batch up: it is closed when this returns. If this throws, it is as before.
+Like [`export_share`](@ref), but gives the batch up: it is closed when this returns. If this throws, the batch is as
+before.
 """
 function export_move(b::Batch, array::Ref{ArrowArray})
     moved(b.handle) do slot
@@ -239,7 +242,7 @@ function export_both(export_array, b::Batch, array, target::Ref{ArrowSchema})
         place == C_NULL && throw(DevExchangeError(DEVX_NULL_ARGUMENT, "schema is NULL"))
         own, written = schema(b), Ref(ArrowSchema())
         try
-            # First where nobody sees it: if the array fails, the target is not written.
+            # Written to a private place first: if the array fails, the target is not written.
             @checked devx_schema_export(own.handle::Handle, written::Ptr{ArrowSchema})
             export_array(b, array)
         catch
@@ -256,7 +259,7 @@ end
 """
     schema(b::Batch) -> Schema
 
-The schema of a batch: a reference of its own, to be closed like any other.
+Returns the schema of a batch: a new reference, to be closed like any other.
 """
 schema(b::Batch) = Schema(made(Handle{TAG_SCHEMA}) do out
     @checked devx_batch_schema(b.handle::Handle, out::Ptr{Ptr{Cvoid}})
@@ -267,12 +270,13 @@ end)
     slice(c::Column, rows) -> Column
     slice(t::Tensor{T,N}, indices...) -> Tensor{T,N}
 
-Some rows, a range like `2:4`, without a copy. That of a batch is a batch of its own, to be closed like any other, which
-shares the memory. Exported, the slice of a record batch has no offset of its own, as many consumers ask for: its columns
-have one.
+Returns some rows, given as a range such as `2:4`, without a copy. The slice of a batch is a batch of its own that
+shares the memory, to be closed like any other. When the slice of a record batch is exported, the batch has no offset,
+as many consumers require: its columns have one.
 
-Of a tensor there is a range or `:` for each dimension, and the slice is a tensor of its own. On a GPU it is in the order of
-the whole, and work that is noted for it is noted for the whole, which a `Tensor(view(t, ...))` knows nothing of.
+For a tensor there is a range or `:` for each dimension, and the slice is a tensor of its own. On a GPU it is in the
+order of the whole, and work that is noted for the slice is noted for the whole; a `Tensor(view(t, ...))` does not do
+that.
 
 Throws `BoundsError`, `DEVX_CLOSED`, `DEVX_IMPOSSIBLE` for elements that begin within a byte.
 """
@@ -285,7 +289,7 @@ function slice(b::Batch, rows::AbstractUnitRange{<:Integer})
     return adopt_batch(handle; ready=b.readable)
 end
 
-# An empty range may begin anywhere.
+# An empty range can begin anywhere.
 rows_before(rows) = isempty(rows) ? 0 : first(rows) - 1
 
 share(b::Batch) = Batch(share_handle(b.handle), b.rows, b.columns, b.device, b.readable)
@@ -300,7 +304,7 @@ require_readable(b::Batch) = b.readable || throw(not_readable(b.device))
 
 Base.size(b::Batch) = (b.rows, b.columns)
 Base.size(b::Batch, dimension::Integer) = dimension <= 2 ? size(b)[dimension] : 1
-# A collection of columns, by number and by name, as a named tuple of them is.
+# A collection of columns, by number and by name, like a named tuple of them.
 Base.length(b::Batch) = b.columns
 Base.isempty(b::Batch) = b.columns == 0
 Base.firstindex(::Batch) = 1
@@ -319,7 +323,7 @@ All columns of a batch; `values(b)` is the same.
 columns(b::Batch) = Column[Column(b, record) for record in column_records(b)]
 Base.values(b::Batch) = columns(b)
 
-# As that of any names, it throws if they repeat.
+# Like any named tuple, it throws if names repeat.
 Base.NamedTuple(b::Batch) = NamedTuple{Tuple(keys(b))}(Tuple(columns(b)))
 
 Base.getindex(b::Batch, k::Union{Integer,Symbol,AbstractString}) = Column(b, column_record(b, k))
@@ -332,7 +336,7 @@ function root_record(b::Batch)
     return record[]
 end
 
-# Columns count from 1 in Julia. Inlined, so that only what is needed of the record is read.
+# Columns count from 1 in Julia. Inlined, so that only the necessary fields of the record are read.
 @inline function column_record(b::Batch, k::Integer)
     require_open(b.handle)
     1 <= k <= b.columns || throw(no_column(b, k))
@@ -358,7 +362,7 @@ function column_record(b::Batch, name::AbstractString)
     return record[]
 end
 
-# The rows that are shown of a batch.
+# How many rows of a batch are shown.
 const ROWS_SHOWN = 10
 const COLUMNS_SHOWN = 20
 

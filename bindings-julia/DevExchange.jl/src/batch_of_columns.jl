@@ -1,17 +1,18 @@
-# A record batch of columns by name: vectors of Julia's, laid out as Arrow has them, and columns of other batches.
+# Record batches of named columns: Julia vectors, laid out as Arrow has them, and columns of other batches.
 
 """
     Batch(columns; release=nothing, metadata=(), stream=nothing)
     Batch(name => column, ...; release=nothing, metadata=(), stream=nothing)
 
-Makes a record batch of columns of the same length: of a named tuple of vectors, or of anything that can be iterated and
-gives pairs `name => vector` (a dictionary, a vector, a generator, `pairs(x)`, `zip(names, vectors)`), in the order in which
-they come. Names are texts or symbols.
+Makes a record batch of columns of the same length: from a named tuple of vectors, or from any iterable of pairs
+`name => vector` (a dictionary, a vector, a generator, `pairs(x)`, `zip(names, vectors)`), in the order of iteration.
+Names are texts or symbols.
 
-A [`Column`](@ref) among them, and a batch (any array), which is a column as a whole, goes in as it is, whatever its type,
-under the new name: shared, not copied, also after its batch was closed. All of those are on one device, with vectors beside
-them on the CPU; if one is not ready yet, the result is in the order of `stream`, which waits for all of them on the device.
-All others are laid out by their elements, also a `view` of a column ([`slice`](@ref) is a column).
+A [`Column`](@ref) or a batch (any array, as one column) goes in as it is, whatever its type, under the new name. It is
+shared, not copied, and stays valid even after its batch is closed. All of these must be on one device; with vectors
+beside them, on the CPU. If one of them is not ready yet, the result is in the order of `stream`, which waits for
+all of them on the device. All other columns are laid out from their elements; this includes a `view` of a column (but a
+[`slice`](@ref) is a column).
 
 | elements | Arrow type | memory |
 |---|---|---|
@@ -30,25 +31,30 @@ All others are laid out by their elements, also a `view` of a column ([`slice`](
 | a `Union` of several of these | dense union | laid out |
 | `Missing` only | null | none |
 
-With `Union{T,Missing}` a column is laid out, with a validity bitmap if anything is missing. "Laid out" is a copy, once,
-into buffers that are Julia's; "its own" is none, for `Vector`s and views without gaps that are aligned as their
-elements are. Such vectors must not be resized or written as long as the batch is used, and are kept alive that long.
-Then `release()`, if given, is called once, on a task of this module; there has to be a vector that it is for. If this
-throws, it is not called, and neither is it if the batch, or what was exported of it, is still there when Julia ends.
+With `Union{T,Missing}` a column is laid out, with a validity bitmap if anything is missing. "Laid out" means one copy,
+into buffers that Julia owns. "Its own" means no copy, for `Vector`s and views without gaps whose alignment is that of
+their elements. Such vectors must not be resized or written as long as the batch is used, and are kept alive that long.
+Then `release()`, if given, is called once, on a task of this module; it needs at least one column that is a vector.
+`release` is not called if this constructor throws, nor if the batch or an export of it still exists when Julia ends.
 
-Throws, with the name of the column, `DEVX_UNSUPPORTED` for elements without a type in Arrow and for maps with a key that
-is missing, `DEVX_INVALID_ARGUMENT` for what is no vector, no name or no metadata, `DEVX_OUT_OF_RANGE` for dates and months
-that their type has no room for, and decimals of more digits than theirs has, `DEVX_INVALID_TEXT`, `DEVX_INVALID_LENGTH`
-for columns of different length, `DEVX_CLOSED` for a tensor, column or batch that was closed, `DEVX_DEVICE` or
-`DEVX_NOT_READY` for elements that cannot be read here; `DEVX_MISMATCH` for batches on different devices, `DEVX_NOT_READY`
-without a stream that is needed, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`.
+Throws, with the name of the column:
+
+- `DEVX_UNSUPPORTED` for elements without an Arrow type, and for maps with a missing key;
+- `DEVX_INVALID_ARGUMENT` for an invalid vector, name or metadata, `DEVX_INVALID_TEXT`;
+- `DEVX_OUT_OF_RANGE` for dates and months that their type has no room for, and for decimals with more digits than their
+  type;
+- `DEVX_INVALID_LENGTH` for columns of different length;
+- `DEVX_CLOSED` for a tensor, column or batch that was closed;
+- `DEVX_DEVICE` or `DEVX_NOT_READY` for elements that cannot be read here;
+- `DEVX_MISMATCH` for batches on different devices;
+- `DEVX_NOT_READY` if a stream is needed and none is given, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`.
 """
 Batch(@nospecialize(columns); release=nothing, metadata=(), stream=nothing) =
     batch_of(listed(columns), release, metadata, stream)
 Batch(@nospecialize(columns::Pair...); release=nothing, metadata=(), stream=nothing) =
     batch_of(Any[columns...], release, metadata, stream)
 
-# From here on columns are of any type to the compiler, which would compile all of this for each table otherwise.
+# From here on the compiler does not know the types of columns; otherwise it would compile all of this for each table.
 function listed(@nospecialize(columns::NamedTuple))
     list = Any[]
     for k in 1:nfields(columns)
@@ -72,7 +78,7 @@ function batch_of(columns::Vector{Any}, @nospecialize(release), @nospecialize(me
     return laid_out(named, release, metadata)
 end
 
-# Names and columns, all of them of the same length.
+# Names and columns, checked to be of the same length.
 function named_columns(columns::Vector{Any})
     named = Pair{String,Any}[]
     for pair in columns
@@ -115,7 +121,7 @@ function lay_column!(nodes, name, @nospecialize(column))
     first = length(nodes) + 1
     try
         field = lay!(nodes, name, name, column)
-        # Where this fails later, nobody knows any more of which column a buffer is.
+        # Checked here, because a later failure could not say which column a buffer belongs to.
         for k in first:length(nodes), buffer in nodes[k].buffers
             buffer_address(buffer)
         end
@@ -133,11 +139,11 @@ function share_column(name, @nospecialize(column))
     end
 end
 
-# An error, with the name of the column that it is about.
+# Adds the name of the column to an error about it.
 of_column(@nospecialize(e), name) = e isa DevExchangeError && !startswith(e.message, "column ") ?
     DevExchangeError(e.status, e.driver_code, "column $(repr(name)): $(e.message)") : e
 
-# Columns of batches as they are, beside those of a batch of the vectors.
+# Joins columns of batches, as they are, with the columns of a batch of the vectors.
 function joined(named, @nospecialize(release), @nospecialize(metadata), @nospecialize(stream))
     pairs, vectors = texts(metadata), filter(!is_of_batch, named)
     release === nothing || check_callable(release, "release")
@@ -145,7 +151,7 @@ function joined(named, @nospecialize(release), @nospecialize(metadata), @nospeci
         "release is $(repr(release)): all columns are of batches, which have their own"))
     own, at_last = Batch[], Ref{Any}(nothing)
     try
-        # Not called if something fails after this.
+        # Not called if a later step fails.
         later = release === nothing ? nothing : () -> at_last[] === nothing || at_last[]()
         isempty(vectors) || push!(own, laid_out(vectors, later, ()))
         k = 0
@@ -162,10 +168,10 @@ function joined(named, @nospecialize(release), @nospecialize(metadata), @nospeci
     end
 end
 
-# A batch whose columns are batches.
+# Makes a batch whose columns are batches.
 function join_columns(columns, stream)
     names = [ctext(name, "name") for (name, _) in columns]
-    # References of our own, which nobody else closes meanwhile.
+    # New references, which nobody else closes meanwhile.
     shared = Batch[]
     try
         foreach(((name, batch),) -> push!(shared, share_column(name, batch)), columns)
@@ -182,7 +188,7 @@ function join_columns(columns, stream)
     end
 end
 
-# The same batch under a schema with metadata.
+# The same batch, under a schema with metadata.
 function with_metadata(b::Batch, pairs)
     isempty(pairs) && return b
     old, array = schema(b), Ref(ArrowDeviceArray())

@@ -1,20 +1,21 @@
-# Batches out of buffers that their producer owns, described as a tree.
+# Batches from buffers of a producer, described as a tree.
 
 """
     ArrayBuilder(name, type, length, buffers=(); children=ArrayBuilder[], dictionary=nothing, release=nothing,
                  null_count=-1, offset=0, nullable=true, ordered=false, keys_sorted=false, flags=0, metadata=())
 
-An array that is described for `Batch`: what it is, its buffers, what is below it, and who keeps its memory alive. It is
-made by whoever has the buffers already, on any device, and nothing is copied.
+The description of an array for `Batch`: its type, its buffers, the arrays below it, and who keeps its memory alive. It
+is for producers that already have the buffers, on any device; nothing is copied.
 
 `type` is an Arrow format string, or an element type without children. `buffers` are those of the Arrow columnar format
 in its order, as for [`Node`](@ref): arrays, which are kept alive, `Ptr`s to memory of the batch's device, or `nothing`.
-Validity comes first, `nothing` if there are no nulls; for views the sizes of the data buffers, 64-bit, come last.
+Validity comes first, `nothing` if there are no nulls; for views the 64-bit sizes of the data buffers come last.
 `null_count` -1 means not counted; `offset` elements of every buffer are skipped. `dictionary` describes the values of a
-dictionary, the array's own being indices. Flags and metadata are those of [`Field`](@ref).
+dictionary; the array itself then holds the indices. Flags and metadata are those of [`Field`](@ref).
 
-`release()` is called once, on a task of this module, when nobody uses the batch any more: that of each array that has
-one. So an array that has one is for one batch, and for one place in it; an array without may be described again.
+When nobody uses the batch any more, `release()` of each array that has one is called once, on a task of this module. An
+array with a `release` can therefore be used in one batch only, and in one place of it; an array without one can be used
+again.
 
 ```julia
 item = ArrayBuilder("item", Int64, 3, (nothing, pointer); release=() -> Libc.free(pointer))
@@ -22,7 +23,7 @@ lists = ArrayBuilder("lists", "+l", 2, (nothing, Int32[0, 1, 3]); children=[item
 batch = Batch([lists])
 ```
 
-A builder is plain Julia data; nothing is checked, and nothing taken, before `Batch` makes a batch of it.
+A builder is plain Julia data: nothing is checked or taken before `Batch` makes a batch of it.
 """
 struct ArrayBuilder
     field::Field
@@ -30,7 +31,7 @@ struct ArrayBuilder
     children::Vector{ArrayBuilder}
     dictionary::Union{Nothing,ArrayBuilder}
     release::Any
-    # 1 as soon as a batch is to call `release`.
+    # 1 once a batch has taken over the call of `release`.
     taken::Threads.Atomic{Int}
 end
 
@@ -50,12 +51,12 @@ Base.show(io::IO, b::ArrayBuilder) =
     Batch(array::ArrayBuilder; device=DevExchange.CPU)
     Batch(columns::AbstractVector{ArrayBuilder}; rows=nothing, device=DevExchange.CPU, metadata=(), release=nothing)
 
-Makes a batch of arrays that are described by [`ArrayBuilder`](@ref)s: of any one array, or a record batch of columns.
-`rows` is needed only if there are no columns. Memory of a device other than the CPU is taken to be filled by what is
-queued on the legacy default stream (see [`produced_on`](@ref)). If this throws, no `release` is called.
+Makes a batch of arrays that are described by [`ArrayBuilder`](@ref)s: of one array of any type, or a record batch of
+columns. `rows` is needed only if there are no columns. Memory of a device other than the CPU is taken to be filled by
+work that is queued on the legacy default stream (see [`produced_on`](@ref)). If this throws, no `release` is called.
 
-Throws as [`Schema`](@ref) and `Batch(schema, nodes)`, and `DEVX_INVALID_ARGUMENT` for an array with a `release` that is
-in the tree twice, or in a batch already.
+Throws the errors of [`Schema`](@ref) and `Batch(schema, nodes)`, and `DEVX_INVALID_ARGUMENT` for an array with a
+`release` that is in the tree twice, or in a batch already.
 """
 function Batch(array::ArrayBuilder; device::DLDevice=CPU)
     nodes, lent = Node[], ArrayBuilder[]
@@ -73,7 +74,7 @@ function Batch(array::ArrayBuilder; device::DLDevice=CPU)
     end
 end
 
-# An array whose release somebody else calls is not to be taken.
+# Refuses an array whose release another batch calls.
 take(b::ArrayBuilder) = Threads.atomic_cas!(b.taken, 0, 1) == 0 || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
     "array $(repr(b.field.name)) is in the tree twice, or in a batch already: its release is called once"))
 
@@ -83,8 +84,8 @@ function Batch(columns::AbstractVector{ArrayBuilder}; rows=nothing, device::DLDe
         metadata=metadata, release=release); device=device)
 end
 
-# Depth first: the array, its children each with all below it, the values of its dictionary. Returns the whole field.
-# `lent` gets the arrays that have a release.
+# Depth first: the array, its children each with all arrays below it, the values of its dictionary. Returns the whole
+# field. `lent` gets the arrays that have a release.
 function describe!(nodes, lent, b::ArrayBuilder)
     push!(nodes, b.node)
     if b.release !== nothing

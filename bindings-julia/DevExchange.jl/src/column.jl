@@ -3,9 +3,10 @@
 """
     Column{T,L} <: AbstractVector{T}
 
-One array of a [`Batch`](@ref) as a vector, without a copy: elements are read out of the buffers when they are asked
-for. `T` is `Union{S,Missing}` if there are nulls among the rows and `S` if there are none (which counts them, if the
-producer has not, in memory that can be read here; in any other there may be some). `L` is how the values lie.
+One array of a [`Batch`](@ref) as a vector, without a copy: elements are read from the buffers on access. `T` is
+`Union{S,Missing}` if the rows have nulls, and `S` if they have none. To find that out, nulls are counted if the
+producer has not done so and the memory can be read here; in other memory nulls are assumed to be possible. `L` says how
+the values are stored.
 
 | Arrow type | `S` |
 |---|---|
@@ -28,17 +29,18 @@ producer has not, in memory that can be read here; in any other there may be som
 | run-end encoded | the values'; a loop over the column looks each run up once, an index finds its run by halving |
 | null | `Missing` only |
 
-What is nested in more than four levels has an abstract type there (`Column`, `Any`), so that types do not grow with the
-data; its values are the same.
+Values nested in more than four levels have an abstract type there (`Column`, `Any`), so that types do not grow with the
+data; the values are the same.
 
-A time that is none of a day, and a point in time that no `DateTime` can be, is `DEVX_OUT_OF_RANGE` when it is looked at.
+A time that is not within a day, and a point in time that `DateTime` cannot represent, throw `DEVX_OUT_OF_RANGE` on
+access.
 
-`values(column)` of null-free integers and floats is a `Vector` over the same memory.
+`values(column)` of integers and floats without nulls is a `Vector` over the same memory.
 
-**Ownership.** A column keeps its batch from being finalized. After `close(batch)` it throws `DEVX_CLOSED`, in
-`@inbounds` code, too. Any task may read; none while another one closes the batch.
+**Ownership.** A column keeps its batch from being finalized. After `close(batch)` it throws `DEVX_CLOSED`, even in
+`@inbounds` code. Any task may read, but not while another task closes the batch.
 
-The type of a column depends on the data: work on it in a function that it is passed to, or say what it is
+The type of a column depends on the data: pass the column to a function that works on it, or state the type
 (`Column{Int32}(batch, k)`).
 """
 struct Column{T,L} <: AbstractVector{T}
@@ -46,14 +48,14 @@ struct Column{T,L} <: AbstractVector{T}
     record::DevxColumn
     validity::Ptr{UInt8}
     layout::L
-    # Levels of columns within `L`.
+    # Levels of columns nested in `L`.
     depth::Int
 end
 
 # ---- making one ----
 
-# Index `p` below is one into the buffers, `record.offset` being that of row 1, so that a slice of a column needs
-# another record only.
+# Index `p` below is an index into the buffers, where `record.offset` is row 1. So a slice of a column only needs
+# another record.
 
 function Column(batch::Batch, record::DevxColumn)
     numbers = number_column(batch, record)
@@ -64,7 +66,7 @@ function Column(batch::Batch, record::DevxColumn)
     if !(Missing <: T) && may_have_nulls(batch, record)
         T = Union{T,Missing}
     end
-    # The first buffer of a union holds type ids.
+    # A union's first buffer holds type ids, not validity.
     validity = record.n_buffers == 0 || startswith(format, "+u") ? C_NULL : buffer(record, 1)
     return Column{T,typeof(layout)}(batch, record, validity, layout, levels(layout))
 end
@@ -72,11 +74,12 @@ end
 """
     Column{T}(b::Batch, k) -> Column{T}
 
-The column `b[k]` of a batch, `k` being its number or its name, of which it is known that it has elements of type `T`:
-integers or floats of 8 to 64 bits; `Union{S,Missing}` is one of `S` whether there are nulls or not. Other than that of
-`b[k]` its type is known to the compiler: nothing is allocated, and nothing looked up where it is used.
+Returns the column `b[k]` of a batch (`k` is its number or name) if its elements are of type `T`: integers or floats of
+8 to 64 bits. `Union{S,Missing}` accepts a column of `S` with or without nulls. Unlike the type of `b[k]`, the type of
+the result is known to the compiler: nothing is allocated, and nothing is looked up at run time.
 
-Throws as `b[k]`, and `DEVX_MISMATCH` for a column of another type, or one that may have nulls which `T` does not allow.
+Throws the errors of `b[k]`, and `DEVX_MISMATCH` for a column of another type, or a column that may have nulls when `T`
+does not allow them.
 """
 @inline function Column{T}(b::Batch, k) where {T<:Union{PlainNumber,Missing}}
     record = column_record(b, k)
@@ -92,7 +95,7 @@ end
         "column is $(repr(k)): its format is $(repr(format))$nulls: not a Column{$T}")
 end
 
-# The rows that start at index `first` of the buffers.
+# The `length` rows from index `first` of the buffers on.
 function stored(c::Column{T,L}, first::Integer, length::Integer) where {T,L}
     r = c.record
     record = DevxColumn(r.format, r.name, r.metadata, r.flags, length, -1, first, r.buffers, r.n_buffers, r.n_children,
@@ -111,8 +114,8 @@ function null_count(batch::Batch, record::DevxColumn)
     return Int(count[])
 end
 
-# The child at `k`, counted from 1: of structs, sparse unions and fixed-size lists the rows that the column sees, of
-# other types all.
+# The child at `k`, counted from 1: for structs, sparse unions and fixed-size lists the rows that the column covers, for
+# other types all rows.
 function child_record(batch::Batch, record::DevxColumn, k::Integer)
     out = Ref{DevxColumn}()
     @checked devx_column_child(batch.handle::Handle, Ref(record)::Ptr{DevxColumn}, (k - 1)::Int64, out::Ptr{DevxColumn})
@@ -130,7 +133,7 @@ end
 
 dictionary(batch::Batch, record::DevxColumn) = Column(batch, dictionary_record(batch, record))
 
-# The element at index `p` of the buffers, for who asked for row `i`.
+# The element at index `p` of the buffers, which errors call row `i`.
 @inline function at(c::Column{T}, p::Int, i::Int) where {T}
     if Missing <: T && c.validity != C_NULL && !bit(c.validity, p)
         return missing

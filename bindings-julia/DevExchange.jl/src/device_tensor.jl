@@ -7,8 +7,9 @@
 """
     allocate(T, dims, device::DLDevice; stream=nothing) -> Tensor{T}
 
-Makes a tensor over new memory of a device, not initialised, with elements of type `T` (one that [`dtype`](@ref
-DevExchange.dtype) knows). It is compact and **row-major**: the last index is the fastest, as `strides` says.
+Makes a tensor over new memory of a device, not initialised, with elements of type `T` (one that
+[`dtype`](@ref DevExchange.dtype) knows). It is compact and **row-major**: the last index is the fastest, as `strides`
+says.
 
 With a `stream`, memory of a CUDA device comes from the device's pool: it is ready for work on that stream, and given
 back in its order; the stream may be closed before that. Without a stream the memory is ready at once. With

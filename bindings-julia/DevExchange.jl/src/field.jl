@@ -1,4 +1,4 @@
-# What one array of a batch is, described in Julia.
+# The description of one array of a batch, in Julia.
 
 """
     Field(name, format; nullable=true, ordered=false, keys_sorted=false, flags=0, metadata=(), children=Field[],
@@ -6,17 +6,17 @@
     Field(name, T::Type; ...)
 
 One field of a schema: a name, an Arrow format string (C data interface, "Data type description"; `"g"` is float64) and
-what hangs below it. `metadata` are pairs of texts, `dictionary` the field of the values if those of this one are
-indices (then `format` is an integer's). The flags of the standard are `nullable` (there may be nulls), `ordered` (the
-order of the dictionary has a meaning) and `keys_sorted` (within each row of a map); `flags` are further bits.
+the fields below it. `metadata` are pairs of texts. `dictionary` is the field of the values if those of this field are
+indices (then `format` is that of an integer). The flags of the standard are `nullable` (there may be nulls), `ordered`
+(the order of the dictionary has a meaning) and `keys_sorted` (within each row of a map); `flags` are further bits.
 
-`T` is any element type that [`Batch`](@ref) takes, with what is below it: `Field("x", Union{Missing,Int})` may be null,
-`Field("x", Vector{Int})` is a list, `Field("x", Dict{String,Int})` a map. For what no type of Julia says there are
-[`list_field`](@ref), [`struct_field`](@ref), [`map_field`](@ref), [`union_field`](@ref), [`run_end_field`](@ref) and
-[`extension`](@ref).
+`T` is any element type that [`Batch`](@ref) takes; the fields below it are made, too: `Field("x", Union{Missing,Int})`
+may be null, `Field("x", Vector{Int})` is a list, `Field("x", Dict{String,Int})` a map. For types that Julia cannot
+express there are [`list_field`](@ref), [`struct_field`](@ref), [`map_field`](@ref), [`union_field`](@ref),
+[`run_end_field`](@ref) and [`extension`](@ref).
 
-A field is plain Julia data and owns nothing. Two are equal if all of that is, in whatever order the keys of the metadata
-come. Of a key that repeats the last value counts.
+A field is plain Julia data and owns nothing. Two fields are equal if all of this is equal; the order of the metadata
+keys does not matter. If a key repeats, its last value counts.
 """
 struct Field
     name::String
@@ -35,7 +35,7 @@ function Field(name::AbstractString, format::AbstractString; nullable::Bool=true
     return Field(String(name), String(format), bits, texts(metadata), collect(Field, children), dictionary)
 end
 
-# Metadata as it is kept: pairs of texts, which one pair is not.
+# Converts metadata to the form in which it is kept: pairs of texts. A single pair is refused.
 function texts(metadata)
     listed = !(metadata isa Union{Pair,AbstractString}) && applicable(iterate, metadata)
     listed || throw(no_texts(metadata))
@@ -50,16 +50,16 @@ text_pair(other) = throw(no_texts(other))
 
 Field(name::AbstractString, ::Type{T}; keywords...) where {T} = typed_field(name, name, T; keywords...)
 
-# `path` is where the field is, for refusals.
+# `path` is the place of the field for errors.
 function typed_field(name, path, ::Type{T}; keywords...) where {T}
     children = fields_below(nonmissing(T), path)
-    # A union has no nulls of its own: what is missing is so in the first child.
+    # A union has no nulls of its own: missing values are in the first child.
     is_union(nonmissing(T)) && Missing <: T && (children[1] = with_nulls(children[1], true))
     return Field(name, format_of(nonmissing(T), path); nullable=Missing <: T, children=children, keywords...)
 end
 
 Base.:(==)(a::Field, b::Field) = all(f -> compared(a, f) == compared(b, f), fieldnames(Field))
-# The values of one key stay in their order.
+# The values of one key keep their order.
 compared(f::Field, part) = part === :metadata ? sort(f.metadata; by=first, alg=MergeSort) : getfield(f, part)
 Base.hash(f::Field, seed::UInt) = hash(f.name, hash(f.format, seed))
 
@@ -70,7 +70,7 @@ function Base.show(io::IO, f::Field)
     print(io, ')')
 end
 
-# Documented with that of a column.
+# Documented with the methods for columns.
 type_name(f::Field) =
     f.dictionary === nothing ? type_name(f.format) : string(type_name(f.format), " -> ", type_name(f.dictionary))
 function type_name(format::AbstractString)
@@ -80,7 +80,7 @@ function type_name(format::AbstractString)
     end
 end
 
-# The fields below one of this element type.
+# The fields below a field of this element type.
 fields_below(::Type{T}, path) where {T} =
     is_union(T) ? Field[field_below(k - 1, path, S) for (k, S) in enumerate(members(T, path))] : Field[]
 fields_below(::Type{<:AbstractVector{UInt8}}, path) = Field[]
@@ -98,29 +98,30 @@ field_below(name, path, T::Type) = typed_field(string(name), "$path.$name", T)
 named(name, f::Field) = f
 named(name, T::Type) = Field(name, T)
 
-# The same field that may have nulls, or has none.
+# The same field, made nullable or not.
 with_nulls(f::Field, nullable::Bool) = Field(f.name, f.format, f.flags & ~DEVX_FIELD_NULLABLE | DEVX_FIELD_NULLABLE * nullable,
     f.metadata, f.children, f.dictionary)
 
-# The field of values of type `T`, which were laid out as missing where what they are part of is: the same for all data.
+# The field of values of type `T` whose parent may be missing: the values were laid out as missing there, but the field
+# says the same for all data.
 function as_said(f::Field, ::Type{T}) where {T}
     Missing <: T && return f
     is_union(T) && (f.children[1] = with_nulls(f.children[1], false))
     return with_nulls(f, false)
 end
 
-# Keys are there, and so are the entries.
+# Neither keys nor entries can be null.
 entries_field(key::Field, value::Field) =
     Field("entries", "+s"; nullable=false, children=[with_nulls(key, false), value])
 
 """
     list_field(name, item; size=nothing, large=false, view=false, ...) -> Field
 
-A field of lists of `item`, a [`Field`](@ref) or an element type: of so many values each if there is a `size`, otherwise
-of any number, with offsets of 64 bits if they are `large`, and in any order if each row is a `view` of them (an offset
-and a size). Further keywords are those of `Field`.
+Makes a field of lists of `item`, a [`Field`](@ref) or an element type. With `size`, each list has that many values,
+otherwise any number. With `large`, offsets have 64 bits. With `view`, each row has an offset and a size, so lists can
+be in any order. Further keywords are those of `Field`.
 
-Buffers: validity; offsets; of views, offsets and sizes; of a fixed size, validity only.
+Buffers: validity; offsets; for views, offsets and sizes; for a fixed size, validity only.
 """
 function list_field(name::AbstractString, item::Union{Field,Type}; size::Union{Nothing,Integer}=nothing,
                     large::Bool=false, view::Bool=false, keywords...)
@@ -131,15 +132,16 @@ end
 """
     struct_field(name, members; ...) -> Field
 
-A field of structs of `members`, [`Field`](@ref)s. Further keywords are those of `Field`. Buffers: validity.
+Makes a field of structs of `members`, which are [`Field`](@ref)s. Further keywords are those of `Field`. Buffers:
+validity.
 """
 struct_field(name::AbstractString, members; keywords...) = Field(name, "+s"; children=members, keywords...)
 
 """
     map_field(name, key, value; ...) -> Field
 
-A field of maps; `key` and `value` are [`Field`](@ref)s or element types. Further keywords are those of `Field`, among
-them `keys_sorted`. Buffers: validity, offsets of 32 bits into the one child, which is a struct of keys and values.
+Makes a field of maps; `key` and `value` are [`Field`](@ref)s or element types. Further keywords are those of `Field`,
+including `keys_sorted`. Buffers: validity, offsets of 32 bits into the one child, which is a struct of keys and values.
 """
 map_field(name::AbstractString, key::Union{Field,Type}, value::Union{Field,Type}; keywords...) =
     Field(name, "+m"; children=[entries_field(named("key", key), named("value", value))], keywords...)
@@ -147,12 +149,12 @@ map_field(name::AbstractString, key::Union{Field,Type}, value::Union{Field,Type}
 """
     union_field(name, members; dense=true, type_ids=0:length(members)-1, ...) -> Field
 
-A field of values of one of `members` each, which are [`Field`](@ref)s or element types; `type_ids` are the numbers from
-0 to 127 that stand for them, in their order. Further keywords are those of `Field`.
+Makes a field of a union, where each value is one of `members`, which are [`Field`](@ref)s or element types. `type_ids`
+are the numbers from 0 to 127 that stand for the members, in their order. Further keywords are those of `Field`.
 
-Buffers: the type id of each row, 8 bits; of a `dense` union also the offset of each row in its child, 32 bits. The
-children of a union that is not dense (sparse) have as many rows as it has itself. There is no validity: nulls are the
-children's.
+Buffers: the type id of each row, 8 bits; for a `dense` union also the offset of each row in its child, 32 bits. The
+children of a union that is not dense (sparse) have as many rows as the union. There is no validity: nulls are in the
+children.
 """
 function union_field(name::AbstractString, members; dense::Bool=true, type_ids=0:length(members)-1, keywords...)
     children = Field[named(string(k - 1), member) for (k, member) in enumerate(members)]
@@ -164,9 +166,9 @@ end
 """
     run_end_field(name, values; ends=Int32, ...) -> Field
 
-A field of runs of equal values; `values` is a [`Field`](@ref) or an element type, `ends` the type of the numbers that
-say where runs end: `Int16`, `Int32` or `Int64`. Further keywords are those of `Field`. There are no buffers; the first
-child holds the ends, the second the values.
+Makes a field of runs of equal values; `values` is a [`Field`](@ref) or an element type, `ends` the type of the numbers
+that say where runs end: `Int16`, `Int32` or `Int64`. Further keywords are those of `Field`. There are no buffers; the
+first child holds the ends, the second the values.
 """
 run_end_field(name::AbstractString, values::Union{Field,Type}; ends::Type=Int32, keywords...) =
     Field(name, "+r"; children=[Field("run_ends", ends), named("values", values)], keywords...)
@@ -177,8 +179,8 @@ const EXTENSION_METADATA = "ARROW:extension:metadata"
 """
     extension(f::Field, name, metadata="") -> Field
 
-The field as one of an extension type: of this name, with parameters in a form that the name defines (Arrow columnar
-format, "Extension Types"). Whoever does not know the type reads the field as it was.
+Returns the field as a field of an extension type with this name, with parameters in a form that the name defines (Arrow
+columnar format, "Extension Types"). A reader that does not know the type reads the field as it was.
 """
 function extension(f::Field, name::AbstractString, metadata::AbstractString="")
     others = filter(pair -> first(pair) != EXTENSION_NAME && first(pair) != EXTENSION_METADATA, f.metadata)
@@ -209,8 +211,8 @@ end
 """
     type_ids(x) -> Vector{Int}
 
-The numbers that stand for the children of a union, in their order; `x` is a [`Field`](@ref) or a [`Column`](@ref).
-Throws `DEVX_MISMATCH` for another type.
+Returns the numbers that stand for the children of a union, in their order; `x` is a [`Field`](@ref) or a
+[`Column`](@ref). Throws `DEVX_MISMATCH` for another type.
 """
 type_ids(x) = type_ids(format(x))
 

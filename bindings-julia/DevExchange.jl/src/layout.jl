@@ -1,15 +1,18 @@
-# How Julia columns lie in memory as Arrow arrays (Arrow columnar format). A vector whose memory is an Arrow buffer
-# already is used as it is; any other one is laid out once, into buffers that are Julia arrays, too.
+# The memory of Julia columns as Arrow arrays (Arrow columnar format). A vector whose memory is an Arrow buffer already
+# is used as it is. Any other vector is laid out once, into buffers that are Julia arrays, too.
 
 """
     Node(length, buffers; null_count=-1, offset=0)
 
 One array of a batch that is described by hand, for [`Batch(schema, nodes)`](@ref Batch): its number of elements, and
-its buffers in the order of the Arrow columnar format, validity first. A buffer is an array of bits types (or a
-`BitVector`), which is then kept alive as long as the batch's memory is used, a `Ptr` to memory that the caller keeps
-alive, or `nothing` for one that is not there (validity without nulls). Give them as a tuple, or as `Any[...]`: within
-`[...]`, Julia makes arrays of different numbers ones of the same. `null_count` -1 means not counted; `offset` elements of
-every buffer are skipped.
+its buffers in the order of the Arrow columnar format, validity first. A buffer is one of these:
+
+- an array of bits types (or a `BitVector`), which is then kept alive as long as the batch's memory is used;
+- a `Ptr` to memory that the caller keeps alive;
+- `nothing` for a buffer that does not exist (validity without nulls).
+
+Give the buffers as a tuple, or as `Any[...]`: in `[...]`, Julia converts arrays of different number types to one type.
+`null_count` -1 means not counted; `offset` elements of every buffer are skipped.
 """
 struct Node
     length::Int64
@@ -23,7 +26,8 @@ Node(length::Integer, buffers; null_count::Integer=-1, offset::Integer=0) =
 
 buffer_address(::Nothing) = Ptr{Cvoid}(C_NULL)
 buffer_address(p::Ptr) = Ptr{Cvoid}(p)
-# The words of a `BitVector` are a bitmap of Arrow: its bit order, least significant first, on a little-endian machine.
+# The words of a `BitVector` are an Arrow bitmap: they have its bit order, least significant first, on a little-endian
+# machine.
 buffer_address(bits::BitVector) = Ptr{Cvoid}(pointer(bits.chunks))
 function buffer_address(array::AbstractArray{T}) where {T}
     isbitstype(T) || throw(bad_buffer("is a $(typeof(array)): its elements are not bits"))
@@ -34,7 +38,7 @@ function buffer_address(array::AbstractArray{T}) where {T}
 end
 buffer_address(x) = throw(bad_buffer("is a $(typeof(x)): neither array, pointer nor nothing"))
 
-# How many bytes a buffer has; -1 if it does not know that, or cannot be one.
+# The number of bytes of a buffer; -1 if it is not known, or if this cannot be a buffer.
 buffer_size(_) = -1
 buffer_size(bits::BitVector) = cld(length(bits), 8)
 buffer_size(array::AbstractArray{T}) where {T} = isbitstype(T) ? length(array) * sizeof(T) : -1
@@ -45,12 +49,12 @@ bad_buffer(what) = DevExchangeError(DEVX_INVALID_BUFFERS, "a buffer $what")
     DictionaryVector(indices, values)
     DictionaryVector(vector)
 
-A vector that is stored as indices into values: `d[i] == values[indices[i] + 1]`, missing where the index is. Indices
-count from 0, as in Arrow, and are integers of any width. The second form finds the distinct values, in the order of
-their first use, and takes the narrowest signed indices. [`Batch`](@ref) makes a dictionary column of it; the indices
-are not copied if nothing is missing.
+A vector that is stored as indices into values: `d[i] == values[indices[i] + 1]`, missing where the index is missing.
+Indices count from 0, as in Arrow, and are integers of any width. The second form finds the distinct values, in the
+order of their first use, and takes the narrowest signed indices. [`Batch`](@ref) makes a dictionary column of it; the
+indices are not copied if nothing is missing.
 
-The vectors are kept as they are given, not copied.
+The given vectors are kept, not copied.
 """
 struct DictionaryVector{T,X<:AbstractVector,V<:AbstractVector} <: AbstractVector{T}
     indices::X
@@ -88,12 +92,12 @@ end
     RunEndVector(ends, values)
     RunEndVector(vector)
 
-A vector that is stored as runs of equal values: `values[k]` up to index `ends[k]`, from behind the run before. Ends are
-`Int16`, `Int32` or `Int64` and grow. The second form finds the runs. [`Batch`](@ref) makes a run-end encoded column of
-it; the ends are not copied.
+A vector that is stored as runs of equal values: `values[k]` from the index after the previous run up to index
+`ends[k]`. Ends are `Int16`, `Int32` or `Int64`, and increasing. The second form finds the runs. [`Batch`](@ref) makes a
+run-end encoded column of it; the ends are not copied.
 
-The vectors are kept as they are given, not copied. Throws `DEVX_MISMATCH` if they differ in length, and
-`DEVX_OUT_OF_RANGE` for ends that do not grow.
+The given vectors are kept, not copied. Throws `DEVX_MISMATCH` if they differ in length, and `DEVX_OUT_OF_RANGE` for
+ends that do not increase.
 """
 struct RunEndVector{T,X<:AbstractVector{<:Union{Int16,Int32,Int64}},V<:AbstractVector{T}} <: AbstractVector{T}
     ends::X
@@ -129,11 +133,11 @@ end
 
 nonmissing(::Type{T}) where {T} = Base.nonmissingtype(T)
 
-# Dates of Julia count from the first day of year 1, Arrow's from this one.
+# Julia's dates count from the first day of year 1, Arrow's from this one.
 const UNIX_DAY = Dates.value(Date(1970))
 
 const PlainNumber = Union{Int8,Int16,Int32,Int64,UInt8,UInt16,UInt32,UInt64,Float16,Float32,Float64}
-# Types of Julia that lie in memory just as a type of Arrow does.
+# Julia types with the same memory as an Arrow type.
 const Plainly = Union{PlainNumber,Decimal,Time,Second,Millisecond,Microsecond,Nanosecond,DayTime,MonthDayNano}
 
 format_of(::Type{Int8}, name) = "c"
@@ -174,7 +178,7 @@ format_of(::Type{T}, name) where {T} = T isa Union ? "+ud:" * join(0:length(Base
 no_format(T, name) = DevExchangeError(DEVX_UNSUPPORTED, "column $(repr(name)): eltype $T has no type in Arrow; " *
     (isconcretetype(T) ? instead_of(T) : "make it a column of one concrete type, as `identity.(column)` does if there is one"))
 
-# What would do.
+# What to use instead.
 instead_of(::Type{Nothing}) = "what is not there is `missing`: `replace(column, nothing => missing)`"
 instead_of(::Type{<:Integer}) = "convert it to `Int64`, or to a decimal: `Decimal{38,0,Int128}.(column)`"
 instead_of(::Type{<:Union{AbstractFloat,AbstractIrrational}}) = "convert it to `Float64`"
@@ -187,7 +191,7 @@ instead_of(::Type{<:AbstractSet}) = "convert it to vectors: `collect.(column)`"
 instead_of(::Type{T}) where {T} = isstructtype(T) && fieldcount(T) > 0 ?
     "give it as `NamedTuple`s, or as a column for each field" : "convert it"
 
-# The value of a place whose value is missing; Arrow does not define it.
+# The stored value where a value is missing; Arrow does not define it.
 placeholder(::Type{S}) where {S<:Union{Number,Decimal}} = zero(S)
 placeholder(::Type{DayTime}) = DayTime(0, 0)
 placeholder(::Type{MonthDayNano}) = MonthDayNano(0, 0, 0)
@@ -196,19 +200,20 @@ placeholder(::Type{S}) where {S<:Period} = S(0)
 
 # ---- laying out ----
 #
-# `lay!(nodes, name, path, v, S)` appends the arrays that the values `v` of type `S`, some of them perhaps missing, consist
-# of, depth first, and returns their field. `path` is where they are, from the name of the column on, for refusals. Nodes are
-# made field by field: the form with keywords would be compiled for each set of buffers.
+# `lay!(nodes, name, path, v, S)` appends the arrays that make up the values `v` of type `S`, some of them perhaps
+# missing, depth first, and returns their field. `path` is the place of the values for errors, beginning with the name
+# of the column. Nodes are made field by field, because the form with keywords would be compiled for each set of
+# buffers.
 
 function lay!(nodes, name, path, v::AbstractVector{T}) where {T}
     S = nonmissing(T)
     return is_union(S) ? lay_union!(nodes, name, path, v, members(S, path)) : lay!(nodes, name, path, v, S)
 end
 
-# The types of a union. The one mistake that is common is said of the whole.
+# The types of a union. `Nothing`, the most common mistake, is an error about the whole union.
 members(S, path) = Nothing <: S ? throw(no_format(Nothing, path)) : Base.uniontypes(S)
 
-# Several kinds of texts, or of vectors with the same elements, are one type in Arrow.
+# Several text types, or several vector types with the same elements, are one type in Arrow.
 is_union(S) = S isa Union && !(S <: AbstractString) && !(S <: AbstractVector && eltype(S) !== Any)
 
 function lay!(nodes, name, path, v, ::Type{S}) where {S<:Plainly}
@@ -216,10 +221,10 @@ function lay!(nodes, name, path, v, ::Type{S}) where {S<:Plainly}
     return lay_flat!(nodes, name, v, format_of(S, path), is_memory(v, S) ? v : filled(identity, v, placeholder(S)))
 end
 
-# That decimals have no more digits than their type says, which readers rely on.
+# Checks that decimals have no more digits than their type says, which readers rely on.
 check_digits(path, v, ::Type) = nothing
 function check_digits(path, v, ::Type{Decimal{P,S,I}}) where {P,S,I}
-    # More digits than the type of the integer has are refused with the format.
+    # A type with more digits than its integer can hold is refused with the format.
     1 <= P <= 76 && big(10)^P <= big(2)^(8 * sizeof(I) - 1) || return nothing
     least, most = I(1 - big(10)^P), I(big(10)^P - 1)
     for (row, x) in enumerate(v)
@@ -244,13 +249,13 @@ lay!(nodes, name, path, v, ::Type{DateTime}) = lay_numbers!(
 # Months, 32 bits.
 lay!(nodes, name, path, v, ::Type{Month}) = lay_numbers!(Dates.value, nodes, name, path, v, "tiM", Int32, "months")
 
-# Values as numbers, which may be more than the type has room for.
+# Lays out values as numbers that the type may have no room for.
 function lay_numbers!(count, nodes, name, path, v, format, ::Type{I}, what) where {I}
     said = "column $(repr(path)): a number of $what"
     return lay_flat!(nodes, name, v, format, filled(x -> number(I, count(x), said), v, zero(I)))
 end
 
-# An array without values and so without buffers.
+# An array without values and therefore without buffers.
 function lay!(nodes, name, path, v, ::Type{Union{}})
     push!(nodes, Node(length(v), length(v), 0, Any[]))
     return Field(name, "n")
@@ -275,7 +280,7 @@ function lay!(nodes, name, path, v, ::Type{S}) where {S<:AbstractVector}
 end
 
 function lay!(nodes, name, path, v, ::Type{S}) where {L,S<:NTuple{L,Any}}
-    # Not a parameter of the method, which none but a concrete type would be.
+    # Not a parameter of the method, which would match only a concrete type.
     E = fieldtype(S, 1)
     S === NTuple{L,E} || throw(no_format(S, path))
     nulls, bits = validity(v)
@@ -285,7 +290,7 @@ function lay!(nodes, name, path, v, ::Type{S}) where {L,S<:NTuple{L,Any}}
         push!(nodes, Node(L * length(v), 0, 0, Any[nothing, v]))
         Field("item", format_of(E, path); nullable=false)
     else
-        # What is missing has places for its values, too.
+        # A missing value has places for its elements, too.
         none = ntuple(_ -> missing, L)
         values = Union{E,(nulls == 0 ? Union{} : Missing)}[]
         foreach(x -> append!(values, coalesce(x, none)), v)
@@ -295,7 +300,7 @@ function lay!(nodes, name, path, v, ::Type{S}) where {L,S<:NTuple{L,Any}}
 end
 
 function lay!(nodes, name, path, v, ::Type{S}) where {names,S<:NamedTuple{names}}
-    # Of which nothing is known of some member.
+    # Refuses a type that says nothing about one of its members.
     isconcretetype(S) || all(child -> fieldtype(S, child) !== Any, names) || throw(no_format(S, path))
     nulls, bits = validity(v)
     push!(nodes, Node(length(v), nulls, 0, Any[bits]))
@@ -323,11 +328,11 @@ end
 @noinline no_key(path) = DevExchangeError(DEVX_UNSUPPORTED,
     "column $(repr(path)) has a map with the key missing: the keys of maps are never null")
 
-# Anything else: no type in Arrow.
+# Any other type has no Arrow type.
 lay!(nodes, name, path, v, ::Type{S}) where {S} = throw(no_format(S, path))
 lay!(nodes, name, path, v, ::Type{Tuple{}}) = throw(no_format(Tuple{}, path))
 
-# A dense union. What is missing is so in the first child.
+# A dense union. Missing values are in the first child.
 function lay_union!(nodes, name, path, v, types)
     home(x) = ismissing(x) ? 1 : findfirst(T -> x isa T, types)::Int
     homes = Int[home(x) for x in v]
@@ -372,7 +377,8 @@ function lay_bytes!(nodes, name, v, formats)
     return Field(name, eltype(offsets) === Int32 ? formats[1] : formats[2]; nullable=Missing <: eltype(v))
 end
 
-# Whether the vector's memory is that of its values, side by side, and where such values lie: a consumer may read no others.
+# Whether the vector's memory is that of its values, compact and aligned as such values are: a consumer may be unable to
+# read others.
 is_memory(v, S) = false
 is_memory(v::Union{StridedVector{S},Tensor{S,1}}, ::Type{S}) where {S} =
     (length(v) <= 1 || stride(v, 1) == 1) && UInt(pointer(v)) % Base.datatype_alignment(S) == 0
@@ -385,7 +391,7 @@ function filled(f, v, place::S) where {S}
     return values
 end
 
-# The number of missing values and, if there are any, the bitmap of those that are there.
+# The number of missing values and, if there are any, the bitmap of the values that exist.
 function validity(v)
     nulls = Missing <: eltype(v) ? count(ismissing, v) : 0
     return nulls, nulls == 0 ? nothing : bitmap(!ismissing, v)
@@ -399,10 +405,10 @@ function bitmap(f, v)
     return bits
 end
 
-# One more offset than elements, of 32 bits if they do.
+# Offsets, one more than elements, of 32 bits if that is enough.
 offsets_of(ends) = isempty(ends) || last(ends) <= typemax(Int32) ? offsets_of(Int32, ends) : offsets_of(Int64, ends)
 
-# A vector of their number from the start: one that grew at its front may begin anywhere in its memory.
+# Allocated with its final length: a vector that grew at its front can begin anywhere in its memory.
 function offsets_of(::Type{O}, ends) where {O}
     offsets = Vector{O}(undef, length(ends) + 1)
     offsets[1] = 0

@@ -1,14 +1,14 @@
-# What the arrays of a batch are: fields, described in Julia, and schemas, held by the C API.
+# The description of a batch's arrays: fields, described in Julia, and schemas, held by the C API.
 
 """
     Schema(columns::AbstractVector{Field}; metadata=())
     Schema(root::Field)
 
-A schema: a tree of fields that never changes, and one reference to it. The first form makes that of a record batch: a
-root of format `"+s"` with a child for each column; the second that of any array.
+A schema: a tree of fields that never changes, and one reference to it. The first form makes the schema of a record
+batch, with a root of format `"+s"` and a child for each column; the second form makes the schema of any array.
 
-`close(schema)` gives the reference up; a finalizer does so for a schema that was never closed. Batches and exports
-that share it stay valid. Two open schemas are equal if their [`root`](@ref)s are.
+`close(schema)` gives the reference up; a finalizer does so for a schema that was never closed. Batches and exports that
+share the schema stay valid. Two open schemas are equal if their [`root`](@ref)s are.
 
 Throws `DEVX_INVALID_FORMAT`, `DEVX_INVALID_CHILDREN`, `DEVX_MISMATCH`, `DEVX_INVALID_TEXT`, `DEVX_TOO_DEEP`,
 `DEVX_UNSUPPORTED` with the field and its value.
@@ -23,7 +23,7 @@ Schema(columns::AbstractVector{Field}; metadata=()) =
     Schema(Field("", "+s"; nullable=false, children=columns, metadata=metadata))
 
 function Schema(root::Field)
-    # Texts and metadata blocks, which the records point to.
+    # Texts and metadata blocks that the records point to.
     kept = Any[]
     records = DevxField[]
     describe!(records, kept, root)
@@ -34,7 +34,7 @@ function Schema(root::Field)
     end)
 end
 
-# Depth first: the field, its children each with all below it, the values of its dictionary.
+# Depth first: the field, its children each with all fields below it, the values of its dictionary.
 function describe!(records, kept, f::Field)
     keep(x) = (push!(kept, x); pointer(x))
     metadata = isempty(f.metadata) ? Ptr{UInt8}(C_NULL) : keep(metadata_block(f.metadata))
@@ -71,7 +71,7 @@ end
 """
     import_schema(source) -> Schema
 
-Takes an Arrow schema from its producer; `source` is a `Ref` or `Ptr` of [`ArrowSchema`](@ref), or a `Ptr{Cvoid}`. On
+Imports an Arrow schema from its producer; `source` is a `Ref` or `Ptr` of [`ArrowSchema`](@ref), or a `Ptr{Cvoid}`. On
 success the source is moved from (its `release` is NULL) and released once, when the last user is gone; on failure it is
 untouched.
 
@@ -88,7 +88,7 @@ import_schema(source::Ptr{Cvoid}) = import_schema(Ptr{ArrowSchema}(source))
 """
     export_share(s::Schema, target)
 
-Hands a schema to a consumer and keeps it; `target` is a `Ref` or `Ptr` of [`ArrowSchema`](@ref), and whoever holds it
+Exports a schema to a consumer; you keep the schema. `target` is a `Ref` or `Ptr` of [`ArrowSchema`](@ref); its holder
 releases it once ([`arrow_release`](@ref)). What it held before is overwritten, not released. Throws `DEVX_CLOSED`.
 """
 function export_share(s::Schema, target::Ref{ArrowSchema})
@@ -99,7 +99,7 @@ end
 """
     export_move(s::Schema, target)
 
-As [`export_share`](@ref), and closes the schema.
+Like [`export_share`](@ref), but also closes the schema.
 """
 function export_move(s::Schema, target::Ref{ArrowSchema})
     export_share(s, target)
@@ -111,8 +111,8 @@ end
     root(s::Schema) -> Field
     root(b::Batch) -> Column
 
-The whole: the root field of a schema, with all below it, as plain Julia data; the array of a batch as one column, of
-structs for a record batch.
+Returns the root field of a schema, with all fields below it, as plain Julia data; or the whole array of a batch as one
+column, which is a column of structs for a record batch.
 """
 function root(s::Schema)
     view = Ref(ArrowSchema())
@@ -134,14 +134,14 @@ end
 """
     fields(s::Schema) -> Vector{Field}
 
-The columns that a schema of a record batch describes.
+Returns the columns that the schema of a record batch describes.
 """
 fields(s::Schema) = root(s).children
 
 Base.isopen(s::Schema) = isopen(s.handle)
 Base.close(s::Schema) = close(s.handle)
 
-# What is closed has no fields to compare any more.
+# A closed schema has no fields to compare any more.
 Base.:(==)(a::Schema, b::Schema) = a.handle === b.handle || isopen(a) && isopen(b) && root(a) == root(b)
 Base.hash(s::Schema, seed::UInt) = isopen(s) ? hash(root(s), seed) : hash(s.handle, seed)
 
@@ -153,8 +153,8 @@ end
     arrow_release(x)
 
 Releases an Arrow struct that the caller owns (a `Ref` or `Ptr` of [`ArrowSchema`](@ref), [`ArrowArray`](@ref) or
-[`ArrowDeviceArray`](@ref)): calls its `release`, which sets that member to NULL. A struct that was released or moved
-from already is left alone, and so is NULL.
+[`ArrowDeviceArray`](@ref)): calls its `release`, which sets that member to NULL. A struct that was already released or
+moved from is left alone, and so is NULL.
 """
 function arrow_release(x::Ref{T}) where {T<:Union{ArrowSchema,ArrowArray,ArrowDeviceArray}}
     GC.@preserve x arrow_release(Base.unsafe_convert(Ptr{T}, x))
