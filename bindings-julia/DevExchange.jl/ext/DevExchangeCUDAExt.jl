@@ -1,8 +1,8 @@
 # Arrays of CUDA.jl as tensors, and tensors of CUDA memory as arrays of CUDA.jl, without a copy.
 #
-# All arrays that share memory (views, reshaped ones) share one record of it (`Managed`), which knows the stream that used
-# it last, and a count of them (`DataRef`), which calls a function when the last one is gone. CUDA.jl has both since 5.4;
-# they are in its source, and in no manual.
+# All arrays that share memory (views, reshaped ones) share one record of it (`Managed`), which knows the stream that
+# used the memory last, and one reference count (`DataRef`), which calls a function when the last array is gone. CUDA.jl
+# has had both since 5.4; they are in its source, but in no manual.
 module DevExchangeCUDAExt
 
 using CUDA: CUDA, CuArray, CuPtr, CuStream, StridedCuArray
@@ -11,14 +11,14 @@ using GPUArrays: GPUArrays, DataRef
 
 const DX = DevExchange
 
-# With their dimensions in another order, too: so a row-major matrix is had.
+# Also with permuted dimensions, which is how to get a row-major matrix.
 const AnyTensor{T,N} = Union{Tensor{T,N},PermutedDimsArray{T,N,<:Any,<:Any,<:Tensor}}
 const AnyStrided{T,N} = Union{StridedCuArray{T,N},PermutedDimsArray{T,N,<:Any,<:Any,<:StridedCuArray}}
 
 whole(array::Union{CuArray,Tensor}) = array
 whole(array::AbstractArray) = whole(parent(array))
 
-# The kinds of memory, as they are called on either side.
+# The kinds of memory, as each side names them.
 place(::Type{CUDA.DeviceMemory}, id) = DX.cuda(id)
 place(::Type{CUDA.UnifiedMemory}, _) = DX.MANAGED
 place(::Type{CUDA.HostMemory}, _) = DX.PINNED
@@ -34,8 +34,9 @@ end
 """
     DeviceStream(stream::CuStream)
 
-A stream of CUDA.jl, for example `CUDA.stream()`; a default stream is that of the task's device. The `CuStream` has to be
-kept as long as this is used. Throws `DEVX_INVALID_STREAM` for the per-thread default stream, as tasks change threads.
+Wraps a stream of CUDA.jl, for example `CUDA.stream()`; a default stream is that of the task's device. The `CuStream`
+has to be kept as long as the result is used. Throws `DEVX_INVALID_STREAM` for the per-thread default stream, because
+tasks change threads.
 """
 DX.DeviceStream(stream::CuStream) = stream_on(CUDA.deviceid(CUDA.device()), stream)
 
@@ -44,13 +45,13 @@ stream_on(id, s::CuStream) = DeviceStream(DX.cuda(id), DX.stream_value(UInt(s.ha
 """
     Tensor(array::CuArray; release=nothing, readonly=false)
 
-Makes a tensor over the memory of an array of CUDA.jl, or of a view or a `PermutedDimsArray` of one, without a copy: device,
-unified (`DevExchange.MANAGED`) or host memory (`DevExchange.PINNED`). It is ready behind what is queued, until it is handed
-on, on the stream that used the array last, in whatever task that was; nobody waits here.
+Makes a tensor over the memory of an array of CUDA.jl, or of a view or a `PermutedDimsArray` of one, without a copy:
+device, unified (`DevExchange.MANAGED`) or host memory (`DevExchange.PINNED`). It is ready after the work that is
+queued, until it is handed on, on the stream that used the array last, in whatever task that was. Nothing waits here.
 
-The memory is kept until the last user of the tensor has released it, also if the array is resized or freed
-(`CUDA.unsafe_free!`) before. What consumers do with it is not known to CUDA.jl: have the stream of a task wait for them
-before the array is used again. Otherwise as `Tensor(array)` for an `Array`.
+The memory is kept until the last user of the tensor has released it, even if the array is resized or freed
+(`CUDA.unsafe_free!`) before. CUDA.jl does not know what consumers do with the memory: make the stream of a task wait
+for them before the array is used again. Otherwise like `Tensor(array)` for an `Array`.
 
 Throws `DEVX_UNSUPPORTED` for an element type that DLPack does not have, `DEVX_INVALID_STREAM` for an array that was last
 used on the per-thread default stream, `DEVX_INVALID_ARGUMENT` for a `release` that cannot be called.
@@ -61,14 +62,15 @@ function DX.Tensor(array::AnyStrided{T,N}; release=nothing, readonly::Bool=false
     base = whole(array)
     id, last = CUDA.deviceid(CUDA.device(base)), base.data[].stream
     stream = stream_on(id, last)
-    # To take an address is to use the memory, on another stream after a wait of the host: hence on the same one.
+    # CUDA.jl treats taking an address as a use of the memory; on another stream that would make the host wait. Hence on
+    # the same stream.
     data = CUDA.context!(CUDA.context(base)) do
         CUDA.stream!(() -> Base.unsafe_convert(CuPtr{T}, array), last)
     end
     kept = copy(base.data)
     give_back() = (GPUArrays.unsafe_free!(kept); release === nothing || release())
     tensor = try
-        # The stream is kept, too: that of a task is destroyed some time after the task.
+        # The stream is kept, too: the stream of a task is destroyed some time after the task.
         Tensor(Ptr{T}(UInt(data)), size(array); strides=strides(array), root=(kept, last), release=give_back,
             readonly=readonly, device=place(CUDA.memory_type(base), id))
     catch
@@ -82,19 +84,19 @@ end
 """
     unsafe_wrap(CuArray, t::Tensor{T,N}) -> CuArray{T,N}
 
-A compact column-major tensor in CUDA memory as an array of CUDA.jl, without a copy. The stream of the calling task is made
-to wait, on the device, until the data is ready; other tasks follow by the rules of CUDA.jl.
+Makes an array of CUDA.jl over a compact column-major tensor in CUDA memory, without a copy. The stream of the calling
+task is made to wait, on the device, until the data is ready; other tasks follow by the rules of CUDA.jl.
 
-The array holds a reference of its own, which lasts until all arrays that share its memory are gone: by the garbage
-collector, or at once by `CUDA.unsafe_free!`. Then a task says that the stream which used the memory last uses it
-([`used_on`](@ref)), and gives the reference up: so the producer has it back when that work is done. Work that CUDA.jl
-knows nothing of is for you to name with `used_on(t, stream)`.
+The array holds its own reference until all arrays that share its memory are gone: through the garbage collector, or at
+once with `CUDA.unsafe_free!`. Then a task notes that the stream that used the memory last uses it ([`used_on`](@ref)),
+and gives the reference up: the producer gets the memory back when that work is done. Work that CUDA.jl does not know of
+is for you to name, with `used_on(t, stream)`.
 
-A row-major tensor can be had with its dimensions reversed: `unsafe_wrap(CuArray, PermutedDimsArray(t, (2, 1)))`.
+To get a row-major tensor with its dimensions reversed: `unsafe_wrap(CuArray, PermutedDimsArray(t, (2, 1)))`.
 
-Throws `DEVX_DEVICE` for memory that is not CUDA's, `DEVX_COPY_REQUIRED` for other strides and for `Bool` and vectors of it,
-whose bytes need not be those of Julia, `DEVX_READ_ONLY` for what must not be written (`CuArray(t)` is a copy that may be),
-`DEVX_INVALID_STREAM` if the task works on the per-thread default stream, `DEVX_DRIVER`, `DEVX_CLOSED`.
+Throws `DEVX_DEVICE` for memory that is not CUDA's, `DEVX_COPY_REQUIRED` for other strides and for `Bool` and vectors of
+it, whose bytes may not be valid in Julia, `DEVX_READ_ONLY` for a read-only tensor (`CuArray(t)` is a copy that may be
+written), `DEVX_INVALID_STREAM` if the task works on the per-thread default stream, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function Base.unsafe_wrap(::Union{Type{CuArray},Type{CuArray{T}},Type{CuArray{T,N}}}, t::AnyTensor{T,N}) where {T,N}
     isreadonly(whole(t)) && throw(DX.read_only())
@@ -127,8 +129,8 @@ end
 """
     CuArray(t::Tensor{T,N}) -> CuArray{T,N}
 
-A copy. Of a tensor in CUDA memory it is made on the device, in the order of the task's stream, and throws as
-[`unsafe_wrap`](@ref Base.unsafe_wrap), but not for what is read-only.
+Returns a copy. For a tensor in CUDA memory the copy is made on the device, in the order of the task's stream. Throws
+the errors of [`unsafe_wrap`](@ref Base.unsafe_wrap), except for read-only tensors.
 """
 function CUDA.CuArray(t::AnyTensor{T,N}) where {T,N}
     DX.is_cuda(whole(t).device) || return CuArray{T,N}(t)
@@ -140,7 +142,8 @@ function CUDA.CuArray(t::AnyTensor{T,N}) where {T,N}
     end
 end
 
-# A tensor that arrays of CUDA.jl are of. Rooted until they are gone, and with it the stream that used the memory last.
+# A tensor that is the memory of CUDA.jl arrays. It is rooted until they are gone, and with it the stream that used the
+# memory last.
 struct Imported
     tensor::Tensor
     managed::Any
@@ -149,10 +152,10 @@ end
 
 note_use(i::Imported) = used_on(i.tensor, stream_on(i.id, i.managed.stream))
 
-# The memory of those of which nobody can say when the last work is done: it is never given back.
+# Tensors for which nobody can say when the last work is done: their memory is never given back.
 const LOST = Imported[]
 
-# What is called when the last array is gone.
+# Called when the last array is gone.
 function (i::Imported)()
     try
         note_use(i)
@@ -163,7 +166,7 @@ function (i::Imported)()
     close(i.tensor)
 end
 
-# When Julia ends, finalizers close what arrays hold, and no task says any more what used it.
+# When Julia ends, finalizers close what arrays hold, and no task notes the last uses any more. So they are noted here.
 function note_uses()
     for root in lock(() -> collect(values(DX.ROOTS)), DX.ROOTS_LOCK)
         root.release isa Imported || continue

@@ -1,19 +1,19 @@
-# What the two ends of an asynchronous stream have in common.
+# What both ends of an asynchronous stream have in common.
 
-# Tells tasks that there may be something new. It is rooted until nobody rings any more, so it must not keep what it
-# belongs to.
+# Tells tasks that there may be something new. A bell is rooted until nobody can ring it any more, so it must not keep
+# its owner alive.
 mutable struct Bell
     rings::Threads.Atomic{Int}
     changed::Threads.Condition
-    # What else is to be done at a ring: called with what this refers to, if that is still there.
+    # What else to do at a ring: called with the object that `of` refers to, if it still exists.
     answer::Function
     of::WeakRef
 end
 
 Bell() = Bell(Threads.Atomic{Int}(0), Threads.Condition(), _ -> nothing, WeakRef(nothing))
 
-# Gives `f` a record whose `wake`, on whatever thread it comes, rings the bell on a task of this module. If `f` throws,
-# nothing took the record.
+# Gives `f` a record whose `wake`, on whatever thread it is called, rings the bell on a task of this module. If `f`
+# throws, nothing took the record.
 function ringing(f, bell::Bell)
     owned_by_token(bell, (), nothing) do owner, number
         record = Ref(DevxWake(C_NULL, C_NULL, C_NULL))
@@ -29,7 +29,7 @@ function ringing(f, bell::Bell)
     end
 end
 
-# The bell of this number was rung.
+# Rings the bell with this number.
 function wake_up(number::UInt64)
     root = lock(() -> get(ROOTS, number, nothing), ROOTS_LOCK)
     root === nothing || ring(root.object::Bell)
@@ -44,10 +44,10 @@ function ring(bell::Bell)
     return nothing
 end
 
-# Calls `f` again after each ring until it returns true. Only the calling task waits. No lock is held meanwhile.
+# Calls `f` again after each ring until it returns true. Only the calling task waits; no lock is held meanwhile.
 function wait_until(f, bell::Bell)
     while true
-        # Before `f` looks: what changes after that makes the bell ring once more.
+        # Read before `f` looks: a later change rings the bell once more.
         seen = bell.rings[]
         f() && return nothing
         lock(bell.changed) do
@@ -58,7 +58,7 @@ function wait_until(f, bell::Bell)
     end
 end
 
-# Calls `f`; whether it was done, or said that there is nothing yet (`DEVX_NOT_READY`).
+# Calls `f`. Returns whether it succeeded; false means that there is nothing yet (`DEVX_NOT_READY`).
 function is_ready(f)
     try
         f()
@@ -69,10 +69,10 @@ function is_ready(f)
     end
 end
 
-# Metadata that the C API gives; NULL if there is none.
+# Metadata from the C API; NULL if there is none.
 const MetadataHandle = Handle{TAG_METADATA | TAG_KEPT}
 
-# The pairs of it. The block is given up.
+# Returns its pairs and gives up the block.
 function take_metadata(given::MetadataHandle)
     block = Ref{Ptr{UInt8}}(C_NULL)
     try
@@ -84,7 +84,7 @@ function take_metadata(given::MetadataHandle)
     end
 end
 
-# Calls `f` with the address of a block, NULL if there are no pairs.
+# Calls `f` with the address of a block; NULL if there are no pairs.
 function with_metadata(f, pairs)
     isempty(pairs) && return f(Ptr{UInt8}(C_NULL))
     block = metadata_block(texts(pairs))

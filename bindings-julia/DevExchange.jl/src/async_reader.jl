@@ -3,8 +3,8 @@
 """
     AsyncReader(; limit=4, abi_h_metadata=false)
 
-Takes the batches of a foreign producer of an Arrow asynchronous stream (Arrow C device data interface, "Async Device
-Stream Interface"), which is experimental in Arrow. Give [`DevExchange.handler`](@ref) to the producer; then go through
+Receives the batches of a foreign producer of an Arrow asynchronous stream (Arrow C device data interface, "Async Device
+Stream Interface"), which is experimental in Arrow. Give [`DevExchange.handler`](@ref) to the producer. Then go through
 the reader with a loop, [`next!`](@ref), [`receive`](@ref) or `take!`, or make a `Channel` of it:
 
 ```julia
@@ -16,20 +16,19 @@ for batch in Channel(reader)
 end
 ```
 
-**Back-pressure.** `limit` batches are requested when the producer has told the schema, and one more for each that is
-taken. With 0, batches come only after [`DevExchange.request`](@ref).
+**Back-pressure.** `limit` batches are requested once the producer has provided the schema, and one more for each batch
+that is taken. With 0, batches come only after [`DevExchange.request`](@ref).
 
-A task that asks for a batch waits until one has come; nothing blocks a thread. An error of the producer's comes after
-the batches before it, once, as a [`DevExchangeError`](@ref) (`DEVX_CALLBACK`, with its text). A producer that breaks
-the contract is such an error, too.
+A task that takes a batch waits until one has come; no thread is blocked. An error of the producer comes after the
+batches before it, once, as a [`DevExchangeError`](@ref) (`DEVX_CALLBACK`, with its text). A producer that breaks the
+contract causes such an error, too.
 
 `abi_h_metadata` says that the producer's struct is that of Arrow's `abi.h` (40 bytes), so that its metadata can be
-read.
-It is false if that is not known, as the specification's text has another struct.
+read. Leave it false if that is not known, because the text of the specification has another struct.
 
-**Ownership, threads.** `close(reader)` cancels: the producer is asked to stop, what is on its way is given up, and the
-stream ends without an error, for tasks that wait, too. From any task, any number of times; else the finalizer does it.
-Batches outlive their reader. Any task may ask; a batch goes to one of them.
+**Ownership, threads.** `close(reader)` cancels: the producer is told to stop, batches on their way are given up, and
+the stream ends without an error, also for tasks that wait. Any task may close it, any number of times; otherwise the
+finalizer does. Batches outlive their reader. Any task may take batches; each batch goes to one of them.
 
 Throws `DEVX_INVALID_ARGUMENT` for a negative limit.
 """
@@ -52,8 +51,9 @@ end
 """
     handler(r::AsyncReader) -> Ptr{ArrowAsyncDeviceStreamHandler}
 
-The handler for a producer, once. Whoever has it calls its `release` exactly once: the producer that took it, or the
-caller ([`arrow_release`](@ref)) if none did. It is valid until then, also after the reader was closed.
+Returns the handler for a producer; only one call can have it. Its `release` must be called exactly once: by the
+producer that took it, or by the caller ([`arrow_release`](@ref)) if no producer did. It is valid until then, even after
+the reader was closed.
 
 Throws `DEVX_INVALID_ARGUMENT` the second time, `DEVX_CLOSED`.
 """
@@ -77,9 +77,9 @@ end
 """
     request(r::AsyncReader, n)
 
-Asks the producer for `n` more batches, besides those that the limit keeps requested. After the end it does nothing.
-Throws `DEVX_INVALID_ARGUMENT` unless `n` > 0, `DEVX_OUT_OF_RANGE` if all that is requested cannot be counted,
-`DEVX_CLOSED`.
+Requests `n` more batches from the producer, besides those that the limit keeps requested. After the end this does
+nothing. Throws `DEVX_INVALID_ARGUMENT` unless `n` > 0, `DEVX_OUT_OF_RANGE` if the total of requests is too large to
+count, `DEVX_CLOSED`.
 """
 function request(r::AsyncReader, n::Integer)
     @checked devx_async_reader_request(r.handle::Handle, n::Int64)
@@ -89,8 +89,8 @@ end
 """
     schema(r::AsyncReader) -> Schema
 
-The schema of all batches of a stream: a reference of its own. The task waits until the producer has told it. Throws
-what ended the stream before that; `DEVX_CLOSED` if the reader was closed.
+Returns the schema of all batches of a stream, as a new reference. The task waits until the producer has provided it.
+Throws the error that ended the stream before that; `DEVX_CLOSED` if the reader was closed.
 """
 function schema(r::AsyncReader)
     return Schema(made(Handle{TAG_SCHEMA}) do out
@@ -109,8 +109,8 @@ device_type(r::AsyncReader) = about_producer(r)[1]
 """
     metadata(r::AsyncReader) -> Vector{Pair{String,String}}
 
-The producer's metadata for the whole stream; none if they may not be read (see [`AsyncReader`](@ref)). The task waits
-for them as for the [`schema`](@ref), and this throws as that does.
+Returns the producer's metadata for the whole stream; empty if it cannot be read (see [`AsyncReader`](@ref)). The task
+waits as for the [`schema`](@ref), and the same errors are thrown.
 """
 metadata(r::AsyncReader) = about_producer(r)[2]
 
@@ -126,8 +126,8 @@ end
 """
     producer_error(r::AsyncReader) -> NamedTuple
 
-What the producer said with its error besides the text: `code`, an `errno` number, 0 if it told of none, and `metadata`,
-pairs of texts. Throws `DEVX_CLOSED`.
+Returns what the producer's error contained besides the text: `code`, an `errno` number, 0 if it gave none, and
+`metadata`, pairs of texts. Throws `DEVX_CLOSED`.
 """
 function producer_error(r::AsyncReader)
     code = Ref{Int32}(0)
@@ -140,14 +140,15 @@ end
 """
     receive(r::AsyncReader) -> Union{NamedTuple,Nothing}
 
-As [`next!`](@ref), with the metadata of the batch: `(batch=..., metadata=...)`, pairs of texts; `nothing` at the end.
+Like [`next!`](@ref), but with the metadata of the batch: `(batch=..., metadata=...)`, pairs of texts; `nothing` at the
+end.
 """
 function receive(r::AsyncReader)
     batch, given = Handle{TAG_BATCH}(C_NULL), MetadataHandle(C_NULL)
     try
         GC.@preserve batch given take_next(r, place_in(batch), place_in(given))
     catch e
-        # Closed here, which is an end and no error.
+        # The reader was closed here: that is an end, not an error.
         (isopen(r) || e isa InterruptException) && rethrow()
         return nothing
     end
@@ -165,7 +166,7 @@ take_next(r::AsyncReader, batch, block) = wait_until(r.bell) do
     end
 end
 
-# Not inlined: where Julia 1.5 puts a batch from one tuple into another, the garbage collector may miss its handle.
+# Not inlined: when Julia 1.5 copies a batch from one tuple to another, the garbage collector may miss its handle.
 @noinline function next!(r::AsyncReader)
     received = receive(r)
     return received === nothing ? nothing : received.batch
@@ -174,7 +175,7 @@ end
 """
     take!(r::AsyncReader) -> Batch
 
-As [`next!`](@ref), but at the end it throws `DEVX_CLOSED`.
+Like [`next!`](@ref), but at the end it throws `DEVX_CLOSED`.
 """
 function Base.take!(r::AsyncReader)
     batch = next!(r)
@@ -194,9 +195,9 @@ Base.eltype(::Type{AsyncReader}) = Batch
 """
     Channel(r::AsyncReader; size=0) -> Channel{Batch}
 
-A channel of the batches of a stream, of which it holds `size`, and a task one more. It is closed at the end; an error
-is thrown to whoever takes from it, after the batches that came before. Closing the channel closes the reader, when the
-next batch has come.
+Returns a channel of the batches of a stream. It holds `size` batches, and its task one more. The channel is closed at
+the end. An error is thrown to tasks that take from it, after the batches that came before. Closing the channel closes
+the reader, as soon as the next batch has come.
 """
 function Base.Channel(r::AsyncReader; size::Integer=0)
     channel = Channel{Batch}(size)
@@ -205,7 +206,7 @@ function Base.Channel(r::AsyncReader; size::Integer=0)
             try
                 put!(channel, batch)
             catch
-                # Nobody takes it any more.
+                # Nobody will take the batch.
                 close(batch)
                 close(r)
                 rethrow()
@@ -213,7 +214,7 @@ function Base.Channel(r::AsyncReader; size::Integer=0)
         end
         close(channel)
     catch e
-        # For whoever takes from it; nobody does if it was closed.
+        # For tasks that take from the channel; if it was closed, there are none.
         close(channel, e)
     end
     return channel
@@ -223,7 +224,7 @@ Base.isopen(r::AsyncReader) = isopen(r.handle)
 
 function Base.close(r::AsyncReader)
     close(r.handle)
-    # Those who wait.
+    # Wakes the tasks that wait.
     ring(r.bell)
     return nothing
 end

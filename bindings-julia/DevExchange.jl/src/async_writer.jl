@@ -5,8 +5,9 @@
                 metadata=())
     AsyncWriter(f, handler, schema; ...)
 
-Gives batches to a foreign consumer of an Arrow asynchronous stream (see [`AsyncReader`](@ref)): takes its handler and
-tells it the schema. Then [`put!`](@ref) gives it a batch, as soon as it asked for one, and `close` ends the stream:
+Sends batches to a foreign consumer of an Arrow asynchronous stream (see [`AsyncReader`](@ref)): takes the consumer's
+handler and passes it the schema. Then [`put!`](@ref) sends a batch as soon as the consumer has requested one, and
+`close` ends the stream:
 
 ```julia
 AsyncWriter(handler, schema) do writer
@@ -16,22 +17,22 @@ AsyncWriter(handler, schema) do writer
 end
 ```
 
-The second form calls `f(writer)`, and closes the writer; if `f` throws, the consumer is told so with the text of the
+The second form calls `f(writer)`, and closes the writer; if `f` throws, the consumer gets an error with the text of the
 exception. `metadata` are pairs of texts for the whole stream.
 
-**Ownership, threads.** From a call that succeeds on, or whose schema was refused, the handler is the writer's, which
-releases it once: at the end, or soon after the consumer cancelled. All callbacks of the handler are called on threads
-of Julia's. Any task may use a writer, one after the other; what a handler's callback calls itself is refused
-(`DEVX_BUSY`). A writer that was not closed tells the consumer of an error when it is finalized.
+**Ownership, threads.** The writer owns the handler after a call that succeeds, or whose schema was refused. It releases
+the handler once: at the end, or soon after the consumer cancelled. All callbacks of the handler are called on Julia
+threads. Any task may use a writer; the calls take turns. A call from within a callback of the handler is refused
+(`DEVX_BUSY`). A writer that was not closed sends the consumer an error when it is finalized.
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_ARGUMENT` if a callback is missing, `DEVX_DEVICE` for a type
-of device that this library has no runtime for, and then the handler is untouched; `DEVX_CALLBACK` if the consumer
-refuses the schema, `DEVX_CLOSED` if it cancelled.
+of device that this library has no runtime for; in these cases the handler is untouched. Throws `DEVX_CALLBACK` if the
+consumer refuses the schema, `DEVX_CLOSED` if it cancelled.
 """
 struct AsyncWriter
     handle::Handle{TAG_ASYNC_WRITER}
     bell::Bell
-    # Held while the consumer is told something, so that tasks take turns.
+    # Held during calls of the consumer, so that tasks take turns.
     turn::ReentrantLock
 end
 
@@ -57,7 +58,7 @@ function AsyncWriter(handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Schema
     end
     bell.answer = handle -> settle(handle, turn)
     bell.of = WeakRef(handle)
-    # What came before anybody was told of it.
+    # Handles wakes that came before `answer` was set.
     ring(bell)
     return w
 end
@@ -70,7 +71,7 @@ function AsyncWriter(f, handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Sch
         try
             close(w, e isa Exception ? e : ErrorException(string(e)))
         catch
-            # The first error is the one to tell.
+            # The first error is the one to report.
         end
         rethrow()
     end
@@ -80,7 +81,7 @@ end
 
 in_turn(f, w::AsyncWriter) = lock(() -> held(f, w.handle), w.turn)
 
-# Releases the handler of a consumer that cancelled: after the turn of whoever has it now.
+# Releases the handler of a consumer that cancelled, after the turn of the task that has it now.
 function settle(handle::Handle{TAG_ASYNC_WRITER}, turn)
     isopen(handle) || return nothing
     if !trylock(turn)
@@ -90,7 +91,7 @@ function settle(handle::Handle{TAG_ASYNC_WRITER}, turn)
     try
         @checked devx_async_writer_ready(handle::Handle, 0::Int64)
     catch
-        # Why no batch can be sent is what `put!` says.
+        # `put!` reports why no batch can be sent.
     finally
         unlock(turn)
     end
@@ -100,18 +101,17 @@ end
 """
     put!(w::AsyncWriter, b::Batch; metadata=()) -> AsyncWriter
 
-Gives a batch to the consumer, with pairs of texts. Until it asks for one the task waits. The batch is *moved*: it is
-closed afterwards. If this throws, it is as before.
+Sends a batch to the consumer, with pairs of texts. The task waits until the consumer requests a batch. The batch is
+*moved*: it is closed afterwards. If this throws, the batch is as before.
 
 Throws `DEVX_CLOSED` if the consumer cancelled or the writer was closed, `DEVX_CALLBACK` if the consumer refused
-something,
-`DEVX_INVALID_ARGUMENT` if it asked for what cannot be, `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch is not of the
-stream's schema or device type.
+something, `DEVX_INVALID_ARGUMENT` if it made an impossible request, `DEVX_MISMATCH` or `DEVX_DEVICE` if the batch does
+not have the stream's schema or device type.
 """
 function Base.put!(w::AsyncWriter, b::Batch; metadata=())
     with_metadata(metadata) do block
         wait_until(w.bell) do
-            # Not before a batch is asked for: a handle that is tried in vain is closed meanwhile.
+            # Not before a batch is requested: to others the handle would be closed during an attempt that fails.
             in_turn(w) do writer
                 is_ready() do
                     @checked devx_async_writer_ready(writer::Ptr{Cvoid}, 0::Int64)
@@ -129,7 +129,7 @@ end
 """
     demand(w::AsyncWriter) -> Int
 
-How many batches the consumer asked for and was not given yet. Throws `DEVX_CLOSED`.
+Returns how many batches the consumer has requested and not received yet. Throws `DEVX_CLOSED`.
 """
 function demand(w::AsyncWriter)
     out = Ref{Int64}(0)
@@ -152,12 +152,12 @@ end
     close(w::AsyncWriter)
     close(w::AsyncWriter, error::Exception; code=Libc.EIO, metadata=())
 
-Ends a stream, or ends it with an error: the consumer is told the text of the exception, an `errno` code and pairs of
-texts. If it cancelled, it is told nothing. Tasks that wait in [`put!`](@ref) get `DEVX_CLOSED`. Again this does
+Ends a stream, or ends it with an error: the consumer gets the text of the exception, an `errno` code and pairs of
+texts. If it cancelled, it gets nothing. Tasks that wait in [`put!`](@ref) get `DEVX_CLOSED`. Closing it again does
 nothing.
 
-Throws `DEVX_CALLBACK` if the consumer refused something, `DEVX_INVALID_ARGUMENT` for the code 0. The writer is closed
-then, too.
+Throws `DEVX_CALLBACK` if the consumer refused something, `DEVX_INVALID_ARGUMENT` for the code 0. Even then the writer
+is closed.
 """
 function Base.close(w::AsyncWriter)
     end_with(w) do writer
@@ -179,7 +179,7 @@ function end_with(f, w::AsyncWriter)
         lock(() -> isopen(w) && held(f, w.handle), w.turn)
     finally
         close(w.handle)
-        # Those who wait.
+        # Wakes the tasks that wait.
         ring(w.bell)
     end
     return nothing

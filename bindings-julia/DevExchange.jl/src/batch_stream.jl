@@ -1,11 +1,11 @@
-# Streams of batches, in and out as Arrow streams.
+# Streams of batches, imported from and exported as Arrow streams.
 
 """
     BatchStream
 
-A stream of batches: of one schema, on one kind of device, pulled one after the other. Get one with
-[`import_arrow`](@ref) or [`import_arrow_device`](@ref), or make one of batches of your own; go through it with a loop
-or with [`next!`](@ref), or hand it on with [`export_move`](@ref).
+A stream of batches of one schema, on one type of device, pulled one after the other. Get one with
+[`import_arrow`](@ref) or [`import_arrow_device`](@ref), or make one from your own batches. Go through it with a loop or
+with [`next!`](@ref), or hand it on with [`export_move`](@ref).
 
 ```julia
 for batch in stream
@@ -14,11 +14,11 @@ for batch in stream
 end
 ```
 
-`schema(stream)` is what all batches are, `DevExchange.device_type(stream)` the kind of device that they lie on. The end
-stays the end; an error is thrown, never taken for the end, and stays that error. Batches outlive their stream.
+`schema(stream)` is the schema of all batches, `DevExchange.device_type(stream)` the type of device that they are on.
+The end stays the end. An error is thrown, never taken for the end, and stays that error. Batches outlive their stream.
 
-**Ownership, threads.** One reference, given up once by `close`, at any time, by [`export_move`](@ref) or, if need be,
-by the finalizer. Any thread may use it, but one call at a time: a second one meanwhile throws `DEVX_BUSY`, and nothing
+**Ownership, threads.** One reference, given up once by `close`, at any time, by [`export_move`](@ref) or, if forgotten,
+by the finalizer. Any thread may use it, but one call at a time: a second call meanwhile throws `DEVX_BUSY`, and nothing
 is lost.
 """
 struct BatchStream
@@ -33,25 +33,24 @@ const AnyStreamStruct = Union{ArrowArrayStream,ArrowDeviceArrayStream}
     BatchStream(schema::Schema, source; device_type=DevExchange.kDLCPU, release=nothing, patience=60)
     BatchStream(source, schema::Schema; ...)
 
-A stream of batches that Julia makes. `source` is a function without arguments that gives the next [`Batch`](@ref), or
-`nothing` at the end; or it is anything that can be iterated, a `Channel` too. Each batch is *moved* into the stream: it
-is closed afterwards. It has to be of this schema, on a device of this type. The schema is shared. What `source` throws
-is the error of the stream, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an `OutOfMemoryError`, or the
-status of a [`DevExchangeError`](@ref)); after that, or after the end, it is not asked again. If it is interrupted
-(Ctrl-C) on a thread of Julia's, the call that asked throws the `InterruptException`. Where it was thrown is logged if
-`DEVEXCHANGE_TRACE` is set. `release()`, if given, is called once, on a task of this module, when the stream was
-released; if this throws, it is not.
+Makes a stream of batches from Julia. `source` is a function without arguments that returns the next [`Batch`](@ref), or
+`nothing` at the end; or it is any iterable, such as a `Channel`. Each batch is *moved* into the stream: it is closed
+afterwards. It must have this schema, and be on a device of this type. The schema is shared. An exception in `source`
+becomes the error of the stream, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an `OutOfMemoryError`, or the
+status of a [`DevExchangeError`](@ref)). After that, or after the end, `source` is not called again. If it is
+interrupted (Ctrl-C) on a Julia thread, the call that led to it throws the `InterruptException`. Where it was thrown is
+logged if `DEVEXCHANGE_TRACE` is set. `release()`, if given, is called once, on a task of this module, when the stream
+was released; not if this constructor throws.
 
-**Who runs the source.** On a thread of Julia's, a consumer that asks for a batch calls `source` right there. On any
-other thread no Julia code may run: the consumer waits while a task of Julia's does it. So a Julia thread has to be free
-to run tasks as long as foreign threads consume: the program yields now and then (`wait`, `fetch`, `sleep`, input and
-output), and does not block its threads in foreign calls that wait for such a consumer. Make such a call with
-`@threadcall`, which leaves Julia's threads free. A foreign thread's call that no task took up for `patience` seconds
-(`Inf` for no limit) fails, and with it the stream (`DEVX_NOT_READY`). When Julia ends, whoever waits is told so
-(`DEVX_CLOSED`).
+**Who runs the source.** On a Julia thread, a consumer's call for a batch calls `source` directly. On any other thread
+no Julia code can run: the consumer waits while a Julia task runs `source`. So a Julia thread must be free to run tasks
+as long as foreign threads consume: the program yields now and then (`wait`, `fetch`, `sleep`, input and output), and
+does not block its threads in foreign calls that wait for such a consumer. Make such a call with `@threadcall`, which
+leaves Julia's threads free. If no task takes up a foreign thread's call for `patience` seconds (`Inf` for no limit),
+the call and the stream fail (`DEVX_NOT_READY`). When Julia ends, calls that still wait fail (`DEVX_CLOSED`).
 
-Throws `DEVX_DEVICE` for a type of device that this library has no runtime for, `DEVX_INVALID_ARGUMENT` for a `source`
-or `release` that is neither and for a negative `patience`, `DEVX_CLOSED`.
+Throws `DEVX_DEVICE` for a type of device that this library has no runtime for, `DEVX_INVALID_ARGUMENT` for an invalid
+`source` or `release` and for a negative `patience`, `DEVX_CLOSED`.
 """
 function BatchStream(schema::Schema, @nospecialize(source); device_type::Integer=kDLCPU, release=nothing, patience::Real=60)
     next = source isa Function ? source : Pulled(source, nothing, false)
@@ -73,11 +72,11 @@ function BatchStream(schema::Schema, @nospecialize(source); device_type::Integer
 end
 
 BatchStream(@nospecialize(source), schema::Schema; keywords...) = BatchStream(schema, source; keywords...)
-# Which is no source.
+# A schema cannot be the source.
 BatchStream(schema::Schema, source::Schema; keywords...) =
     invoke(BatchStream, Tuple{Schema,Any}, schema, source; keywords...)
 
-# An iteration, as a function that gives the next value.
+# An iteration as a function that returns the next value.
 mutable struct Pulled
     values::Any
     state::Any
@@ -91,9 +90,9 @@ function (p::Pulled)()
     return next[1]
 end
 
-# The next batch of a source.
+# Answers with the next batch of a source.
 function reply(source, call::Ptr{Call})
-    # The task may be older than the source.
+    # The task may be older than the source, hence `invokelatest`.
     batch = Base.invokelatest(source)
     batch === nothing && return nothing
     batch isa Batch || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
@@ -102,7 +101,7 @@ function reply(source, call::Ptr{Call})
     return nothing
 end
 
-# From here on the answer has it, whatever comes.
+# From here on the answer owns the batch, whatever happens.
 function give_batch(call, slot)
     answer!(call, :batch, slot[])
     slot[] = C_NULL
@@ -114,12 +113,12 @@ end
 """
     import_arrow(stream) -> BatchStream
 
-Takes an Arrow stream of host arrays from its producer and asks it for its schema. `stream` is a `Ref` or `Ptr` of
+Imports an Arrow stream of host arrays from its producer, and gets its schema. `stream` is a `Ref` or `Ptr` of
 [`ArrowArrayStream`](@ref), or a `Ptr{Cvoid}`. On success it is moved from (its `release` is NULL) and released once,
-when the result is; on failure it is untouched, and still the caller's to release.
+together with the result. On failure it is untouched, and the caller still has to release it.
 
-Throws `DEVX_NULL_ARGUMENT` (for a missing callback, too), `DEVX_RELEASED`, `DEVX_CALLBACK` with the producer's text if
-it failed, and what [`import_schema`](@ref) says of its schema.
+Throws `DEVX_NULL_ARGUMENT` (also for a missing callback), `DEVX_RELEASED`, `DEVX_CALLBACK` with the producer's text if
+the producer failed, and the errors of [`import_schema`](@ref) for its schema.
 """
 function import_arrow(stream::Ref{ArrowArrayStream})
     return BatchStream(made(Handle{TAG_BATCH_STREAM}) do out
@@ -130,8 +129,8 @@ end
 """
     import_arrow_device(stream) -> BatchStream
 
-As [`import_arrow`](@ref), for an [`ArrowDeviceArrayStream`](@ref). Also throws `DEVX_DEVICE` for a type of device that
-is not known or that this library has no runtime for.
+Like [`import_arrow`](@ref), but for an [`ArrowDeviceArrayStream`](@ref). Also throws `DEVX_DEVICE` for a type of device
+that is unknown or that this library has no runtime for.
 """
 function import_arrow_device(stream::Ref{ArrowDeviceArrayStream})
     return BatchStream(made(Handle{TAG_BATCH_STREAM}) do out
@@ -145,13 +144,13 @@ import_arrow_device(stream::Ptr{Cvoid}) = import_arrow_device(Ptr{ArrowDeviceArr
 """
     export_move(s::BatchStream, target)
 
-Hands a stream to a consumer, and closes it. `target` is a `Ref` or `Ptr` of [`ArrowArrayStream`](@ref) or, with the
-type of the device, of [`ArrowDeviceArrayStream`](@ref). The consumer owns what is written, and releases it once, from
-any thread, also in the middle ([`arrow_release`](@ref)). What `target` held before is overwritten, not released. If
-this throws, the stream is as before.
+Exports a stream to a consumer, and closes it. `target` is a `Ref` or `Ptr` of [`ArrowArrayStream`](@ref), or of
+[`ArrowDeviceArrayStream`](@ref), which also has the type of device. The consumer owns the written struct, and releases
+it once, from any thread, at any point of the stream ([`arrow_release`](@ref)). What `target` held before is
+overwritten, not released. If this throws, the stream is as before.
 
-Throws `DEVX_DEVICE` if batches on a device were to go into an `ArrowArrayStream`, `DEVX_BUSY` while another call runs on
-the stream (within its `source`, too), `DEVX_NULL_ARGUMENT`, `DEVX_CLOSED`.
+Throws `DEVX_DEVICE` for an `ArrowArrayStream` if the batches are on a device, `DEVX_BUSY` while another call runs on
+the stream (also from within its `source`), `DEVX_NULL_ARGUMENT`, `DEVX_CLOSED`.
 """
 function export_move(s::BatchStream, target::Ref{ArrowArrayStream})
     moved(s.handle) do slot
@@ -170,8 +169,8 @@ end
 """
     arrow_release(stream)
 
-Releases an [`ArrowArrayStream`](@ref) or [`ArrowDeviceArrayStream`](@ref) that the caller owns, as the structs of
-arrays are released.
+Releases an [`ArrowArrayStream`](@ref) or [`ArrowDeviceArrayStream`](@ref) that the caller owns, in the same way as the
+structs of arrays.
 """
 arrow_release(x::Ref{T}) where {T<:AnyStreamStruct} =
     GC.@preserve x arrow_release(Base.unsafe_convert(Ptr{T}, x))
@@ -188,17 +187,19 @@ end
     next!(s::BatchStream) -> Union{Batch,Nothing}
     next!(r::AsyncReader) -> Union{Batch,Nothing}
 
-The next batch, or `nothing` at the end. The thread blocks while a foreign producer of a [`BatchStream`](@ref) works;
-for a batch of an [`AsyncReader`](@ref) only the task waits. So a producer that waits for threads of its own, which ask a
-source or a manager of Julia's, may wait for this thread as it does for them: give it an `AsyncReader`.
+Returns the next batch, or `nothing` at the end. While a foreign producer of a [`BatchStream`](@ref) works, the thread
+blocks; for a batch of an [`AsyncReader`](@ref) only the task waits. A producer may wait for its own threads, and those
+may call a Julia source or manager, which needs a free Julia thread. So give such a producer an `AsyncReader`: otherwise
+each may wait for the other.
 
-Throws what the producer says, `DEVX_CALLBACK` with its text if a foreign one failed; `DEVX_MISMATCH` or `DEVX_DEVICE`
-for a batch that is not of the stream's schema or device type, and what [`import_arrow_device`](@ref) says of an array,
-which is released then; `DEVX_BUSY` while another call runs on the stream; `DEVX_CLOSED` for a stream that was closed.
+Throws the producer's error (`DEVX_CALLBACK` with its text if a foreign producer failed); `DEVX_MISMATCH` or
+`DEVX_DEVICE` for a batch that does not have the stream's schema or device type, and the errors of
+[`import_arrow_device`](@ref) for an array, which is then released; `DEVX_BUSY` while another call runs on the stream;
+`DEVX_CLOSED` for a stream that was closed.
 """
 function next!(s::BatchStream)
     deliver_now_and_then()
-    # For the source of a stream that was made in Julia.
+    # Needed for the source of a stream that was made in Julia.
     mark_thread()
     batch = made(Handle{TAG_BATCH}) do out
         @checked devx_batch_stream_next(s.handle::Handle, out::Ptr{Ptr{Cvoid}})
@@ -211,7 +212,7 @@ function Base.iterate(s::BatchStream, _=nothing)
     return batch === nothing ? nothing : (batch, nothing)
 end
 
-# It would have to take a batch to know, which would be lost.
+# It could only find out by taking a batch, which would be lost.
 Base.isempty(::BatchStream) = throw(unknown_whether_empty())
 unknown_whether_empty() = ArgumentError(
     "a stream does not know whether it is empty: take a batch with next!, which gives nothing at the end")
@@ -222,7 +223,7 @@ Base.eltype(::Type{BatchStream}) = Batch
 """
     schema(s::BatchStream) -> Schema
 
-The schema that all batches of a stream have: a reference of its own, to be closed like any other.
+Returns the schema of all batches of a stream: a new reference, to be closed like any other.
 """
 function schema(s::BatchStream)
     handle = made(Handle{TAG_SCHEMA}) do out
@@ -235,8 +236,8 @@ end
     device_type(s::BatchStream) -> Int32
     device_type(r::AsyncReader) -> Int32
 
-The type of the devices that the batches of a stream lie on; which one of that type, each batch says itself. A reader
-waits for it, as for its [`schema`](@ref).
+Returns the type of the devices that a stream's batches are on; each batch has the number of its device. For a reader,
+the task waits as for its [`schema`](@ref).
 """
 function device_type(s::BatchStream)
     out = Ref{Int32}(0)

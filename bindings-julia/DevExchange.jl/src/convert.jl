@@ -1,10 +1,11 @@
-# Tensors as columns, columns as tensors: the plan first, then the thing.
+# Tensors as columns and columns as tensors: first the plan, then the conversion.
 
 """
     Plan
 
-The answer to "can this be seen as that?", asked with [`plan_tensor`](@ref) or [`plan_column`](@ref) before anything is
-taken: `kind` is `:view`, `:copy` or `:impossible`, `copy_bytes` what a copy would write, `reason` why it is no view.
+The answer to "can this be seen as that?", from functions such as [`plan_tensor`](@ref) or [`plan_column`](@ref), before
+anything is taken: `kind` is `:view`, `:copy` or `:impossible`, `copy_bytes` is what a copy would write, `reason` is why
+a view is not possible.
 """
 struct Plan
     kind::Symbol
@@ -31,7 +32,7 @@ function Base.show(io::IO, p::Plan)
     isempty(p.reason) || print(io, ": ", p.reason)
 end
 
-# The plan that a call writes for what a handle stands for.
+# Returns the plan that a call writes for the object of a handle.
 function planned(ask, handle)
     record = Ref{DevxPlan}()
     held(address -> ask(address, record), handle)
@@ -41,9 +42,9 @@ end
 """
     plan_tensor(c::Column) -> Plan
 
-How a column can be had as a [`Tensor`](@ref): as a view (numbers without nulls, also in fixed-size lists), with a copy
-(bools, which are bits in Arrow and bytes in DLPack, and values that are not aligned to their size), or not at all, and
-why. Throws `DEVX_CLOSED`.
+Says how a column can become a [`Tensor`](@ref): as a view (numbers without nulls, also in fixed-size lists), with a
+copy (bools, which are bits in Arrow and bytes in DLPack, and values that are not aligned to their size), or not at all,
+and why. Throws `DEVX_CLOSED`.
 """
 plan_tensor(c::Column) = planned(c.batch.handle) do address, record
     @checked devx_column_plan_tensor(address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, record::Ptr{DevxPlan})
@@ -53,9 +54,9 @@ plan_tensor(c::IndexColumn) = alone(plan_tensor, c)
 """
     Tensor(c::Column; copy=:never) -> Tensor
 
-A column as a tensor: one dimension, and one more for each level of fixed-size lists; row-major, as Arrow's memory is.
-A view is read-only and keeps the batch's memory, also after the batch was closed. `copy` is `:never`, `:if_needed` or
-`:always`; see [`plan_tensor`](@ref).
+Makes a tensor of a column: one dimension, and one more for each level of fixed-size lists; row-major, like Arrow's
+memory. A view is read-only and keeps the batch's memory, even after the batch was closed. `copy` is `:never`,
+`:if_needed` or `:always`; see [`plan_tensor`](@ref).
 
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_CLOSED`.
 """
@@ -72,7 +73,7 @@ Tensor(c::IndexColumn; copy=:never) = alone(c -> Tensor(c; copy=copy), c)
 """
     plan_column(t::Tensor) -> Plan
 
-How a tensor can be had as a [`Column`](@ref): as a view (compact row-major numbers), with a copy (other strides, such
+Says how a tensor can become a [`Column`](@ref): as a view (compact row-major numbers), with a copy (other strides, such
 as those of a Julia matrix; bools), or not at all, and why. Throws `DEVX_CLOSED`.
 """
 plan_column(t::Tensor) = planned(t.handle) do address, record
@@ -82,9 +83,9 @@ end
 """
     Batch(t::Tensor; name="", copy=:never) -> Batch
 
-A tensor as an Arrow array: its first dimension are the rows, the others fixed-size lists. The result is not a record
-batch but the column itself: see [`root`](@ref). A view keeps the tensor's memory, also after the tensor was closed.
-`copy` is `:never`, `:if_needed` or `:always`; see [`plan_column`](@ref).
+Makes an Arrow array of a tensor: its first dimension becomes the rows, the others become fixed-size lists. The result
+is not a record batch but the column itself: see [`root`](@ref). A view keeps the tensor's memory, even after the tensor
+was closed. `copy` is `:never`, `:if_needed` or `:always`; see [`plan_column`](@ref).
 
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
 """
@@ -100,7 +101,7 @@ end
 """
     plan_fixed_shape_column(t::Tensor) -> Plan
 
-How a tensor can be had as a column of tensors ([`fixed_shape_column`](@ref)). Throws `DEVX_CLOSED`.
+Says how a tensor can become a column of tensors ([`fixed_shape_column`](@ref)). Throws `DEVX_CLOSED`.
 """
 plan_fixed_shape_column(t::Tensor) = planned(t.handle) do address, record
     @checked devx_tensor_plan_fixed_shape_column(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
@@ -109,9 +110,9 @@ end
 """
     fixed_shape_column(t::Tensor; name="", copy=:never) -> Batch
 
-A tensor as an Arrow array of the extension type `arrow.fixed_shape_tensor`: its first dimension are the rows, each of
-which is a tensor of the others, in whatever order they lie. With `Tensor(column)`, a column of that type becomes a
-tensor of the same shape again. Otherwise as [`Batch(::Tensor)`](@ref).
+Makes an Arrow array of the extension type `arrow.fixed_shape_tensor`: the first dimension of the tensor becomes the
+rows, and each row is a tensor of the other dimensions, whatever their order in memory. `Tensor(column)` turns a column
+of that type into a tensor of the same shape again. Otherwise like [`Batch(::Tensor)`](@ref).
 
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
 """
@@ -127,8 +128,8 @@ end
 """
     plan_matrix(b::Batch) -> Plan
 
-How a record batch whose columns are of one number type can be had as a matrix ([`matrix`](@ref)). Throws `DEVX_CLOSED`,
-`DEVX_DEVICE` if nulls would have to be counted there.
+Says how a record batch whose columns have one number type can become a matrix ([`matrix`](@ref)). Throws `DEVX_CLOSED`,
+`DEVX_DEVICE` if nulls would have to be counted on the device.
 """
 plan_matrix(b::Batch) = planned(b.handle) do address, record
     @checked devx_batch_plan_matrix(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
@@ -137,12 +138,12 @@ end
 """
     matrix(b::Batch; copy=:never, stream=nothing) -> Tensor
 
-A record batch as a matrix with a row for each row and a column for each column: column-major, as Julia's are. A view is
-read-only and keeps the memory; it needs columns that follow each other in memory at equal distances. A copy of memory
-that the host cannot read is queued on `stream`.
+Makes a matrix of a record batch, with a row for each row and a column for each column: column-major, like Julia's. A
+view is read-only and keeps the memory; it needs columns that follow each other in memory at equal distances. A copy of
+memory that the host cannot read is queued on `stream`.
 
-Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_NOT_READY` without a stream that is needed,
-`DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_CLOSED`.
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_NOT_READY` if a stream is needed and none is
+given, `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 function matrix(b::Batch; copy=:never, stream=nothing)
     code = copy_code(copy)
@@ -157,7 +158,7 @@ end
 """
     plan_batch(t::Tensor) -> Plan
 
-How a matrix can be had as a record batch ([`record_batch`](@ref)). Throws `DEVX_CLOSED`.
+Says how a matrix can become a record batch ([`record_batch`](@ref)). Throws `DEVX_CLOSED`.
 """
 plan_batch(t::Tensor) = planned(t.handle) do address, record
     @checked devx_tensor_plan_batch(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
@@ -166,11 +167,11 @@ end
 """
     record_batch(t::Tensor; names=(), copy=:never) -> Batch
 
-A matrix as a record batch with a column for each column, named by `names`, or "0", "1" and so on without any. A view
-keeps the tensor's memory; a Julia matrix is one, as its columns lie in one piece.
+Makes a record batch of a matrix, with a column for each column, named by `names`, or by default "0", "1" and so on. A
+view keeps the tensor's memory; a Julia matrix gives a view, because each of its columns is contiguous.
 
-Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_MISMATCH` for another number of names,
-`DEVX_INVALID_TEXT`, `DEVX_INVALID_ARGUMENT` for what is no name, `DEVX_CLOSED`.
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_MISMATCH` if the number of names is not that of
+the columns, `DEVX_INVALID_TEXT`, `DEVX_INVALID_ARGUMENT` for an invalid name, `DEVX_CLOSED`.
 """
 function record_batch(t::Tensor; names=(), copy=:never)
     code = copy_code(copy)

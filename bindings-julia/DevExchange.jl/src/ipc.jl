@@ -3,15 +3,15 @@
 """
     IpcServer(address)
 
-An exporter: what it offers under names ([`offer`](@ref)), other processes of the same user can import with an
-[`IpcClient`](@ref), without a copy. `address` is the path of a socket, or '@' and a name that no file stands for. A
-thread of the library answers importers; it needs nothing of Julia.
+An exporter. Other processes of the same user can import what it offers under names ([`offer`](@ref)) with an
+[`IpcClient`](@ref), without a copy. `address` is the path of a socket, or '@' and a name to which no file corresponds.
+A thread of the library answers importers; it does not need Julia.
 
-**Ownership, threads.** `close(server)` ends all offers; what was given stays valid until it is released, or until its
-importer is gone, whichever comes first. The memory is kept so long ([`leases`](@ref)). Any task may use a server.
+**Ownership, threads.** `close(server)` ends all offers. What was given stays valid, and its memory is kept
+([`leases`](@ref)), until it is released or its importer is gone, whichever comes first. Any task may use a server.
 
-Throws `DEVX_INVALID_ARGUMENT` for an address that cannot be one, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM` with what the
-system says, for example if somebody listens there.
+Throws `DEVX_INVALID_ARGUMENT` for an invalid address, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM` with the system's message, for
+example if another server listens there.
 """
 struct IpcServer
     handle::Handle{TAG_IPC_SERVER}
@@ -22,18 +22,18 @@ end
 """
     IpcClient(address; timeout=10)
 
-A connection of an importer to the [`IpcServer`](@ref) at an address: [`import_tensor`](@ref), [`import_batch`](@ref).
-The exporter has `timeout` seconds for each answer (`Inf` for no limit); the calling thread blocks meanwhile.
+An importer's connection to the [`IpcServer`](@ref) at an address: [`import_tensor`](@ref), [`import_batch`](@ref). The
+client waits up to `timeout` seconds for each answer (`Inf` for no limit); the calling thread blocks meanwhile.
 
-An exporter is trusted as a producer in this process is: that the memory holds what it says (the offsets of a batch are
-followed as they are), and that nobody writes it while it is read here. Nothing can check that.
+An exporter is trusted like a producer in this process: that the memory holds what the exporter says (the offsets of a
+batch are followed as they are), and that nobody writes it while it is read here. No check can find that.
 
 **Ownership, threads.** `close(client)` gives the connection up; what was imported stays valid. Any task may use a
 client.
 
-Throws `DEVX_INVALID_ARGUMENT` for an address that cannot be one and for a negative `timeout`, `DEVX_INVALID_TEXT`,
-`DEVX_SYSTEM` if nobody listens there or the peer is another user's process, `DEVX_NOT_READY` if there is no answer in
-time, `DEVX_VERSION`, `DEVX_CLOSED` if the exporter goes meanwhile.
+Throws `DEVX_INVALID_ARGUMENT` for an invalid address and for a negative `timeout`, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM`
+if nobody listens there or the peer is another user's process, `DEVX_NOT_READY` if there is no answer in time,
+`DEVX_VERSION`, `DEVX_CLOSED` if the exporter ends meanwhile.
 """
 struct IpcClient
     handle::Handle{TAG_IPC_CLIENT}
@@ -63,14 +63,14 @@ Base.show(io::IO, x::Union{IpcServer,IpcClient}) = print(io, nameof(typeof(x)), 
 """
     offer(server::IpcServer, name, x; copy=:never)
 
-Offers a [`Tensor`](@ref) or [`Batch`](@ref) under a name, in place of what had that name. It is shared: importers get
-the same memory, which stays valid until the last of them has released it or is gone. `x` may be closed. What its
-producer has queued until now is waited for by the importers' streams.
+Offers a [`Tensor`](@ref) or [`Batch`](@ref) under a name, in place of any earlier offer of that name. It is shared:
+importers get the same memory, which stays valid until the last of them has released it or is gone. `x` may be closed.
+The importers' streams wait for the work that its producer has queued until now.
 
-Device memory is shared as it is, unless it is of a pool that was not made for it ([`pool_manager`](@ref) with
+Device memory is shared as it is, unless it is from a pool that was not made to be shared ([`pool_manager`](@ref) with
 `shareable=true`). Such memory, pinned and managed memory, and host memory that is not from [`allocate_shared`](@ref) is
-copied, if `copy` (`:never`, `:if_needed` or `:always`) allows it; [`plan_offer`](@ref) says what will be. Importers
-cannot write the host memory of a batch or of a read-only tensor.
+copied, if `copy` (`:never`, `:if_needed` or `:always`) allows it; [`plan_offer`](@ref) says in advance what will
+happen. Importers cannot write the host memory of a batch or of a read-only tensor.
 
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_ARGUMENT` for a name that is empty or
 too long, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
@@ -95,8 +95,8 @@ end
 """
     withdraw(server::IpcServer, name) -> Bool
 
-Ends an offer; whether there was one under this name. What was given of it stays valid. Throws `DEVX_INVALID_TEXT`,
-`DEVX_UNSUPPORTED` in a child of a fork, `DEVX_CLOSED`.
+Ends an offer and returns whether there was one under this name. What was given of it stays valid. Throws
+`DEVX_INVALID_TEXT`, `DEVX_UNSUPPORTED` in a child of a fork, `DEVX_CLOSED`.
 """
 function withdraw(s::IpcServer, name::AbstractString)
     text, out = ctext(name, "name"), Ref{Int32}(0)
@@ -107,8 +107,8 @@ end
 """
     leases(server::IpcServer) -> Int
 
-How much was given to importers that they have not released yet. What one of them imports again with the same
-client while it holds it counts once, unless an offer has changed. Throws `DEVX_CLOSED`.
+Returns how many leases were given to importers and are not released yet. What an importer holds and imports again with
+the same client counts once, unless an offer has changed. Throws `DEVX_CLOSED`.
 """
 function leases(s::IpcServer)
     out = Ref{Int64}(0)
@@ -120,8 +120,8 @@ end
     import_tensor(client::IpcClient, name) -> Tensor
 
 Imports the tensor that is offered under a name, without a copy: the same memory, type, shape, strides and order.
-Element type and number of dimensions are known only at run time. It may outlive the client; `close` tells the exporter
-that it is released, after the work that was named with [`used_on`](@ref).
+Element type and number of dimensions are known only at run time. The tensor may outlive the client; `close` tells the
+exporter that it is released, after the work that was named with [`used_on`](@ref).
 
 Throws `DEVX_INVALID_ARGUMENT` if nothing is offered under this name, `DEVX_MISMATCH` if it is a batch, `DEVX_CLOSED` if
 the exporter is gone, `DEVX_NOT_READY` if it does not answer in time, `DEVX_BUSY` if this client holds too much already,
@@ -137,7 +137,7 @@ end
 """
     import_batch(client::IpcClient, name) -> Batch
 
-As [`import_tensor`](@ref), for a batch. The memory of one in host memory cannot be written.
+Like [`import_tensor`](@ref), but for a batch. A batch in host memory cannot be written.
 """
 function import_batch(c::IpcClient, name::AbstractString)
     text = ctext(name, "name")
@@ -149,8 +149,8 @@ end
 """
     allocate_shared(T, dims) -> Tensor{T}
 
-A host tensor over memory that can be offered to other processes without a copy ([`offer`](@ref)): zeroed, compact and
-**row-major**, as that of `allocate(T, dims, device)`. Throws `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`,
+Makes a host tensor over memory that can be offered to other processes without a copy ([`offer`](@ref)): zeroed, compact
+and **row-major**, like `allocate(T, dims, device)`. Throws `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`,
 `DEVX_UNSUPPORTED`, `DEVX_SYSTEM`.
 """
 allocate_shared(::Type{T}, dims::Integer) where {T} = allocate_shared(T, (dims,))
@@ -168,8 +168,8 @@ end
 """
     plan_offer(x) -> Plan
 
-How a [`Tensor`](@ref) or [`Batch`](@ref) can be offered to other processes ([`offer`](@ref)): as a view, with a copy,
-or not at all, and why. Nothing is taken. Throws `DEVX_CLOSED`.
+Says how a [`Tensor`](@ref) or [`Batch`](@ref) can be offered to other processes ([`offer`](@ref)): as a view, with a
+copy, or not at all, and why. Nothing is taken. Throws `DEVX_CLOSED`.
 """
 plan_offer(t::Tensor) = planned(t.handle) do tensor, record
     @checked devx_ipc_plan_tensor(tensor::Ptr{Cvoid}, record::Ptr{DevxPlan})

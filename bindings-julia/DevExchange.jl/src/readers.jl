@@ -1,19 +1,20 @@
-# How the values of a column lie in its buffers, and how they are read. A layout is made from the record of a column;
-# `value(layout, p, i)` is the value at index `p` of the buffers, counted from 0 (`record.offset` is that of row 1), for
-# who asked for row `i`, which is what errors name.
+# How the values of a column are stored in its buffers, and how they are read. A layout is made from the record of a
+# column. `value(layout, p, i)` is the value at index `p` of the buffers, counted from 0 (`record.offset` is row 1);
+# errors call it row `i`.
 
-# Levels of columns within the type of a column, and members in the type of a row. What is nested deeper or is wider is
-# looked up when it is read: types that grow with the data would take the compiler longer than the work.
+# Levels of columns in the type of a column, and members in the type of a row. Values that are nested deeper, and rows
+# with more members, are looked up when they are read: types that grow with the data would cost the compiler more time
+# than the work itself.
 const MOST_LEVELS = 4
 const MOST_MEMBERS = 32
 
-# The type under which a layout holds on to a column, and the type of its elements as the layout knows them.
+# The type under which a layout holds a column, and the type of the column's elements as the layout knows it.
 held_type(c) = c.depth < MOST_LEVELS ? typeof(c) : Column
 held_eltype(c) = c.depth < MOST_LEVELS ? eltype(c) : Any
 levels_above(c) = c.depth < MOST_LEVELS ? c.depth + 1 : 1
 most_levels(columns) = mapreduce(levels_above, max, columns; init=0)
 
-# The type under which a layout holds on to several columns: a tuple, if they are few enough.
+# The type under which a layout holds several columns: a tuple, if there are few enough.
 held_types(columns, most) = length(columns) > most ? Vector{Column} : Tuple{map(held_type, columns)...}
 
 bad_data(what) = DevExchangeError(DEVX_INVALID_BUFFERS, what)
@@ -25,7 +26,7 @@ struct Offsets{O}
     starts::Ptr{O}
 end
 
-# From an offset on, so many.
+# From an offset, as many as the size says.
 struct Spans{O}
     starts::Ptr{O}
     sizes::Ptr{O}
@@ -48,18 +49,18 @@ end
 
 struct InData{O}
     ranges::Offsets{O}
-    # Index of the last offset, which alone says how many bytes there are.
+    # Index of the last offset; only that offset says how many bytes there are.
     last::Int
     data::Ptr{UInt8}
 end
 
-# So many bytes each.
+# `width` bytes for each row.
 struct Fixed
     width::Int
     data::Ptr{UInt8}
 end
 
-# Short ones within views of 16 bytes, long ones in one of several data buffers (Arrow columnar format, "Variable-size
+# Short values are in views of 16 bytes, long ones in one of several data buffers (Arrow columnar format, "Variable-size
 # Binary View Layout").
 struct InViews
     views::Ptr{UInt8}
@@ -74,7 +75,7 @@ const IN_PLACE_BYTES = 12
 InViews(record) = InViews(buffer(record, 2), Ptr{Ptr{UInt8}}(record.buffers) + 2 * sizeof(Ptr), record.n_buffers - 3,
     Ptr{Int64}(buffer(record, record.n_buffers)))
 
-# The address of the bytes of a row, and how many there are.
+# The address of the bytes of a row, and their number.
 function place_of(l::InData, p, i)
     start, n = range_of(l.ranges, p, i)
     bytes = Int(unsafe_load(l.ranges.starts, l.last + 1))
@@ -106,14 +107,14 @@ end
 
 # ---- values without others below them ----
 
-# Fixed-width values: `S` is what is stored, `decode` makes a value of it.
+# Fixed-width values: `S` is the stored type, `decode` converts to a value.
 struct Plain{S,F}
     data::Ptr{S}
     decode::F
 end
 
-# Times of day and points in time, of which not every number that can be stored is one: of others `decode` gives
-# `nothing`. The texts are for errors.
+# Times of day and points in time. Not every number that can be stored is one; for others `decode` returns `nothing`.
+# The texts are for errors.
 struct Times{S,F}
     data::Ptr{S}
     decode::F
@@ -121,12 +122,12 @@ struct Times{S,F}
     format::Ptr{UInt8}
 end
 
-# One bit each.
+# One bit for each value.
 struct Bits
     data::Ptr{UInt8}
 end
 
-# The indices of a dictionary column by themselves. To the C API such a column is still the dictionary column.
+# The indices of a dictionary column alone. To the C API such a column is still the dictionary column.
 struct Indices{I}
     data::Ptr{I}
 end
@@ -200,7 +201,7 @@ function value(l::Encoded, p, i)
     return at(values, values.record.offset + Int(index), i)
 end
 
-# Row `p` is a range of the child, which is seen whole.
+# Row `p` is a range of the child, which is seen as a whole.
 struct Lists{R,C}
     ranges::R
     child::C
@@ -211,7 +212,8 @@ lists(ranges::R, child) where {R} = Lists{R,held_type(child)}(ranges, child)
 value_type(::Lists{R,C}) where {R,C} = C
 levels(l::Lists) = levels_above(l.child)
 
-# The rows of a child with a length that a row is: where they are in the child's buffers, and how many they are.
+# The rows of a child, seen as a whole, that make up a row: where they begin in the child's buffers, and how many there
+# are.
 function rows_of(ranges, p, i, child)
     start, n = range_of(ranges, p, i)
     start <= length(child) - n || throw(bad_data(
@@ -221,14 +223,14 @@ end
 
 value(l::Lists, p, i) = stored(l.child, rows_of(l.ranges, p, i, l.child)...)
 
-# Row `p` is `size` rows of the child, from `start + p * size` of its buffers on.
+# Row `p` is `size` rows of the child, beginning at `start + p * size` in its buffers.
 struct FixedLists{C}
     size::Int
     start::Int
     child::C
 end
 
-# The library gives children sliced as the record is; they are looked at by index into the buffers.
+# The library slices children like the record; here they are addressed by their index in the buffers.
 fixed_lists(size, record::DevxColumn, child) =
     FixedLists{held_type(child)}(size, child.record.offset - record.offset * size, child)
 
@@ -237,7 +239,7 @@ levels(l::FixedLists) = levels_above(l.child)
 
 value(l::FixedLists, p, i) = stored(l.child, l.start + p * l.size, l.size)
 
-# Row `p` is a range of entries, the two columns of which are seen whole.
+# Row `p` is a range of entries; the columns of keys and values are seen as a whole.
 struct Maps{K,V}
     ranges::Offsets{Int32}
     keys::K
@@ -254,7 +256,7 @@ function value(l::Maps{K,V}, p, i) where {K,V}
     return value_type(l)(rows(l.keys), rows(l.values))
 end
 
-# Row `p` is an `R` of what is at index `starts[k] + p` of the buffers of child `k`.
+# Row `p` is an `R` of the values at index `starts[k] + p` in the buffers of each child `k`.
 struct Structs{R,C}
     names::Vector{Symbol}
     starts::Vector{Int}
@@ -277,8 +279,8 @@ levels(l::Structs) = most_levels(l.children)
 value(l::Structs{R}, p, i) where {R} = R(ntuple(k -> at(l.children[k], l.starts[k] + p, i), length(l.children)))
 value(l::Structs{Row}, p, i) = Row(l.names, l.children, l.starts .+ p, i)
 
-# Row `p` is of the child that its type id stands for (`numbers[id + 1]`, 0 for none): of a sparse union at index
-# `starts[k] + p` of the child's buffers, of a dense one at `starts[k]` and an offset of the row's own.
+# Row `p` is in the child that its type id stands for (`numbers[id + 1]`, 0 for none). In a sparse union it is at index
+# `starts[k] + p` of the child's buffers, in a dense union at `starts[k]` plus the row's own offset.
 struct Unions{T,O,C}
     ids::Ptr{Int8}
     offsets::O
@@ -288,7 +290,7 @@ struct Unions{T,O,C}
     children::C
 end
 
-# Beyond this a tuple is no faster than a vector.
+# With more members a tuple is no faster than a vector.
 const MOST_UNION_MEMBERS = 8
 
 function unions(record::DevxColumn, format, columns::Vector{Column})
@@ -306,7 +308,7 @@ end
 value_type(::Unions{T}) where {T} = T
 levels(l::Unions) = most_levels(l.children)
 
-# Which child holds the value of a row, and where in its buffers.
+# Which child holds the value of a row, and its index in the child's buffers.
 function member_of(l::Unions, p, i)
     id = Int(unsafe_load(l.ids, p + 1))
     k = id < 0 ? 0 : l.numbers[id+1]
@@ -328,7 +330,7 @@ at_member(children::Vector{Column}, k, p, i) = at(children[k], p, i)
 at_member(children::Tuple, k, p, i) = k == 1 ? at(children[1], p, i) : at_member(Base.tail(children), k - 1, p, i)
 at_member(::Tuple{}, k, p, i) = throw(BoundsError())
 
-# Row `p` is the value of the first run that ends behind it.
+# Row `p` is the value of the first run that ends after it.
 struct Runs{I,C}
     ends::Ptr{I}
     count::Int
@@ -345,7 +347,7 @@ levels(l::Runs) = levels_above(l.values)
 
 run_end(l::Runs, run) = Int(unsafe_load(l.ends, run))
 
-# The run that a row is in, counted from 1, found by halving, as run ends grow.
+# The run that contains a row, counted from 1; found by binary search, because run ends increase.
 function run_of(l::Runs, p, i)
     low, high = 1, l.count + 1
     while low < high
@@ -390,7 +392,7 @@ value_type(::Times) = Time
 called(::Moments) = "DateTime"
 called(::Times) = "time of day"
 
-# What is stored and how it becomes a value, by format string.
+# The stored type and the conversion to a value, by format string.
 const PLAIN_FORMATS = Dict{String,Tuple{DataType,Any}}(
     "c" => (Int8, identity), "C" => (UInt8, identity), "s" => (Int16, identity), "S" => (UInt16, identity),
     "i" => (Int32, identity), "I" => (UInt32, identity), "l" => (Int64, identity), "L" => (UInt64, identity),
@@ -399,7 +401,7 @@ const PLAIN_FORMATS = Dict{String,Tuple{DataType,Any}}(
     "tDs" => (Int64, Second), "tDm" => (Int64, Millisecond), "tDu" => (Int64, Microsecond),
     "tDn" => (Int64, Nanosecond), "tiM" => (Int32, Month), "tiD" => (DayTime, identity),
     "tin" => (MonthDayNano, identity),
-    # The format goes on with a time zone; there is no `DateTime` of parts of a millisecond.
+    # A time zone follows in the format. `DateTime` cannot represent fractions of a millisecond.
     "tsu" => (Int64, identity), "tsn" => (Int64, identity),
 )
 
@@ -409,8 +411,8 @@ const TIME_FORMATS = Dict{String,Tuple{DataType,Any}}(
     "tss" => (Int64, datetime_of_second), "tsm" => (Int64, datetime_of_millisecond),
 )
 
-# A column of numbers, whose format is one letter, or `nothing` for any other. Their types are written out, so that
-# nothing is looked up for the columns that there are most of.
+# A column of numbers, whose format is a single letter, or `nothing` for any other format. The types are written out, so
+# that nothing is looked up for the most common columns.
 @eval function number_column(batch::Batch, record::DevxColumn)
     letter = unsafe_load(record.format)
     record.has_dictionary == 0 && letter != 0x00 && unsafe_load(record.format, 2) == 0x00 || return nothing
@@ -429,7 +431,7 @@ end
     return Column{T,typeof(layout)}(batch, record, buffer(record, 1), layout, 0)
 end
 
-# Whether a column is one of numbers of this type.
+# Whether a column holds numbers of this type.
 stores(::Type, ::DevxColumn) = false
 for (format, (stored, _)) in PLAIN_FORMATS
     length(format) == 1 || continue

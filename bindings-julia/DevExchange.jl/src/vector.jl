@@ -1,4 +1,4 @@
-# A column as a vector, and what can be asked of it. What does not depend on its type is compiled once (`@nospecialize`).
+# A column as a vector, and its properties. Code that does not depend on its type is compiled once (`@nospecialize`).
 
 Base.size(c::Column) = (Int(c.record.length),)
 Base.IndexStyle(::Type{<:Column}) = IndexLinear()
@@ -10,7 +10,8 @@ Base.IndexStyle(::Type{<:Column}) = IndexLinear()
     return GC.@preserve c at(c, Int(c.record.offset) + i - 1, i)::T
 end
 
-# Runs are looked up once each. The state is the next row, the run of the row before, its last row and its value.
+# Each run is looked up once. The state is the next row, the run of the previous row, the last row of that run and its
+# value.
 Base.iterate(c::Column{<:Any,<:Runs}) = isempty(c) ? nothing : enter_run(c, 1, run_of_row(c, 1))
 
 function Base.iterate(c::Column{<:Any,<:Runs}, (i, run, last, x))
@@ -26,7 +27,7 @@ function run_of_row(c::Column, i)
     return GC.@preserve c run_of(c.layout, Int(c.record.offset) + i - 1, i)
 end
 
-# Row `i`, the first one in a run.
+# Row `i`, which is the first of a run.
 function enter_run(c::Column{T}, i, run) where {T}
     require_open(c.batch.handle)
     l, offset = c.layout, Int(c.record.offset)
@@ -41,7 +42,7 @@ function enter_run(c::Column{T}, i, run) where {T}
     end
 end
 
-# Numbers lie side by side: a strided array.
+# Numbers are side by side in memory: a strided array.
 const NumberColumn{S} = Column{S,<:Union{Plain{S,typeof(identity)},Indices{S}}}
 const IndexColumn = Column{<:Any,<:Indices}
 
@@ -63,11 +64,12 @@ write_protected(::Column) = true
 """
     values(c::Column)
 
-Of integers and floats without nulls, the elements as a `Vector` over the same memory, for loops that shall run at full
-speed. The vector holds a reference of its own: the memory stays as long as anything refers to it, also after the batch
-is closed. Arrow data must not be changed: do not write or resize it, nothing keeps you from it.
+For integers and floats without nulls, returns the elements as a `Vector` over the same memory, for loops at full speed.
+The vector holds its own reference: the memory stays as long as anything refers to it, even after the batch is closed.
+Arrow data must not be changed: do not write or resize the vector; nothing prevents you from doing so.
 
-Of any other column, the column itself. Throws `DEVX_INVALID_BUFFERS` if the memory is not aligned for the type.
+For any other column, returns the column itself. Throws `DEVX_INVALID_BUFFERS` if the memory is not aligned for the
+type.
 """
 function Base.values(c::NumberColumn{S}) where {S<:PlainNumber}
     data = Ref{Ptr{Cvoid}}(C_NULL)
@@ -86,7 +88,7 @@ name(@nospecialize(c::Column)) = text_of(c, c.record.name)
 """
     format(c::Column) -> String
 
-The Arrow format string of a column's type, for example `"g"` for float64; of a dictionary column that of the indices.
+The Arrow format string of a column's type, for example `"g"` for float64; for a dictionary column that of the indices.
 """
 format(@nospecialize(c::Column)) = text_of(c, c.record.format)
 
@@ -95,9 +97,10 @@ format(@nospecialize(c::Column)) = text_of(c, c.record.format)
     type_name(f::Field) -> String
     type_name(format::AbstractString) -> String
 
-The name of a type, for people, the same in every language: `"float64"`, `"timestamp(microsecond, Europe/Berlin)"`; of a
-dictionary those of the indices and of the values, `"int32 -> utf8"`. Throws `DEVX_INVALID_FORMAT` for what is no format
-string of Arrow, `DEVX_INVALID_TEXT`, and `DEVX_CLOSED` for a column whose batch is closed.
+Returns the name of a type, for people to read, the same in every language: `"float64"`,
+`"timestamp(microsecond, Europe/Berlin)"`; for a dictionary the names of the indices' and the values' types,
+`"int32 -> utf8"`. Throws `DEVX_INVALID_FORMAT` for an invalid Arrow format string, `DEVX_INVALID_TEXT`, and
+`DEVX_CLOSED` for a column whose batch is closed.
 """
 type_name(@nospecialize(c::Column)) = (require_open(c.batch.handle); type_name(c.batch, c.record))
 function type_name(batch::Batch, record::DevxColumn)
@@ -108,7 +111,7 @@ end
 """
     timezone(c::Column) -> String
 
-The time zone of a timestamp column; empty if it has none, and for other types.
+Returns the time zone of a timestamp column; empty if it has none, and for other types.
 """
 timezone(@nospecialize(c::Column)) = (f = format(c); startswith(f, "ts") ? f[5:end] : "")
 
@@ -117,7 +120,7 @@ timezone(@nospecialize(c::Column)) = (f = format(c); startswith(f, "ts") ? f[5:e
     metadata(b::Batch) -> Vector{Pair{String,String}}
     metadata(s::Schema) -> Vector{Pair{String,String}}
 
-The metadata of a column's field; of a whole batch, and of a whole schema.
+Returns the metadata of a column's field, of a whole batch, or of a whole schema.
 """
 metadata(x::Union{Batch,Schema}) = metadata(root(x))
 function metadata(@nospecialize(c::Column))
@@ -141,8 +144,9 @@ end
 """
     buffers(c::Column) -> Vector{Ptr{Cvoid}}
 
-The addresses of a column's buffers, in the order of the Arrow columnar format, validity first; NULL for one that is not
-there. They are those of the producer: row 1 lies `offset` elements behind them, if the column is a slice.
+Returns the addresses of a column's buffers, in the order of the Arrow columnar format, validity first; NULL for a
+buffer that does not exist. They are the producer's addresses: if the column is a slice, row 1 is `offset` elements
+after them.
 """
 function buffers(@nospecialize(c::Column))
     require_open(c.batch.handle)
@@ -152,18 +156,20 @@ end
 """
     children(c::Column) -> Vector{Column}
 
-The child columns: of structs, for each member the rows that the column sees, and so of sparse unions; of fixed-size
-lists their values, in one column; of other types all values of the child, also those that no row refers to: of lists,
-of maps (their entries, as structs), of dense unions, of runs (where they end, then their values). Nulls of the column
-itself are not in them.
+Returns the child columns, which do not contain nulls of the column itself:
+
+- of structs and sparse unions: for each member, the rows that the column covers;
+- of fixed-size lists: their values, in one column;
+- of other types: all values of the child, even those that no row refers to. These are the values of lists, the entries
+  of maps (as structs), the children of dense unions, and the ends and the values of runs.
 """
 children(@nospecialize(c::Column)) = children(c.batch, c.record)
 
 """
     type_id(c::Column, i) -> Int
 
-Which child of a union the value of row `i` comes from: one of [`type_ids`](@ref)`(c)`, which are in the order of
-[`children`](@ref)`(c)`. Throws `DEVX_MISMATCH` for another column.
+Returns which child of a union the value of row `i` comes from: one of [`type_ids`](@ref)`(c)`, which are in the order
+of [`children`](@ref)`(c)`. Throws `DEVX_MISMATCH` for another type of column.
 """
 function type_id(c::Column, i::Integer)
     require_open(c.batch.handle)
@@ -188,7 +194,7 @@ function share(@nospecialize(c::Column))
     return adopt_batch(handle; ready=c.batch.readable)
 end
 
-# As share, for the indices of a dictionary: with the array of the dictionary column, but for its dictionary.
+# Like `share`, but for the indices of a dictionary: with the array of the dictionary column, without its dictionary.
 function share(@nospecialize(c::IndexColumn))
     array, schema = Ref(ArrowDeviceArray()), Ref(ArrowSchema())
     whole = invoke(share, Tuple{Column}, c)
@@ -231,11 +237,11 @@ end
     null_count(c::Column) -> Int
     null_count(c::Column, stream) -> Int
 
-The number of nulls. If the producer has not counted them they are counted here: in memory that the host can read, or,
-with a stream, in that of any device: then the validity buffer is copied on the stream, for which the host waits. Of a
-union and of runs it is 0: nulls are their children's.
+Returns the number of nulls. If the producer has not counted them, they are counted here: in memory that the host can
+read or, with a stream, in memory of any device. Then the validity buffer is copied on the stream, and the host waits
+for the copy. For unions and runs the number is 0: nulls are in their children.
 
-Throws `DEVX_DEVICE` or `DEVX_NOT_READY` without a stream that is needed, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`,
+Throws `DEVX_DEVICE` or `DEVX_NOT_READY` if a stream is needed and none is given, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`,
 `DEVX_CLOSED`.
 """
 null_count(c::Column) = null_count(c.batch, c.record)
@@ -251,9 +257,9 @@ end
 """
     text(c::Column, i) -> String
 
-The value of row `i`, whatever its type, as text to be shown, the same in every language: numbers plainly, dates and
-times as in ISO 8601 (timestamps with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes as
-`0x...`, lists as `[...]`, structs as `{"name": ...}`, maps as `{key: ...}`, a null as `null`.
+Returns the value of row `i`, of any type, as text for display, the same in every language: numbers plainly, dates and
+times as in ISO 8601 (timestamps with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes
+as `0x...`, lists as `[...]`, structs as `{"name": ...}`, maps as `{key: ...}`, a null as `null`.
 
 Throws `BoundsError`, `DEVX_DEVICE`, `DEVX_INVALID_BUFFERS`, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
 """
@@ -280,9 +286,9 @@ end
 """
     indices(c::Column) -> Column
 
-The indices of a dictionary column, counted from 0, as a column of integers of the stored width over the same memory: in
-every respect, so that it can be shared and handed on. It has the name of the column, and none of its metadata. Throws
-`DEVX_MISMATCH` for another column, `DEVX_CLOSED`.
+Returns the indices of a dictionary column, counted from 0, as a column over the same memory: integers of the stored
+width. It is a full column, which can be shared and handed on. It has the name of the dictionary column, but none of its
+metadata. Throws `DEVX_MISMATCH` for another type of column, `DEVX_CLOSED`.
 """
 function indices(c::Column{T,Encoded{I,C}}) where {T,I,C}
     require_open(c.batch.handle)
@@ -297,8 +303,8 @@ indices(c::Column) = throw(no_dictionary(c))
 """
     dictionary(c::Column) -> Column
 
-The values of a dictionary column: `c[i] == dictionary(c)[indices(c)[i] + 1]`. Throws `DEVX_MISMATCH` for another
-column.
+Returns the values of a dictionary column: `c[i] == dictionary(c)[indices(c)[i] + 1]`. Throws `DEVX_MISMATCH` for
+another type of column.
 """
 dictionary(c::Column{<:Any,<:Encoded}) = c.layout.values
 dictionary(c::Column) = throw(no_dictionary(c))
@@ -308,8 +314,8 @@ no_dictionary(c) = DevExchangeError(DEVX_MISMATCH, "the column has no dictionary
 """
     bytes(c::Column, i) -> Bytes
 
-The bytes of row `i` of texts or binary, without a copy. Those of a null are not defined, usually none. Throws
-`DEVX_MISMATCH` for another column.
+Returns the bytes of row `i` of texts or binary, without a copy. The bytes of a null are undefined, usually none. Throws
+`DEVX_MISMATCH` for another type of column.
 """
 function bytes(c::Column, i::Integer)
     require_open(c.batch.handle)
