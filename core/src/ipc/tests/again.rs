@@ -1,4 +1,4 @@
-//! Imports of what is held already: they share what is open, and ask again as soon as it may not be what is offered.
+//! Repeated imports of what is held already: they share what is open, and ask again as soon as the offer may have changed.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -36,7 +36,7 @@ fn one_lease_stands_for_all_imports_until_the_last_is_released() {
     assert_eq!((anew.as_slice::<i32>(), server.leases()), (Ok(&[1, 2, 3][..]), 1));
 }
 
-/// What is copied for an offer is the memory of all who import it: no consumer may take it for its own (DLPack 1.3,
+/// The copy that is made for an offer is shared by all importers: no consumer may take it for its own (DLPack 1.3,
 /// `DLPACK_FLAG_BITMASK_IS_COPIED`).
 #[test]
 fn what_several_import_is_nobodys_own_copy() {
@@ -113,7 +113,7 @@ fn each_connection_has_leases_of_its_own() {
     assert_eq!(second.as_slice::<i32>(), Ok(&[1][..]));
 }
 
-/// Nothing is lost or given up twice by threads that import and release the same, while it is offered anew.
+/// Threads that import and release the same offer while it is renewed lose nothing and give nothing up twice.
 #[test]
 fn many_threads_import_and_release_the_same() {
     let server = Server::bind(&address("threads")).expect("bound");
@@ -138,7 +138,7 @@ fn many_threads_import_and_release_the_same() {
     soon("all is released", || server.leases() == 0);
 }
 
-/// An exporter that says hello with a file, gives a tensor as often as it is asked, and tells how often that was.
+/// An exporter that sends its hello with the file `with`, gives a tensor at each request, and reports the requests.
 fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc::Receiver<u64>) {
     let listener = Socket::listen(&address(of)).expect("listening");
     let (sender, asked) = std::sync::mpsc::channel();
@@ -183,7 +183,7 @@ fn an_exporter_that_does_not_count_its_changes_is_asked_each_time() {
     drop(held);
 }
 
-/// A number that could be cut off under its reader.
+/// The file of the number could be truncated under its reader.
 #[test]
 fn a_number_of_changes_that_is_none_is_refused() {
     let sealed = |bytes| {

@@ -1,4 +1,4 @@
-//! Descriptors as bytes: they come out as they went in, and nothing that was altered leads out of its regions.
+//! Descriptors as bytes: decoding and encoding give the same bytes, and no altered bytes lead out of the regions.
 
 use std::ffi::CString;
 
@@ -80,7 +80,7 @@ fn descriptors_come_out_as_they_went_in() {
     }
 }
 
-/// It is known before there is a descriptor.
+/// The size is known before there is a descriptor.
 #[test]
 fn the_bytes_of_a_batch_are_those_that_are_written() {
     let part = batch_part();
@@ -113,7 +113,7 @@ fn every_truncation_and_every_changed_byte_is_refused() {
     }
 }
 
-/// Every byte with every value, but with the right checksum: refused, or exactly what the bytes say.
+/// Every byte with every value and a correct checksum is refused, or decoded to exactly what the bytes say.
 #[test]
 fn every_changed_byte_with_the_right_checksum_is_harmless() {
     for bytes in examples() {
@@ -129,7 +129,7 @@ fn every_changed_byte_with_the_right_checksum_is_harmless() {
     }
 }
 
-/// What decodes lies within its regions, whatever was changed, and comes out as it went in.
+/// What can be decoded lies within its regions, whatever was changed, and encodes to the same bytes.
 #[test]
 fn changed_bytes_with_the_right_checksum_are_harmless() {
     let mut seed = 1_u64;

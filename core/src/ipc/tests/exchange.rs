@@ -1,4 +1,4 @@
-//! What goes from one process to another: as a view if it can, as a copy if it may, with all that is said of it.
+//! Exports to another process: as a view if possible, as a copy if allowed, with the whole description.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -41,7 +41,7 @@ fn memory_of_one_process_is_copied_if_that_is_allowed() {
     assert_eq!(text.text(2), Ok("ccc"));
 }
 
-/// Each column in memory of its own that can be shared.
+/// Each column has its own memory, which can be shared.
 fn columns_apart(count: i32) -> Batch {
     let column = |i: i32| {
         let tensor = shared(&[i, i + 1]);
@@ -72,7 +72,7 @@ fn more_regions_than_go_along_are_copied() {
     }
 }
 
-/// A process may have few files open at a time: what lies in one is not one more for each offer.
+/// A process may have few files open at a time, so offers of memory in one file share its descriptors.
 #[test]
 fn exports_of_one_file_share_its_descriptors() {
     let whole = shared(&[1, 2, 3, 4]);
@@ -95,7 +95,7 @@ fn exports_of_one_file_share_its_descriptors() {
     }
 }
 
-/// Columns whose names have so many bytes in all, in memory that can be shared.
+/// Columns whose names have `bytes` bytes in all, in memory that can be shared.
 fn with_names_of(bytes: usize) -> Batch {
     const COLUMNS: usize = 20;
     let tensor = shared(&[1, 2]);
@@ -127,17 +127,17 @@ fn what_has_no_room_in_a_descriptor_is_impossible() {
     }
 }
 
-/// A producer of no elements need not have made room for the first offset.
+/// A producer need not have room for the first offset if there are no elements.
 #[test]
 fn nothing_is_read_of_an_empty_batch() {
-    // An address that nobody may read, so that the test ends with a signal if somebody does.
+    // An unreadable address: a read ends the test with a signal.
     let nowhere = std::ptr::without_provenance(64);
     let texts = ["u", "U"]
         .map(|format| ArrayBuilder::new("t", format, 0).buffer(std::ptr::null()).buffer(nowhere).buffer(nowhere));
     let lists = ArrayBuilder::new("l", "+l", 0).buffer(std::ptr::null()).buffer(nowhere);
     let numbers = ArrayBuilder::new("n", "i", 0).buffer(nowhere).buffer(nowhere);
     let columns = texts.into_iter().chain([lists.child(numbers)]);
-    // SAFETY: of no elements there is nothing to read.
+    // SAFETY: without elements there is nothing to read.
     let batch =
         unsafe { columns.fold(ArrayBuilder::batch(0), ArrayBuilder::child).build(Device::CPU) }.expect("a batch");
     let copy = copy_batch(&batch).expect("copied");
@@ -147,12 +147,12 @@ fn nothing_is_read_of_an_empty_batch() {
     for column in imported.columns() {
         let first = column.buffers()[1].cast::<i32>();
         assert!(first.addr().is_multiple_of(8), "{first:?}");
-        // SAFETY: what a consumer looks at of no elements, too.
+        // SAFETY: consumers read the first offset even if there are no elements.
         assert_eq!(unsafe { column.buffers()[1].cast::<i32>().read() }, 0, "{:?}", column.field());
     }
 }
 
-/// As consumers read the size of each data buffer that there is.
+/// Consumers read the size of each data buffer that exists.
 #[test]
 fn views_of_no_rows_have_no_data() {
     let (data, sizes) = ([0_u8; 16], [16_i64]);
@@ -167,22 +167,22 @@ fn views_of_no_rows_have_no_data() {
     assert_eq!(imported.root().buffers(), [std::ptr::null(); 3]);
 }
 
-/// Where a piece of memory ends, another one may begin, and what lies there is no part of the first one.
+/// Where one piece of memory ends, another one may begin, whose contents are not part of the first one.
 #[test]
 fn data_behind_the_end_of_a_region_is_in_the_next_one() {
     // SAFETY: a call of the system.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("a size");
-    // Whole pages, which the system lays out without a gap.
+    // Whole pages, which the system places without gaps.
     let pages: Vec<_> = (0..64).map(|_| shared(&vec![i32::from_ne_bytes(*b"text"); page / 4])).collect();
     let behind = |end: &Tensor| pages.iter().find(|next| next.data().addr() == end.data().addr() + page);
     let (offsets, data) = pages.iter().find_map(|page| Some((page, behind(page)?))).expect("one behind the other");
     let rows = page / 4 - 1;
     let starts: Vec<_> = (0..=rows as i32).map(|row| 4 * row).collect();
-    // SAFETY: room for an offset more than there are rows, of which nobody else knows.
+    // SAFETY: there is room for one more offset than rows, and nobody else knows of the memory.
     unsafe { offsets.data().cast::<i32>().copy_from_nonoverlapping(starts.as_ptr(), starts.len()) };
     let texts = ArrayBuilder::new("t", "u", rows as i64).buffer(std::ptr::null()).buffer(offsets.data());
     let texts = texts.buffer(data.data()).owner(Owner::new((offsets.clone(), data.clone())));
-    // SAFETY: as many offsets and bytes, kept by the owner.
+    // SAFETY: the owner keeps the memory of all offsets and bytes.
     let batch = unsafe { texts.build(Device::CPU) }.expect("a batch");
     let exported = export_batch(&batch, Copying::Never).expect("a view");
     assert_eq!(exported.files().len(), 2);
@@ -190,7 +190,7 @@ fn data_behind_the_end_of_a_region_is_in_the_next_one() {
     assert_eq!(imported.root().text(rows as i64 - 1), Ok("text"));
 }
 
-/// Of no bytes of data nobody can say in which piece of memory they are.
+/// If there are no bytes of data, nobody can say in which piece of memory they are.
 #[test]
 fn texts_without_a_byte_can_be_shared_as_a_copy() {
     let (offsets, data) = ([0_i32; 4], [0_u8; 1]);
@@ -206,7 +206,7 @@ fn texts_without_a_byte_can_be_shared_as_a_copy() {
     }
 }
 
-/// Asked for, it would take the whole machine with it.
+/// If the system were asked for this much, it would bring down the whole machine.
 #[test]
 fn more_than_the_machine_has_is_refused_at_once() {
     let error = allocate_tensor(DType::UINT8, &[1 << 50]).expect_err("a petabyte");
@@ -241,7 +241,7 @@ fn views_keep_their_strides_offsets_and_flags() {
     assert_eq!((imported.shape(), imported.data().is_null()), (&[0, 4][..], true));
 }
 
-/// The copy is for all importers, so none of them may write it either.
+/// All importers share the copy, so none of them may write it either.
 #[test]
 fn the_copy_of_a_read_only_tensor_cannot_be_written() {
     let values = [1_i32, 2, 3, 4];
@@ -274,7 +274,7 @@ fn import(exported: &Exported) -> Result<Tensor, Error> {
     import_tensor(exported.descriptor(), duplicates(exported), nobody())
 }
 
-/// As of two files to which the system has given the same number.
+/// Two files can have the same number; here the same file stands for both.
 #[test]
 fn a_file_is_not_another_one_that_is_mapped() {
     let fd = file("number", 4096).expect("a file");

@@ -1,5 +1,4 @@
-//! Peers that do not do what they should: what they send is refused by name or harmless, nobody waits for ever, and nobody
-//! else notices.
+//! Misbehaving peers: what they send is refused by name or harmless, nobody waits for ever, and nobody else notices.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -29,7 +28,7 @@ fn patience() -> Duration {
     patient(150)
 }
 
-/// How long for one that comes, on a busy machine not at once.
+/// How long an importer waits for an answer that does come, though not at once on a busy machine.
 fn long() -> Duration {
     patient(10_000)
 }
@@ -88,7 +87,7 @@ fn sealed(bytes: usize) -> OwnedFd {
     fd
 }
 
-/// What is no memory of anybody's: file descriptors of every other kind.
+/// File descriptors of every kind that is not a memory file.
 fn wrong_kinds() -> Vec<(&'static str, OwnedFd)> {
     let (one, _) = UnixStream::pair().expect("a pair");
     let on_disk = std::env::temp_dir().join(format!("devx-ipc-file-{}", std::process::id()));
@@ -116,9 +115,9 @@ fn files_of_the_wrong_kind_are_refused() {
         assert!(error.message().contains("seals"), "{kind}: {error}");
         assert!(given_up.load(SeqCst));
     }
-    // Sealed and large enough, but nobody may write it.
+    // Sealed and large enough, but not writable.
     let read_only = export_batch(&numbers_and_texts(), Copying::Always).expect("exported");
-    // Nobody but the owner, who may change that, opens it a second time for writing.
+    // Only the owner, who may change the mode, can open it a second time for writing.
     let mode = rustix::fs::fstat(&duplicates(&read_only)[0]).expect("a file").st_mode;
     assert_eq!(mode & 0o777, 0o444);
     let mut says_writable = read_only.descriptor().to_vec();
@@ -130,7 +129,7 @@ fn files_of_the_wrong_kind_are_refused() {
     assert!(error.status() == DEVX_INVALID_ARGUMENT && error.message().contains("region.writable is 1"), "{error}");
 }
 
-/// An exporter that is played by hand, for any number of importers in turn.
+/// An exporter that the test plays by hand, for any number of importers in turn.
 struct Fake {
     address: String,
     over: Arc<AtomicBool>,
@@ -138,7 +137,7 @@ struct Fake {
 }
 
 impl Fake {
-    /// Does `act` with every importer that connects, before anything was said.
+    /// Calls `act` with every importer that connects, before anything was sent.
     fn start(of: &str, mut act: impl FnMut(&Raw) + Send + 'static) -> Self {
         let (address, over) = (address(of), Arc::new(AtomicBool::new(false)));
         let (listener, end) = (Socket::listen(&address).expect("listening"), Arc::clone(&over));
@@ -158,7 +157,7 @@ impl Fake {
         Client::connect(&self.address, Some(long()))
     }
 
-    /// An importer that waits for its answers for [`patience`] only; the hello may have to be waited for more often.
+    /// An importer that waits for answers for [`patience`] only. It may need several attempts to get the hello.
     fn connect_impatient(&self) -> Client {
         connect_impatient(&self.address, patience())
     }
@@ -185,13 +184,13 @@ fn answer(raw: &Raw, fds: &[BorrowedFd<'_>], bytes: impl FnOnce(u64) -> Vec<u8>)
     }
 }
 
-/// Until the importer is gone: what it says is not looked at.
+/// Waits until the importer is gone, and ignores what it sends.
 fn stay(raw: &Raw) {
     while raw.receive().is_some() {}
 }
 
-/// Every byte of a real answer altered, and every length that it can be cut to: refused, or the same tensor. An exporter
-/// that goes then, whose importer need not be told how long to wait for what is no answer.
+/// Every altered byte of a real answer, and every length that it can be cut to: refused, or the same tensor. The exporter then
+/// closes the connection, so that the importer need not wait after an invalid answer.
 #[test]
 fn altered_answers_are_refused_or_the_same() {
     let exported = export_tensor(&shared(&[5, 6, 7]), Copying::Never).expect("exported");
@@ -199,7 +198,7 @@ fn altered_answers_are_refused_or_the_same() {
         Message::Given { request, lease: 3, descriptor: Some(exported.descriptor()) }.encode().expect("encoded")
     };
     let length = given(1).len();
-    // Which byte is altered how; without a mask, that and all after it are cut off.
+    // Which byte is altered and how; without a mask, this byte and all after it are cut off.
     let forms: Vec<(usize, u8)> = (0..length).flat_map(|at| [0, 0x01, 0x80, 0xff].map(|mask| (at, mask))).collect();
     let count = forms.len();
     let (again, mut forms) = (exported.descriptor().to_vec(), forms.into_iter());
@@ -227,7 +226,7 @@ fn altered_answers_are_refused_or_the_same() {
             }
         }
     }
-    // The number of the lease is the exporter's own: each of its bytes may be another one.
+    // The number of the lease is the exporter's choice: any change of its bytes is valid.
     assert_eq!((same, refused), (8 * 3, count - 8 * 3));
 }
 
@@ -259,12 +258,12 @@ fn an_importer_waits_no_longer_than_it_was_told() {
     };
     let wanted = format!("did not answer within {:?}", patience());
     let late = |error: &Error| error.status() == DEVX_NOT_READY && error.is_late() && error.message().contains(&wanted);
-    // Nobody takes the connection, and nobody says hello.
+    // Nobody accepts the connection, and nobody sends a hello.
     let silent = Socket::listen(&address("silent")).expect("listening");
     let error = quickly("silent", &|| Client::connect(&address("silent"), Some(patience())).expect_err("no hello"));
     assert!(late(&error), "{error}");
     drop(silent);
-    // Somebody who says without end what nobody asked for, fast and slowly.
+    // A peer that keeps sending what nobody requested, fast and slowly.
     for pause in [Duration::ZERO, Duration::from_millis(7)] {
         let fake = Fake::start("flood", move |raw| {
             let _ = raw.0.send(&hello(), &[]);
@@ -301,7 +300,7 @@ fn an_importer_waits_no_longer_than_it_was_told() {
     }
 }
 
-/// Answers without end that nobody waits for any more: what each of them gives is given back.
+/// Endless answers that nobody waits for any more: what each of them gives is given back.
 #[test]
 fn what_is_given_too_late_is_given_back() {
     let (held, goes_on) = (Arc::new(Mutex::new(BTreeSet::new())), Arc::new(AtomicBool::new(true)));
@@ -309,7 +308,7 @@ fn what_is_given_too_late_is_given_back() {
     let fake = Fake::start("too-late", move |raw| {
         let mut room = Room::new().expect("memory");
         let kept = || kept.lock().expect("no panic");
-        // What one was given that did not wait for its hello went with it.
+        // What was given to an importer that did not wait for its hello is gone with the importer.
         kept().clear();
         let _ = raw.0.send(&hello(), &[]);
         for lease in 1.. {
@@ -340,14 +339,14 @@ fn what_is_given_too_late_is_given_back() {
     let client = fake.connect_impatient();
     client.tensor("t").expect_err("no answer");
     goes_on.store(false, SeqCst);
-    // What has come by now is taken in with the next answer, or on a busy machine with one after it.
+    // What has arrived by now is handled with the next answer or, on a busy machine, a later one.
     soon("all is given back", || {
         client.tensor("t").expect_err("no answer");
         held.lock().expect("no panic").is_empty()
     });
 }
 
-/// An answer that was recorded is sent to another importer, when the exporter is gone: the same memory, or nothing.
+/// An answer is recorded and sent to another importer after the exporter is gone: the result is the same memory, or nothing.
 #[test]
 fn what_is_replayed_is_the_same_memory_or_nothing() {
     let (descriptor, files) = {
@@ -359,7 +358,7 @@ fn what_is_replayed_is_the_same_memory_or_nothing() {
     let fake = Fake::start("replay", move |raw| {
         let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         count.fetch_add(1, SeqCst);
-        // The first time as it was; then to a request with another number.
+        // The first time unchanged; then for a request with another number.
         let first = count.load(SeqCst) == 1;
         answer(raw, &fds, |request| {
             let request = if first { request } else { request + 1 };
@@ -374,7 +373,7 @@ fn what_is_replayed_is_the_same_memory_or_nothing() {
     assert!(error.message().contains("did not answer"), "{error}");
 }
 
-/// Every byte of every message that an importer can say, altered, and what is cut off.
+/// Every message of an importer, with every byte altered, and cut off anywhere.
 #[test]
 fn an_exporter_survives_every_altered_message() {
     let server = Server::bind(&address("altered")).expect("bound");
@@ -448,7 +447,7 @@ fn what_one_importer_holds_is_limited() {
     soon("its end gives all back", || server.leases() == 0);
 }
 
-/// More than the system has is refused before it tries: it would end other programs first.
+/// More than the system has is refused without trying, because that would end other programs first.
 #[test]
 fn more_than_there_is_is_refused_at_once() {
     for bytes in [1 << 44, 1 << 60, isize::MAX as usize] {
@@ -459,7 +458,7 @@ fn more_than_there_is_is_refused_at_once() {
     }
 }
 
-/// Nobody passes for another exporter, whatever number it says: its pools would be taken for the other's.
+/// No exporter can pass for another one, whatever number it sends: its pools would be taken for the other's.
 #[test]
 fn exporters_are_told_apart_by_their_process() {
     use crate::ipc::client::told_apart;
@@ -468,7 +467,7 @@ fn exporters_are_told_apart_by_their_process() {
     assert_ne!(told_apart(1, 2), told_apart(2, 2));
 }
 
-/// The system says 0 where it shows no process: in another container, or where nobody is.
+/// The system reports 0 for a process that it does not show: in another container, or if there is none.
 #[test]
 fn a_peer_that_the_system_does_not_show_has_no_process() {
     let nobody = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
@@ -481,7 +480,7 @@ fn a_peer_that_the_system_does_not_show_has_no_process() {
     assert!(error.status() == DEVX_SYSTEM && error.message().starts_with("getsockopt: "), "{error}");
 }
 
-/// What was sealed for a reader cannot be made shorter or longer any more, by nobody.
+/// Nobody can change the size of a file that was sealed for a reader.
 #[test]
 fn descriptors_in_files_are_sealed() {
     let fd = file_of(b"sealed").expect("a file");

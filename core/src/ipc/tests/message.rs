@@ -1,4 +1,4 @@
-//! What peers say to each other: messages as bytes, and peers that talk nonsense.
+//! Messages as bytes, and peers that send nonsense.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
@@ -31,7 +31,7 @@ fn messages_come_out_as_they_went_in() {
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 0x81;
-            // Not a panic, whatever it is now.
+            // Never a panic, whatever the bytes mean now.
             assert_ne!(Message::decode(&changed).as_ref(), Ok(message));
             let _ = Message::decode(&bytes[..at]);
         }
@@ -65,7 +65,7 @@ fn an_importer_that_talks_nonsense_is_cut_off_and_nobody_else() {
         assert!(raw.receive().is_none(), "{nonsense:?}");
         soon("what it held is released", || server.leases() == 0);
     }
-    // Leases that are not its own, or not any more, are nothing; neither are descriptors that come along.
+    // Leases that do not belong to the importer, or no longer do, are ignored; so are file descriptors that come with them.
     let raw = Raw::connect("nonsense");
     let held = good.tensor("t").expect("imported");
     raw.say(&Message::Release { leases: &leases(&[1, 1, 0, u64::MAX]) }.encode().expect("encoded"));
@@ -78,7 +78,7 @@ fn an_importer_that_talks_nonsense_is_cut_off_and_nobody_else() {
     assert_eq!(held.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
 }
 
-/// An exporter that says what it is told to, once it is asked, to an importer that waits for so long.
+/// An exporter that answers a request as it is told to, and an importer that waits for `timeout`.
 fn fake(of: &str, timeout: Duration, answers: impl FnOnce(&Raw, u64) + Send + 'static) -> Client {
     let listener = Socket::listen(&address(of)).expect("listening");
     let thread = std::thread::spawn(move || {
@@ -90,7 +90,7 @@ fn fake(of: &str, timeout: Duration, answers: impl FnOnce(&Raw, u64) + Send + 's
             };
             let raw = Raw::new(socket);
             let _ = raw.0.send(&Message::Hello { protocol: PROTOCOL, exporter: 9 }.encode().expect("encoded"), &[]);
-            // One that did not wait for the hello comes again.
+            // An importer that did not wait for the hello connects again.
             let Some((bytes, _)) = raw.receive() else { continue };
             return match Message::decode(&bytes) {
                 Ok(Message::Get { request, .. }) => answers(&raw, request),
@@ -102,7 +102,7 @@ fn fake(of: &str, timeout: Duration, answers: impl FnOnce(&Raw, u64) + Send + 's
     connect_impatient(&address(of), timeout)
 }
 
-/// As a thread of a C program does it while another one imports.
+/// A thread of a C program can do this while another thread imports.
 #[test]
 fn an_import_goes_on_when_the_handle_is_released_meanwhile() {
     let ((tell_asked, asked), (tell_released, released)) = (channel(), channel::<()>());
@@ -142,7 +142,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     .expect_err("altered");
     assert!(error.message().contains("checksum is"), "{error}");
 
-    // Without its file; and the lease is given back.
+    // The file is missing; the lease is given back all the same.
     let (sender, released) = std::sync::mpsc::channel();
     let error = fake("cut", long, move |raw, request| {
         raw.say(&Message::Given { request, lease: 4, descriptor: Some(&descriptor) }.encode().expect("encoded"));
@@ -154,7 +154,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     let released = released.recv_timeout(patient(10_000)).expect("released");
     assert_eq!(Message::decode(&released), Ok(Message::Release { leases: &leases(&[4]) }));
 
-    // An answer to another request, and none to this one.
+    // An answer to another request, and no answer to this one.
     let error = fake("replayed", short, move |raw, request| {
         let bytes = exported.descriptor();
         let fds: Vec<_> = exported.files().iter().map(|fd| fd.as_fd()).collect();

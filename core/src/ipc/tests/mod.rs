@@ -1,4 +1,4 @@
-//! Tests of sharing between processes, over sockets in one process; here is what they have in common.
+//! Tests of sharing between processes, over sockets in one process, and what these tests have in common.
 
 mod again;
 mod descriptor;
@@ -25,8 +25,8 @@ use crate::error::Error;
 use crate::memory::Owner;
 use crate::tensor::Tensor;
 
-/// Imports as tests make them, who are the exporters, too. What they alter is never followed: of a batch of which the
-/// descriptor or the data is another one than was exported they read numbers only.
+/// Imports by tests, which are the exporters, too. Offsets that the tests have altered are never followed: of a batch whose
+/// descriptor or data was altered, they read numbers only.
 pub(super) trait Importing {
     fn tensor(&self, name: &str) -> Result<Tensor, Error>;
     fn batch(&self, name: &str) -> Result<Batch, Error>;
@@ -54,19 +54,19 @@ fn import_batch(descriptor: &[u8], fds: Vec<OwnedFd>, peer: Peer) -> Result<Batc
     unsafe { super::import_batch(descriptor, fds, peer) }
 }
 
-/// As the writer does it: length and checksum say the truth about bytes that do not.
+/// Corrects the length and checksum of altered bytes, as the writer would set them.
 fn reseal(bytes: &mut [u8]) {
     if bytes.len() >= 32 {
         super::descriptor::seal(bytes);
     }
 }
 
-/// As a message has them.
+/// Leases in the form of a message.
 fn leases(all: &[u64]) -> Vec<[u8; 8]> {
     all.iter().map(|lease| lease.to_le_bytes()).collect()
 }
 
-/// Where a test listens: under a name that no other test of this program has, as they run at once.
+/// The address where a test listens. No other test of this program has it, because the tests run at the same time.
 pub(super) fn address(of: &str) -> String {
     format!("@devexchange-test-{of}-{}", std::process::id())
 }
@@ -99,7 +99,7 @@ fn numbers_and_texts() -> Batch {
     unsafe { batch.build(Device::CPU) }.expect("built")
 }
 
-/// So many milliseconds, or more.
+/// That many milliseconds, or more.
 pub(super) fn patient(milliseconds: u64) -> Duration {
     patience::patient(Duration::from_millis(milliseconds))
 }
@@ -120,8 +120,8 @@ fn duplicates(exported: &Exported) -> Vec<OwnedFd> {
     exported.files().iter().map(|fd| fd.try_clone().expect("duplicated")).collect()
 }
 
-/// The other end of a socket, played by hand; and the room that all its messages are received in, for to write so many
-/// zeros before each one takes a sanitizer minutes.
+/// The other end of a socket, played by hand, with room for all its messages. The room is made once, because a sanitizer takes
+/// minutes to write so many zeros before each message.
 struct Raw(Socket, RefCell<Room>);
 
 impl Raw {
@@ -159,7 +159,7 @@ impl Raw {
     }
 }
 
-/// An importer that waits for its answers for so long only. Its hello it waits for as often as it takes.
+/// An importer that waits for its answers for `timeout` only. It connects as often as it takes to get the hello.
 fn connect_impatient(address: &str, timeout: Duration) -> Client {
     let mut client = None;
     soon("connected", || {

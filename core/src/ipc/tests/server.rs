@@ -1,4 +1,4 @@
-//! Servers and their clients: addresses, names, what is offered and released, and ends.
+//! Servers and their clients: addresses, names, offers, releases, and ends.
 
 use super::{Importing, address, numbers_and_texts, shared, soon};
 use crate::abi::types::*;
@@ -17,7 +17,7 @@ fn a_tensor_is_the_same_memory_in_all_its_imports() {
     server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
     let client = connect(&address("same")).expect("connected");
     let (first, second) = (client.tensor("t").expect("imported"), client.tensor("t").expect("again"));
-    // In the process that made it, it is not even mapped again.
+    // In the process that made the memory, it is not even mapped again.
     assert_eq!((first.data(), second.data()), (tensor.data(), tensor.data()));
     assert_eq!(server.leases(), 1);
     drop(first);
@@ -70,7 +70,7 @@ fn addresses_and_names_are_checked() {
     assert!(!error.message().contains("is left"), "{error}");
     drop(named);
     assert!(!directory.exists(), "the file of the socket is gone");
-    // As of a program that was killed.
+    // The file that a killed program leaves.
     drop(std::os::unix::net::UnixListener::bind(path).expect("bound"));
     let error = Server::bind(path).expect_err("left");
     let says = format!("address {path:?}: bind: ");
@@ -82,7 +82,7 @@ fn addresses_and_names_are_checked() {
     std::fs::remove_file(path).expect("removed");
 }
 
-/// Nobody is told to remove what is no socket, although nobody listens there.
+/// The error must not advise to remove a file that is not a socket, although nobody listens there.
 #[test]
 fn a_file_that_is_no_socket_is_not_a_server_that_is_gone() {
     let file = std::env::temp_dir().join(format!("devx-ipc-file-{}", std::process::id()));
@@ -97,11 +97,11 @@ fn a_file_that_is_no_socket_is_not_a_server_that_is_gone() {
     std::fs::remove_file(file).expect("removed");
 }
 
-/// Whoever asks while a server ends is told that it has, and not that there was never such an offer.
+/// A client that asks while a server ends is told that it has ended, not that there was never such an offer.
 #[test]
 fn who_asks_a_server_that_ends_is_told_so() {
     for i in 0..300 {
-        // Each time another one: a program that another test starts has this process's sockets for a moment.
+        // A new address each time: a program that another test starts has this process's sockets open for a moment.
         let address = address(&format!("ending-{i}"));
         let server = Server::bind(&address).expect("bound");
         server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
@@ -120,7 +120,7 @@ fn who_asks_a_server_that_ends_is_told_so() {
     }
 }
 
-/// What else has the name of the socket's file by the end of the server stays.
+/// If another file has the name of the socket's file when the server ends, that file stays.
 #[test]
 fn a_server_removes_its_own_file_only() {
     let directory = std::env::temp_dir().join(format!("devx-ipc-own-{}", std::process::id()));
@@ -138,7 +138,7 @@ fn a_server_removes_its_own_file_only() {
     drop(second);
     assert!(path.exists());
     std::fs::remove_file(&path).expect("removed");
-    // The directory is the one that it was in, whatever it is called now.
+    // The file is removed from its original directory, even if that was renamed.
     let third = Server::bind(address).expect("bound");
     let renamed = directory.with_extension("renamed");
     std::fs::rename(&directory, &renamed).expect("renamed");
@@ -164,13 +164,13 @@ fn long_descriptors_go_as_files() {
     assert_eq!(imported.column(599).expect("there").values::<i64>(), Ok(&[1, 2, 3][..]));
 }
 
-/// More releases at once than a socket holds: none is lost, nobody waits.
+/// More releases at once than a socket has room for: none is lost, and nobody waits.
 #[test]
 fn many_releases_at_once_all_arrive() {
     let server = Server::bind(&address("many")).expect("bound");
     server.offer_tensor("t", &shared(&[1]), Copying::Never).expect("offered");
     let client = connect(&address("many")).expect("connected");
-    // Another offer has the importer ask anew.
+    // A new offer makes the importer ask again.
     let anew = |_| {
         server.offer_tensor("u", &shared(&[2]), Copying::Never).expect("offered");
         client.tensor("t").expect("imported")
