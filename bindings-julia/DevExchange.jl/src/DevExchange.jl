@@ -18,15 +18,14 @@ a thing releases it once, and a foreign release is called exactly once, on whate
   conversions between tensors and tables.
 - [`DeviceStream`](@ref), [`allocate`](@ref), [`copy_to`](@ref), [`used_on`](@ref): memory of a CUDA device, and the
   order of the work there. The driver is loaded when it is first needed; everything else works without one.
-  order of what is done there. The driver is looked for when it is first needed; everything else works without one.
 - [`import_cuda_array`](@ref), [`export_share_cuda_array`](@ref): tensors as the CUDA Array Interface, a C struct.
 - With CUDA.jl loaded: `Tensor(array)` over a `CuArray`, `unsafe_wrap(CuArray, tensor)`, `DeviceStream(CUDA.stream())`.
 - [`MemoryManager`](@ref): allocators, those of the library and your own.
 - [`IpcServer`](@ref), [`IpcClient`](@ref): tensors and batches shared with other processes.
 - [`ledger`](@ref), [`outstanding`](@ref): what is not released yet.
 
-Names that are too common are not exported. They are called as `DevExchange.cuda(0)`, and documented under
-`?DevExchange.cuda`: `CPU`, `Int256`, `LEGACY_STREAM`, `MANAGED`, `PER_THREAD_STREAM`, `PINNED`, `buffers`, `cuda`,
+Names that are too common are not exported. They are called as `DevExchange.cuda(0)`, and `?DevExchange.cuda` shows
+their documentation: `CPU`, `Int256`, `LEGACY_STREAM`, `MANAGED`, `PER_THREAD_STREAM`, `PINNED`, `buffers`, `cuda`,
 `demand`, `device`, `device_name`, `device_type`, `dtype`, `dtype_name`, `fields`, `flags`, `format`, `handler`,
 `initialize`, `is_cancelled`, `keys_sorted`, `library_path`, `metadata`, `name`, `nullable`, `ordered`, `producer_error`,
 `release_failures`, `request`, `rooted`, `statistics`, `status_name`, `text`, `type_name`.

@@ -82,7 +82,7 @@ is_cuda(d::DLDevice) = d.device_type in (kDLCUDA, kDLCUDAHost, kDLCUDAManaged)
         "elements cannot be read here; copy them to the host with `copy_to` or `read!`")
 end
 
-# Like `not_readable`, but for a copy that needs more than this memory.
+# Like `not_readable`, but for a copy of memory that is not copied on its own; `instead` says what to copy.
 @noinline not_copied(d::DLDevice, instead) =
     DevExchangeError(is_host(d) ? DEVX_NOT_READY : DEVX_DEVICE, "the memory is on $(device_name(d)): $instead")
 

@@ -258,7 +258,7 @@ function deliver_all()
     return total
 end
 
-# Waits until nothing is outstanding, because there may still be tensors of a stream that was never closed, also
+# Does nothing while anything is outstanding, because there may still be tensors of a stream that was never closed, also
 # elsewhere.
 function close_forgotten_streams()
     isempty(FORGOTTEN_STREAMS) && return nothing
