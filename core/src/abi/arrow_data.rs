@@ -11,8 +11,9 @@ pub const ARROW_FLAG_MAP_KEYS_SORTED: i64 = 4;
 
 /// Type, name and metadata of an array.
 ///
-/// Lies in main memory. Whoever holds it calls `release` once; a NULL `release` marks a struct that
-/// was released or moved from. To move it, copy the bytes and set `release` of the source to NULL.
+/// The struct lies in main memory. Its holder calls `release` once; a NULL `release` marks a struct
+/// that was released or moved from. To move a struct, copy its bytes and set `release` of the source
+/// to NULL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ArrowSchema {
@@ -30,7 +31,7 @@ pub struct ArrowSchema {
     pub children: *mut *mut ArrowSchema,
     /// Type of the dictionary's values, or NULL if not dictionary-encoded.
     pub dictionary: *mut ArrowSchema,
-    /// Releases the struct with all that is below it, and sets its own `release` to NULL.
+    /// Releases the struct and everything below it, and sets its own `release` to NULL.
     pub release: Option<unsafe extern "C" fn(schema: *mut ArrowSchema)>,
     /// For the producer's own use.
     pub private_data: *mut c_void,
@@ -60,7 +61,7 @@ pub struct ArrowArray {
     pub children: *mut *mut ArrowArray,
     /// The dictionary's values, or NULL if not dictionary-encoded.
     pub dictionary: *mut ArrowArray,
-    /// Releases the struct with all that is below it, and sets its own `release` to NULL.
+    /// Releases the struct and everything below it, and sets its own `release` to NULL.
     pub release: Option<unsafe extern "C" fn(array: *mut ArrowArray)>,
     /// For the producer's own use.
     pub private_data: *mut c_void,

@@ -4,7 +4,7 @@
 use super::arrow_data::ArrowArray;
 use core::ffi::c_void;
 
-/// Which kind of device memory belongs to; the same numbers as in DLPack.
+/// The kind of device that memory belongs to; the numbers are those of DLPack.
 ///
 /// The set is open: a newer producer may use numbers that are not named here.
 pub type ArrowDeviceType = i32;
@@ -27,7 +27,7 @@ pub const ARROW_DEVICE_VPI: ArrowDeviceType = 9;
 pub const ARROW_DEVICE_ROCM: ArrowDeviceType = 10;
 /// Page-locked main memory of ROCm (`hipMallocHost`).
 pub const ARROW_DEVICE_ROCM_HOST: ArrowDeviceType = 11;
-/// For trying out a new kind of device; its meaning is a private agreement.
+/// Reserved for trying out a new kind of device; its meaning is a private agreement.
 pub const ARROW_DEVICE_EXT_DEV: ArrowDeviceType = 12;
 /// Unified memory of CUDA (`cudaMallocManaged`).
 pub const ARROW_DEVICE_CUDA_MANAGED: ArrowDeviceType = 13;
@@ -50,10 +50,10 @@ pub struct ArrowDeviceArray {
     pub device_id: i64,
     /// Kind of the device, one of `ARROW_DEVICE_…`.
     pub device_type: ArrowDeviceType,
-    /// Address of what to wait for before the buffers are touched (CUDA: a `cudaEvent_t *`), or NULL
-    /// if they are ready. It belongs to the array and goes with it.
+    /// Address of the event to wait for before the buffers are touched (CUDA: a `cudaEvent_t *`), or
+    /// NULL if they are ready. The event belongs to the array and is released with it.
     pub sync_event: *mut c_void,
-    /// All 0.
+    /// Always zero.
     pub reserved: [i64; 3],
 }
 

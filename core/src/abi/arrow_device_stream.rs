@@ -13,12 +13,14 @@ use core::ffi::{c_char, c_int, c_void};
 pub struct ArrowDeviceArrayStream {
     /// Kind of the device that all arrays lie on, one of `ARROW_DEVICE_…`.
     pub device_type: ArrowDeviceType,
-    /// Writes the type that all arrays have, in main memory. The caller owns it, apart from the stream.
+    /// Writes the type that all arrays have, in main memory. The caller owns it, independently of the
+    /// stream.
     pub get_schema: Option<unsafe extern "C" fn(stream: *mut ArrowDeviceArrayStream, out: *mut ArrowSchema) -> c_int>,
-    /// Writes the next array, or a released one at the end. The caller owns it, apart from the stream.
+    /// Writes the next array, or a released one at the end. The caller owns it, independently of the
+    /// stream.
     pub get_next:
         Option<unsafe extern "C" fn(stream: *mut ArrowDeviceArrayStream, out: *mut ArrowDeviceArray) -> c_int>,
-    /// Text about the last call, if that failed; or NULL. Valid until the next call.
+    /// Gives a text about the last call if that failed, or NULL. It is valid until the next call.
     pub get_last_error: Option<unsafe extern "C" fn(stream: *mut ArrowDeviceArrayStream) -> *const c_char>,
     /// Releases the stream, not the arrays that it gave; sets its own `release` to NULL.
     pub release: Option<unsafe extern "C" fn(stream: *mut ArrowDeviceArrayStream)>,

@@ -3,17 +3,18 @@
 use super::arrow_data::{ArrowArray, ArrowSchema};
 use core::ffi::{c_char, c_int, c_void};
 
-/// A source of arrays that the consumer pulls from, one call at a time.
+/// A source of arrays, from which the consumer pulls with one call at a time.
 ///
 /// The functions that return `int` return 0, or an `errno` code.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ArrowArrayStream {
-    /// Writes the type that all arrays have. The caller owns it, apart from the stream.
+    /// Writes the type that all arrays have. The caller owns it, independently of the stream.
     pub get_schema: Option<unsafe extern "C" fn(stream: *mut ArrowArrayStream, out: *mut ArrowSchema) -> c_int>,
-    /// Writes the next array, or a released one at the end. The caller owns it, apart from the stream.
+    /// Writes the next array, or a released one at the end. The caller owns it, independently of the
+    /// stream.
     pub get_next: Option<unsafe extern "C" fn(stream: *mut ArrowArrayStream, out: *mut ArrowArray) -> c_int>,
-    /// Text about the last call, if that failed; or NULL. Valid until the next call.
+    /// Gives a text about the last call if that failed, or NULL. It is valid until the next call.
     pub get_last_error: Option<unsafe extern "C" fn(stream: *mut ArrowArrayStream) -> *const c_char>,
     /// Releases the stream, not the arrays that it gave; sets its own `release` to NULL.
     pub release: Option<unsafe extern "C" fn(stream: *mut ArrowArrayStream)>,

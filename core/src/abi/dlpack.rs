@@ -1,25 +1,25 @@
-//! DLPack 1.3 (source of `dlpack/dlpack.h`): a tensor, who keeps it alive, and the function table
-//! that array libraries offer each other.
+//! DLPack 1.3 (source of `dlpack/dlpack.h`): a tensor, its owner, and the function table that array
+//! libraries offer each other.
 
 #![expect(non_upper_case_globals, reason = "the names are those of the C standard")]
 
 use core::ffi::{c_char, c_int, c_void};
 
-/// Major version that this header describes. Another major version is another memory layout.
+/// Major version that this header describes. Another major version has another memory layout.
 pub const DLPACK_MAJOR_VERSION: u32 = 1;
 /// Minor version that this header describes. A higher one only adds values to the open sets.
 pub const DLPACK_MINOR_VERSION: u32 = 3;
 
 /// Flag of a versioned tensor: the memory must not be written.
 pub const DLPACK_FLAG_BITMASK_READ_ONLY: u64 = 1 << 0;
-/// Flag of a versioned tensor: the producer made a copy, and nobody else looks at it until the
-/// deleter is called.
+/// Flag of a versioned tensor: the producer made a copy for this consumer, and nobody else accesses it
+/// until the deleter is called.
 pub const DLPACK_FLAG_BITMASK_IS_COPIED: u64 = 1 << 1;
-/// Flag of a versioned tensor: each element of less than 8 bits has whole bytes to itself.
+/// Flag of a versioned tensor: each element of less than 8 bits is padded to whole bytes.
 /// Without the flag such elements are packed.
 pub const DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED: u64 = 1 << 2;
 
-/// Which kind of device memory belongs to.
+/// The kind of device that memory belongs to.
 ///
 /// The set is open: a newer producer may use numbers that are not named here.
 pub type DLDeviceType = i32;
@@ -42,12 +42,12 @@ pub const kDLVPI: DLDeviceType = 9;
 pub const kDLROCM: DLDeviceType = 10;
 /// Page-locked main memory of ROCm (`hipMallocHost`).
 pub const kDLROCMHost: DLDeviceType = 11;
-/// For trying out a new kind of device; its meaning is a private agreement.
+/// Reserved for trying out a new kind of device; its meaning is a private agreement.
 pub const kDLExtDev: DLDeviceType = 12;
 /// Unified memory of CUDA (`cudaMallocManaged`).
 pub const kDLCUDAManaged: DLDeviceType = 13;
-/// Unified shared memory of a oneAPI device. Only the oneAPI runtime knows the device behind it,
-/// the kind of the allocation and the context that it is bound to.
+/// Unified shared memory of a oneAPI device. Only the oneAPI runtime can tell the device behind it,
+/// the kind of the allocation, and the context that the allocation is bound to.
 pub const kDLOneAPI: DLDeviceType = 14;
 /// A WebGPU buffer.
 pub const kDLWebGPU: DLDeviceType = 15;
@@ -58,7 +58,7 @@ pub const kDLMAIA: DLDeviceType = 17;
 /// An AWS Trainium device.
 pub const kDLTrn: DLDeviceType = 18;
 
-/// What the bits of an element mean: the values of `DLDataType.code`.
+/// The meaning of an element's bits: the values of `DLDataType.code`.
 ///
 /// The set is open: a newer producer may use numbers that are not named here.
 pub type DLDataTypeCode = u8;
@@ -102,7 +102,8 @@ pub const kDLFloat4_e2m1fn: DLDataTypeCode = 17;
 
 /// Version of a struct that crosses the boundary.
 ///
-/// On a major version that it does not know, a consumer reads nothing else, and calls the deleter.
+/// A consumer that does not know the major version reads nothing else of the struct and calls the
+/// deleter.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLPackVersion {
@@ -140,10 +141,11 @@ pub struct DLDataType {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DLTensor {
-    /// Address on the device (a `cl_mem` for OpenCL). The first element lies `byte_offset` behind it.
-    ///
-    /// The standard asks for alignment to 256 bytes; many producers do not care, so do not rely on it.
+    /// Address on the device (a `cl_mem` for OpenCL); the first element is `byte_offset` bytes after it.
     /// NULL if the tensor has no elements.
+    ///
+    /// The standard requires alignment to 256 bytes, but many producers do not observe it: do not rely
+    /// on it.
     pub data: *mut c_void,
     /// Where the memory is.
     pub device: DLDevice,
@@ -155,7 +157,7 @@ pub struct DLTensor {
     pub shape: *mut i64,
     /// Step along each dimension in elements, not bytes, `ndim` numbers; may be NULL if `ndim` is 0.
     ///
-    /// Before 1.2, NULL also stood for row-major without gaps.
+    /// Before 1.2, NULL also stood for compact row-major order.
     pub strides: *mut i64,
     /// Bytes from `data` to the first element.
     pub byte_offset: u64,
@@ -169,21 +171,21 @@ pub struct DLManagedTensor {
     pub dl_tensor: DLTensor,
     /// For the producer's own use.
     pub manager_ctx: *mut c_void,
-    /// Called exactly once, when the consumer is done; frees the struct too. NULL: nothing to call.
+    /// Called exactly once, when the consumer is done; also frees the struct. NULL: nothing to call.
     pub deleter: Option<unsafe extern "C" fn(tensor: *mut DLManagedTensor)>,
 }
 
-/// A tensor and its owner: what is handed over today.
+/// A tensor and its owner, with a version: the struct of DLPack from 1.0 on.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DLManagedTensorVersioned {
-    /// Version of this struct; to be read before all else.
+    /// Version of this struct; read it before anything else.
     pub version: DLPackVersion,
     /// For the producer's own use.
     pub manager_ctx: *mut c_void,
-    /// Called exactly once, when the consumer is done; frees the struct too. NULL: nothing to call.
+    /// Called exactly once, when the consumer is done; also frees the struct. NULL: nothing to call.
     ///
-    /// The fields up to here keep their places in every version, so that it can always be called.
+    /// The fields up to here keep their places in every version, so that the deleter can always be called.
     pub deleter: Option<unsafe extern "C" fn(tensor: *mut DLManagedTensorVersioned)>,
     /// `DLPACK_FLAG_BITMASK_…` bits; the others are 0.
     pub flags: u64,
@@ -193,9 +195,9 @@ pub struct DLManagedTensorVersioned {
 
 /// Makes a new tensor in the library that offers the function.
 ///
-/// Of `prototype`, only dtype, ndim, shape and device are read. Returns 0 and writes `out`; or
+/// Only dtype, ndim, shape and device of `prototype` are read. Returns 0 and writes `out`; or
 /// returns -1 and calls `set_error` with `error_ctx`, the kind of the error and a text.
-/// Like all functions of the table it does not throw.
+/// Like all functions of the table, it does not throw.
 pub type DLPackManagedTensorAllocator = Option<
     unsafe extern "C" fn(
         prototype: *mut DLTensor,
@@ -207,7 +209,7 @@ pub type DLPackManagedTensorAllocator = Option<
 
 /// Exports a Python tensor (`PyObject *`) as a tensor that the caller then owns.
 ///
-/// Does not synchronise: work on the data belongs on the stream that `DLPackCurrentWorkStream` gives.
+/// Does not synchronise: the caller queues its work on the stream that `DLPackCurrentWorkStream` gives.
 /// Returns 0, or -1 with a Python exception set.
 pub type DLPackManagedTensorFromPyObjectNoSync =
     Option<unsafe extern "C" fn(py_object: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int>;
@@ -219,9 +221,9 @@ pub type DLPackManagedTensorFromPyObjectNoSync =
 pub type DLPackDLTensorFromPyObjectNoSync =
     Option<unsafe extern "C" fn(py_object: *mut c_void, out: *mut DLTensor) -> c_int>;
 
-/// Gives the stream that the library currently queues its work on, on one device.
+/// Gives the stream of a device on which the library currently queues its work.
 ///
-/// For the CPU there is nothing to ask, and the answer is NULL.
+/// The CPU has no stream: the answer is NULL.
 /// Returns 0, or -1 with a Python exception set.
 pub type DLPackCurrentWorkStream = Option<
     unsafe extern "C" fn(device_type: DLDeviceType, device_id: i32, out_current_stream: *mut *mut c_void) -> c_int,
@@ -233,11 +235,11 @@ pub type DLPackCurrentWorkStream = Option<
 pub type DLPackManagedTensorToPyObjectNoSync =
     Option<unsafe extern "C" fn(tensor: *mut DLManagedTensorVersioned, out_py_object: *mut *mut c_void) -> c_int>;
 
-/// Head of the function table; stays the same in every version.
+/// Head of the function table; its layout is the same in every version.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DLPackExchangeAPIHeader {
-    /// Version of the table that follows; a consumer compares the major version before it reads on.
+    /// Version of the table that follows; a consumer checks the major version before it reads on.
     pub version: DLPackVersion,
     /// Table of an older version, or NULL.
     pub prev_api: *mut DLPackExchangeAPIHeader,
@@ -245,8 +247,8 @@ pub struct DLPackExchangeAPIHeader {
 
 /// Function table of an array library.
 ///
-/// Python types offer it as `__dlpack_c_exchange_api__`, a capsule with the name
-/// `dlpack_exchange_api` on the type. It stays valid until the process ends.
+/// Python types offer it as their attribute `__dlpack_c_exchange_api__`, a capsule with the name
+/// `dlpack_exchange_api`. The table stays valid until the process ends.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DLPackExchangeAPI {
@@ -258,7 +260,7 @@ pub struct DLPackExchangeAPI {
     pub managed_tensor_from_py_object_no_sync: DLPackManagedTensorFromPyObjectNoSync,
     /// Imports into a Python tensor; never NULL.
     pub managed_tensor_to_py_object_no_sync: DLPackManagedTensorToPyObjectNoSync,
-    /// Describes a Python tensor for the length of a call; NULL if not offered.
+    /// Describes a Python tensor for the duration of a call; NULL if not offered.
     pub dltensor_from_py_object_no_sync: DLPackDLTensorFromPyObjectNoSync,
     /// Gives the current stream; never NULL.
     pub current_work_stream: DLPackCurrentWorkStream,

@@ -1,4 +1,4 @@
-//! The structs of the standards and of our C API, as they lie in memory. No logic.
+//! The structs of the standards and of our C API, laid out as in memory. No logic.
 
 pub mod arrow_async;
 pub mod arrow_data;

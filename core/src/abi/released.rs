@@ -1,4 +1,4 @@
-//! The structs of Arrow before anything is written, and after they were released or moved from.
+//! Arrow's structs as they are before anything is written, and after they were released or moved from.
 
 use super::arrow_data::{ArrowArray, ArrowSchema};
 use super::arrow_device::ArrowDeviceArray;
@@ -8,8 +8,8 @@ use super::arrow_stream::ArrowArrayStream;
 macro_rules! released {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Holds nothing: a place for an export, and what an import leaves behind (its `release` is NULL).
-            // SAFETY: all fields are numbers, addresses that may be NULL, and functions that there need not be.
+            /// An empty struct, whose `release` is NULL: room for an export, and what an import leaves behind.
+            // SAFETY: all fields are numbers, addresses that may be NULL, or optional functions.
             pub const RELEASED: Self = unsafe { std::mem::zeroed() };
         }
     )*};

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_char, c_void};
 
-/// What a call came to: `DEVX_OK` (0), or the reason why nothing was done.
+/// The outcome of a call: `DEVX_OK` (0), or the reason why nothing was done.
 ///
 /// The set is open: a newer library may return numbers that this header does not name.
 /// A number is never given a second meaning.
@@ -15,11 +15,11 @@ pub struct DevxStatus(pub i32);
 pub const DEVX_OK: DevxStatus = DevxStatus(0);
 /// A pointer that the call needs is NULL.
 pub const DEVX_NULL_ARGUMENT: DevxStatus = DevxStatus(1);
-/// An argument has a value that the call does not take.
+/// An argument has a value that the call does not accept.
 pub const DEVX_INVALID_ARGUMENT: DevxStatus = DevxStatus(2);
-/// The struct was released or moved from already (its `release` is NULL).
+/// The struct has already been released or moved from (its `release` is NULL).
 pub const DEVX_RELEASED: DevxStatus = DevxStatus(3);
-/// The handle was closed already.
+/// The handle, stream or connection that the call works on has already been closed.
 pub const DEVX_CLOSED: DevxStatus = DevxStatus(4);
 /// An Arrow format string is missing, malformed or unknown.
 pub const DEVX_INVALID_FORMAT: DevxStatus = DevxStatus(5);
@@ -39,19 +39,19 @@ pub const DEVX_INVALID_CHILDREN: DevxStatus = DevxStatus(11);
 pub const DEVX_INVALID_METADATA: DevxStatus = DevxStatus(12);
 /// Two things that belong together differ (array and schema, dictionary and index, …).
 pub const DEVX_MISMATCH: DevxStatus = DevxStatus(13);
-/// The tree is deeper or larger than the limits.
+/// A tree, or a chain of managers or streams, is deeper or larger than the limits.
 pub const DEVX_TOO_DEEP: DevxStatus = DevxStatus(14);
-/// A protocol version that this library does not speak.
+/// One of the two sides does not read this version of a protocol or record.
 pub const DEVX_VERSION: DevxStatus = DevxStatus(15);
 /// The device is unknown, absent, or not the one that was asked for.
 pub const DEVX_DEVICE: DevxStatus = DevxStatus(16);
-/// Well-formed, but not supported by this library.
+/// The request is well-formed, but this library does not support it.
 pub const DEVX_UNSUPPORTED: DevxStatus = DevxStatus(17);
 /// Possible only with a copy, which the caller did not allow.
 pub const DEVX_COPY_REQUIRED: DevxStatus = DevxStatus(18);
 /// Not possible, not even with a copy.
 pub const DEVX_IMPOSSIBLE: DevxStatus = DevxStatus(19);
-/// Read-only memory was asked for where only writable memory can be described.
+/// The memory is read-only, and the call would write it or describe it as writable.
 pub const DEVX_READ_ONLY: DevxStatus = DevxStatus(20);
 /// Memory could not be allocated.
 pub const DEVX_OUT_OF_MEMORY: DevxStatus = DevxStatus(21);
@@ -59,15 +59,15 @@ pub const DEVX_OUT_OF_MEMORY: DevxStatus = DevxStatus(21);
 pub const DEVX_INVALID_TEXT: DevxStatus = DevxStatus(22);
 /// An index is out of range.
 pub const DEVX_OUT_OF_RANGE: DevxStatus = DevxStatus(23);
-/// A stream value that the device does not take (DLPack `stream`).
+/// The device does not accept this value for a stream.
 pub const DEVX_INVALID_STREAM: DevxStatus = DevxStatus(24);
-/// What is asked for is not ready, and this call does not wait for it, or not any longer.
+/// The result is not ready, and the call does not wait, or its time to wait is over.
 pub const DEVX_NOT_READY: DevxStatus = DevxStatus(25);
 /// A call of the device driver failed; `driver_code` says how.
 pub const DEVX_DRIVER: DevxStatus = DevxStatus(26);
-/// A callback failed, of the caller or of a producer, consumer or manager, or gave what it must not.
+/// A callback of the caller, a producer, a consumer or a manager failed or returned something invalid.
 pub const DEVX_CALLBACK: DevxStatus = DevxStatus(27);
-/// The object is in use by another call; it takes one at a time.
+/// The object is in use by another call and takes one at a time, or it has no room for more.
 pub const DEVX_BUSY: DevxStatus = DevxStatus(28);
 /// A call of the operating system failed; the text says which and how.
 pub const DEVX_SYSTEM: DevxStatus = DevxStatus(29);
@@ -77,9 +77,10 @@ pub const DEVX_PANIC: DevxStatus = DevxStatus(255);
 /// Bytes of `devx_error.message`, the terminating NUL included.
 pub const DEVX_ERROR_MESSAGE_BYTES: usize = 496;
 
-/// The error record: owned by the caller, written only on failure, nothing in it to free.
+/// The error record: owned by the caller and written only on failure. Nothing in it has to be freed.
 ///
-/// Every function that can fail takes a pointer to one as its last argument; NULL means that the text is not wanted.
+/// Every function that can fail takes a pointer to an error record as its last argument, or NULL if the caller does not need
+/// the text.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxError {
@@ -87,126 +88,131 @@ pub struct DevxError {
     pub status: DevxStatus,
     /// The code of the failed device driver call (`CUresult`), or 0.
     pub driver_code: i32,
-    /// NUL-terminated UTF-8: the field, the value, and what was expected. Cut at a character if too long.
+    /// NUL-terminated UTF-8: the field, its value, and what was expected. Cut at a character if it is too long.
     pub message: [c_char; DEVX_ERROR_MESSAGE_BYTES],
 }
 
-/// Who keeps memory alive: `release(context)` is called exactly once, when nothing refers to the
-/// memory any more, from any thread, and returns on that thread, which a coroutine may not. It must neither throw nor wait for
-/// another release: one that it brings about by giving up what it holds may come only after it has returned. A NULL
-/// `release` means nothing to call.
+/// Keeps memory alive until nothing refers to it any more.
+///
+/// `release(context)` is then called exactly once, from any thread. It must return on the thread that called it (a coroutine
+/// that moves to another thread does not), and it must not throw. Nor must it wait for another release: a release that it
+/// causes by giving up what it holds may come only after it has returned. A NULL `release` means that there is nothing to call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxOwner {
-    /// Handed to `release` as it is.
+    /// Passed to `release` unchanged.
     pub context: *mut c_void,
-    /// Called once; on failure of the call that was given the owner it is not called at all.
+    /// Called once. If the call that was given the owner fails, it is not called at all.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
-/// Whom to wake when there is something to poll for. `wake(context)` may come on any thread, also on several at once and
-/// while other callbacks run further up on the same stack: it wakes a thread, a task or an event loop and does nothing
-/// else. It must not throw.
+/// Tells the caller that there is something to poll for.
+///
+/// `wake(context)` may come on any thread, on several at once, and while other callbacks run further up on the same stack. It
+/// wakes a thread, a task or an event loop, and must do nothing else. It must not throw.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxWake {
-    /// Handed to both functions as it is.
+    /// Passed to both functions unchanged.
     pub context: *mut c_void,
-    /// NULL means nothing to call.
+    /// NULL means that there is nothing to call.
     pub wake: Option<unsafe extern "C" fn(context: *mut c_void)>,
-    /// Called once, from any thread, when nobody will be woken any more; NULL means nothing to call. On failure of the
-    /// call that was given the record it is not called at all.
+    /// Called once, from any thread, when `wake` will not be called any more; NULL means that there is nothing to call. If the
+    /// call that was given the record fails, it is not called at all.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
-/// What `devx_batch_t` is a handle of.
+/// The object behind a `devx_batch_t` handle.
 pub struct DevxBatch {
     _opaque: (),
 }
 
-/// Where the batches of a stream come from. The functions are called on whatever thread pulls, one call at a time.
-/// They must not throw.
+/// The source of the batches of a stream.
+///
+/// Its functions are called on whatever thread pulls, one call at a time. They must not throw.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxBatchSource {
-    /// Handed to both functions as it is.
+    /// Passed to both functions unchanged.
     pub context: *mut c_void,
-    /// Gives the next batch: `*out`, which is NULL before, becomes a handle that the stream takes over, or stays NULL
-    /// at the end. Any status but `DEVX_OK` is an error, with the text and the driver code of `*error`, which may be
-    /// left as it is; then `*out` is not looked at. Not called any more after the end or an error.
+    /// Gives the next batch. `*out` is NULL before the call; it becomes a handle, which the stream takes over, or stays NULL at
+    /// the end. Any status but `DEVX_OK` is an error, with the text and the driver code from `*error`, which may be left as it
+    /// is; `*out` is then ignored. Not called again after the end or an error.
     pub next: Option<
         unsafe extern "C" fn(context: *mut c_void, out: *mut *mut DevxBatch, error: *mut DevxError) -> DevxStatus,
     >,
-    /// Called once, from any thread, when the stream is released; NULL means nothing to call. On failure of the call
-    /// that was given the source it is not called at all.
+    /// Called once, from any thread, when the stream is released; NULL means that there is nothing to call. If the call that
+    /// was given the source fails, it is not called at all.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
-/// How many nanoseconds an exporter in another process has for an answer, unless its importer says otherwise: ten seconds.
+/// The usual time, in nanoseconds, that an exporter in another process has for an answer: ten seconds.
 pub const DEVX_IPC_TIMEOUT_NS: i64 = 10_000_000_000;
 
-/// Pinned memory for all contexts, not only for the one of its device.
+/// Flag of pinned memory: pinned for all contexts, not only for that of its device.
 pub const DEVX_HOST_PORTABLE: u32 = 1;
-/// Pinned memory that devices can use.
+/// Flag of pinned memory: devices can use it.
 pub const DEVX_HOST_MAPPED: u32 = 2;
-/// Pinned memory that the host writes fast and reads slowly.
+/// Flag of pinned memory: the host writes it fast and reads it slowly.
 pub const DEVX_HOST_WRITE_COMBINED: u32 = 4;
 
-/// Memory that is asked of a manager.
+/// A request for memory from a manager.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxMemoryRequest {
     /// Kind of memory: CUDA (2), CUDA_HOST (3), CUDA_MANAGED (13) or CPU (1).
     pub device_type: i32,
-    /// The device that it is for.
+    /// The device that the memory is for.
     pub device_id: i32,
-    /// How much; 0 is fine.
+    /// Number of bytes; 0 is fine.
     pub bytes: i64,
-    /// The stream in whose order device memory is given and taken back; -1 if it has to be ready at once, as memory of the
-    /// other kinds always has: of that a manager of one's own is told no stream. Nor is it ever asked for 2: what it gives may
-    /// be given back on another thread, so 1 stands for it, which comes before and after.
+    /// The stream in whose order device memory is allocated and given back; −1 if the memory has to be ready at once.
+    ///
+    /// A manager made with `devx_manager_create` always gets −1 for memory of the other kinds, which has to be ready at once in
+    /// any case. It gets 1 in place of 2: the memory may be given back on another thread, where 2 names another stream, and
+    /// work on 1 comes before and after work on either.
     pub stream: i64,
-    /// `DEVX_HOST_...` bits, of pinned memory.
+    /// `DEVX_HOST_...` bits, for pinned memory.
     pub host_flags: u32,
     /// Always zero.
     pub reserved: u32,
 }
 
-/// Memory that a manager gave.
+/// Memory from a manager.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxMemory {
-    /// Address of the first byte, a multiple of the size of the elements that go there, as memory of `malloc` and of a device
-    /// is. NULL if no bytes were asked for.
+    /// Address of the first byte: a multiple of the size of the elements that will be stored there, as addresses from `malloc`
+    /// and from a device's allocator are. NULL if no bytes were requested.
     pub address: *mut c_void,
-    /// Where it is.
+    /// Kind of the device that the memory is on.
     pub device_type: i32,
     /// Number of the device.
     pub device_id: i32,
-    /// Gives it back: called once, from any thread. A release that only has another thread do so holds the stream of the
-    /// request until then (`devx_stream_hold`).
+    /// Gives the memory back when it is released, once, from any thread. A release function that leaves this to another thread
+    /// has to hold the stream of the request until then (`devx_stream_hold`).
     pub owner: DevxOwner,
 }
 
-/// How much memory there is.
+/// How much memory a manager has on a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxMemoryInfo {
-    /// Bytes that can still be had.
+    /// Bytes that can still be allocated.
     pub free_bytes: i64,
     /// Bytes in all.
     pub total_bytes: i64,
 }
 
-/// By what another process opens the allocation that an address lies in (`cuIpcOpenMemHandle`).
+/// A handle with which another process opens the allocation that contains an address (`cuIpcOpenMemHandle`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxIpcHandle {
     /// The driver's handle.
     pub handle: [u8; 64],
-    /// Where the address is, in bytes from the beginning of the allocation, which is what the handle opens.
+    /// Bytes from the beginning of the allocation, which is where the handle opens it, to the address.
     pub offset: i64,
-    /// Bytes of the allocation.
+    /// Size of the allocation in bytes.
     pub bytes: i64,
     /// The device that the allocation is on.
     pub device_id: i32,
@@ -214,13 +220,13 @@ pub struct DevxIpcHandle {
     pub reserved: u32,
 }
 
-/// What a manager allocated and got back.
+/// Counts of what a manager has allocated and got back.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxManagerStatistics {
     /// Bytes in use now.
     pub bytes: i64,
-    /// Most bytes that were in use at a time.
+    /// Most bytes in use at any one time.
     pub peak_bytes: i64,
     /// Allocations in use now.
     pub allocations: i64,
@@ -228,19 +234,21 @@ pub struct DevxManagerStatistics {
     pub total_allocations: i64,
     /// Bytes allocated since the beginning.
     pub total_bytes: i64,
-    /// Requests that were refused for want of memory.
+    /// Requests that were refused for lack of memory.
     pub refused: i64,
 }
 
 /// The version of `devx_manager_table`.
 pub const DEVX_MANAGER_VERSION: i32 = 1;
 
-/// A memory manager of the caller's: a table of callbacks that the library then allocates through.
+/// The caller's own memory manager: a table of callbacks through which the library allocates.
 ///
-/// They may be called from any thread, several at once, also before `initialize`, and must not throw. All but `allocate` may
-/// be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED then, the driver is asked in place of `ipc_handle`, and
-/// without another one nothing is done. A status other than `DEVX_OK` is an error, with the text and the driver code of
-/// `*error`, which may be left as it is. The interface is that of Numba's external memory management plugin.
+/// The callbacks may be called from any thread, several at once, and before `initialize`. They must not throw. A status other
+/// than `DEVX_OK` is an error, with the text and the driver code from `*error`, which may be left as it is. The interface is
+/// that of Numba's external memory management plugin.
+///
+/// All callbacks but `allocate` may be NULL. Without `pin` or `memory_info`, calls that need it return DEVX_UNSUPPORTED;
+/// without `ipc_handle`, the library asks the driver; in place of any other callback, it does nothing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxManagerTable {
@@ -248,12 +256,13 @@ pub struct DevxManagerTable {
     pub version: i32,
     /// Always zero.
     pub reserved: i32,
-    /// Handed to all callbacks as it is.
+    /// Passed to all callbacks unchanged.
     pub context: *mut c_void,
-    /// Prepares for a device; any number of times.
+    /// Prepares for a device. May be called any number of times.
     pub initialize:
         Option<unsafe extern "C" fn(context: *mut c_void, device_id: i32, error: *mut DevxError) -> DevxStatus>,
-    /// Allocates: fills in `*out`, which is zero before. The owner that it gives is released once, also after `reset`.
+    /// Allocates memory and fills in `*out`, which is zero before the call. The owner in it is released once, also after
+    /// `reset`.
     pub allocate: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -262,7 +271,7 @@ pub struct DevxManagerTable {
             error: *mut DevxError,
         ) -> DevxStatus,
     >,
-    /// Pins host memory until the owner is released.
+    /// Pins host memory until the owner in `*out` is released.
     pub pin: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -283,8 +292,8 @@ pub struct DevxManagerTable {
             error: *mut DevxError,
         ) -> DevxStatus,
     >,
-    /// Gives the handle of the allocation that an address of this manager's lies in; without this callback the driver is
-    /// asked.
+    /// Gives the handle of the allocation that contains `address`, which is from this manager. Without this callback, the
+    /// library asks the driver.
     pub ipc_handle: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -293,31 +302,31 @@ pub struct DevxManagerTable {
             error: *mut DevxError,
         ) -> DevxStatus,
     >,
-    /// Everything of a device has been given back; what the manager kept for it may go.
+    /// Called when all memory of a device has been given back: the manager may now free what it kept for that device.
     pub reset: Option<unsafe extern "C" fn(context: *mut c_void, device_id: i32, error: *mut DevxError) -> DevxStatus>,
-    /// Gives unused memory back, except for `keep` bytes.
+    /// Gives unused memory of a device back, except for `keep` bytes.
     pub trim: Option<
         unsafe extern "C" fn(context: *mut c_void, device_id: i32, keep: i64, error: *mut DevxError) -> DevxStatus,
     >,
-    /// Cleanup is deferred from now on (`begin` is 1), or no longer (0); the library holds back releases meanwhile.
+    /// Called when a deferral of cleanup begins (`begin` is 1) or ends (0). In between, the library holds back releases.
     pub defer_cleanup: Option<unsafe extern "C" fn(context: *mut c_void, begin: i32)>,
-    /// Called once, from any thread, when the manager and all memory of it are given up. On failure of the call that was
-    /// given the table it is not called at all.
+    /// Called once, from any thread, when the manager and all memory from it have been given up. If the call that was given the
+    /// table fails, it is not called at all.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
 /// What a consumer asks of a DLPack export: the arguments of `__dlpack__` (array API, data interchange).
 ///
-/// A NULL request means: the newest version, no synchronisation, no copy.
+/// A NULL request means the newest version, no synchronisation and no copy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxDlpackRequest {
-    /// Highest major version that the consumer reads: at least 1 for an export of the versioned struct. Exports of the legacy
-    /// struct do not look at it.
+    /// Highest major version that the consumer reads. At least 1 for an export as the versioned struct; exports as the legacy
+    /// struct ignore it.
     pub max_major: u32,
     /// Highest minor version of that major version that the consumer knows.
     pub max_minor: u32,
-    /// The consumer's stream: on the CPU −1 (no synchronisation) only.
+    /// The consumer's stream, or −1 for no synchronisation. For the CPU, only −1 is accepted.
     pub stream: i64,
     /// `DEVX_COPY_NEVER`, `DEVX_COPY_IF_NEEDED` or `DEVX_COPY_ALWAYS`.
     pub copy: i32,
@@ -337,10 +346,11 @@ pub const DEVX_FIELD_NULLABLE: i64 = 2;
 /// Flag of a field: the keys of a map are sorted (`ARROW_FLAG_MAP_KEYS_SORTED`).
 pub const DEVX_FIELD_KEYS_SORTED: i64 = 4;
 
-/// One field of a schema that is being described.
+/// One field in the description of a schema.
 ///
-/// A schema is a list of fields in depth-first order: a field, then each of its children with all
-/// that is below it, then its dictionary's values. All texts are copied.
+/// A schema is described by a list of fields in depth-first order: a field, then each of its
+/// children with all that is below it, then the field of its dictionary's values. All texts are
+/// copied.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxField {
@@ -354,24 +364,27 @@ pub struct DevxField {
     pub flags: i64,
     /// Number of children; they follow in the list.
     pub n_children: i64,
-    /// 1 if dictionary-encoded: the values' field follows after the children; otherwise 0.
+    /// 1 if dictionary-encoded (the field of the values follows after the children), otherwise 0.
     pub has_dictionary: i64,
 }
 
-/// One node of an array that is being described, in the same order as the fields of its schema.
+/// One node in the description of an array. Nodes are in the same order as the fields of the schema.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxNode {
     /// Number of elements.
     pub length: i64,
-    /// Number of nulls, or −1 if not known; with 0 nobody has to look at the validity, whatever it holds.
+    /// Number of nulls, or −1 if not known. With 0, nobody has to look at the validity buffer, whatever
+    /// it holds.
     pub null_count: i64,
     /// Elements to skip in each buffer.
     pub offset: i64,
-    /// The buffers' addresses in the order of the Arrow columnar format: validity first (NULL if
-    /// there are no nulls). The table is copied, the buffers are not. Arrow asks for the first
-    /// offset of a list or text without elements, too: a NULL becomes one in host memory, and stays
-    /// NULL in that of a device, where some consumers read it.
+    /// Addresses of the buffers in the order of the Arrow columnar format: validity first (NULL if
+    /// there are no nulls). The table is copied, the buffers are not.
+    ///
+    /// Arrow requires the first offset even of a list or text array without elements. In host
+    /// memory, a NULL offset buffer is replaced by one that has it. In device memory it stays NULL,
+    /// although some consumers read it.
     pub buffers: *const *const c_void,
     /// Number of buffers.
     pub n_buffers: i64,
@@ -379,14 +392,14 @@ pub struct DevxNode {
 
 /// A column: a borrowed view of one array of a batch, valid as long as the batch is.
 ///
-/// `offset` and `length` are those of the rows that are seen: the slices of the arrays above are
-/// already in them.
+/// `offset` and `length` describe the rows that the column sees: they already include the slices of
+/// its parent arrays.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxColumn {
     /// Arrow format string.
     pub format: *const c_char,
-    /// Name, never NULL (`""` where there is none).
+    /// Name; never NULL (`""` if there is none).
     pub name: *const c_char,
     /// Arrow metadata block, or NULL.
     pub metadata: *const c_char,
@@ -398,7 +411,7 @@ pub struct DevxColumn {
     pub null_count: i64,
     /// Index of the first element in each buffer.
     pub offset: i64,
-    /// The buffers' addresses, as in `devx_node`; memory of the batch's device.
+    /// Addresses of the buffers, as in `devx_node`, in memory of the batch's device.
     pub buffers: *const *const c_void,
     /// Number of buffers.
     pub n_buffers: i64,
@@ -410,13 +423,13 @@ pub struct DevxColumn {
     pub node: i64,
 }
 
-/// What a batch is, at a glance.
+/// The size of a batch, and the device that it is on.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxBatchInfo {
     /// Number of rows.
     pub length: i64,
-    /// Number of columns: the children if the type is a struct, otherwise 0 (then see the root).
+    /// Number of columns: the children if the type is a struct, otherwise 0 (see `devx_batch_root`).
     pub n_columns: i64,
     /// Number of arrays in the whole tree.
     pub n_nodes: i64,
@@ -429,13 +442,13 @@ pub struct DevxBatchInfo {
 /// Bytes of `devx_device_info.name`, the terminating NUL included.
 pub const DEVX_DEVICE_NAME_BYTES: usize = 128;
 
-/// What a device is called and how much memory it has.
+/// The name of a device, how much memory it has, and what identifies it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxDeviceInfo {
-    /// NUL-terminated UTF-8.
+    /// The name, NUL-terminated UTF-8.
     pub name: [c_char; DEVX_DEVICE_NAME_BYTES],
-    /// The same in every process, whatever the order of devices there; zero for the CPU.
+    /// Identifies the device in every process, whatever the order of devices there; zero for the CPU.
     pub uuid: [u8; 16],
     /// Bytes that are free now; −1 for the CPU.
     pub free_bytes: i64,
@@ -447,17 +460,17 @@ pub struct DevxDeviceInfo {
     pub reserved: i32,
 }
 
-/// How an exchange could be done: `DEVX_PLAN_VIEW`, `DEVX_PLAN_COPY` or `DEVX_PLAN_IMPOSSIBLE`.
+/// Kind of a plan: as a view, without a copy.
 pub const DEVX_PLAN_VIEW: i32 = 0;
-/// Only with a copy; `reason` says why.
+/// Kind of a plan: only with a copy; `reason` says why.
 pub const DEVX_PLAN_COPY: i32 = 1;
-/// Not at all; `reason` says why.
+/// Kind of a plan: not at all; `reason` says why.
 pub const DEVX_PLAN_IMPOSSIBLE: i32 = 2;
 
 /// Bytes of `devx_plan.reason`, the terminating NUL included.
 pub const DEVX_PLAN_REASON_BYTES: usize = 240;
 
-/// The answer to "can this be seen as that?", asked before anything is taken.
+/// How an exchange could be done, asked before anything is taken.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxPlan {
@@ -471,7 +484,7 @@ pub struct DevxPlan {
     pub reason: [c_char; DEVX_PLAN_REASON_BYTES],
 }
 
-/// How many there were, and how many of them are not released yet.
+/// How many objects of one kind there were, and how many of them are not released yet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DevxCount {
@@ -481,7 +494,7 @@ pub struct DevxCount {
     pub live: i64,
 }
 
-/// The ledger: what this library has handed out and taken in.
+/// The ledger: how much this library has handed out and taken in.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DevxLedger {
