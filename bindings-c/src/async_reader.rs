@@ -1,5 +1,5 @@
-//! `devx_async_reader_*`: the batches of somebody's asynchronous stream. Nothing here blocks unless it is given a
-//! time.
+//! `devx_async_reader_*`: the batches of a producer's asynchronous stream. Nothing here blocks unless it is given a time to
+//! wait.
 
 use devexchange_core::Error;
 use devexchange_core::abi::types::DEVX_NOT_READY;
@@ -15,16 +15,17 @@ use crate::schema::SchemaHandle;
 use crate::wake::{timeout, with_wake};
 
 handle! {
-    /// The consumer of an asynchronous stream. All functions may be called from any thread, several at once, and
-    /// within callbacks; a batch goes to one of those who ask.
+    /// The consumer of an asynchronous stream. All functions may be called from any thread, several at once, and within
+    /// callbacks; each batch goes to one of the callers.
     AsyncReaderHandle = "devx_async_reader" of AsyncReader
 }
 
-/// Makes the consumer of an asynchronous stream. It keeps `limit` batches requested: so many when the schema has
-/// come, and one more for each that is taken; with 0 they come only after `devx_async_reader_request`.
-/// `abi_h_metadata` is 1 if the producer's struct is that of Arrow's `abi.h` (40 bytes), so that its metadata can be
-/// read; 0 if that is not known, as the specification's text has another one. `wake`, which may be NULL, is called
-/// when there is something to ask for.
+/// Makes the consumer of an asynchronous stream.
+///
+/// It keeps `limit` batches requested: it requests that many when the schema has come, and one more for each batch that is
+/// taken. If `limit` is 0, batches come only after `devx_async_reader_request`. `abi_h_metadata` is 1 if the producer's struct
+/// is that of Arrow's `abi.h` (40 bytes), so that its metadata can be read; 0 if that is not known, because the
+/// specification's text has another struct. `wake`, which may be NULL, is called when there is something to poll for.
 #[ffi_export]
 unsafe fn devx_async_reader_create(
     limit: i64,
@@ -36,15 +37,17 @@ unsafe fn devx_async_reader_create(
     guard(error, || {
         let out = required(out, "out")?;
         let options = ReaderOptions { limit, abi_h_metadata: abi_h_metadata != 0 };
-        // SAFETY: the caller gives a record of its own.
+        // SAFETY: the caller gives its own record.
         let reader = unsafe { with_wake(wake, |wake| AsyncReader::new(options, wake)) }?;
         out.write(AsyncReaderHandle::give(reader));
         Ok(())
     })
 }
 
-/// The handler for a producer, once. Whoever has it calls its `release` exactly once: the producer that took it, or
-/// the caller if none did. It is valid until then, also after the reader was released.
+/// Gives the handler for a producer; it can be had once.
+///
+/// The producer that takes the handler calls its `release` exactly once; if none takes it, the caller does. The handler is
+/// valid until then, also after the reader was released.
 #[ffi_export]
 unsafe fn devx_async_reader_handler(
     reader: *const AsyncReaderHandle,
@@ -60,7 +63,7 @@ unsafe fn devx_async_reader_handler(
     })
 }
 
-/// Asks for `n` more batches (`n` > 0). After the end it does nothing.
+/// Requests `n` more batches (`n` > 0). Does nothing after the end.
 #[ffi_export]
 unsafe fn devx_async_reader_request(
     reader: *const AsyncReaderHandle,
@@ -71,8 +74,9 @@ unsafe fn devx_async_reader_request(
     guard(error, || unsafe { AsyncReaderHandle::borrow(reader, "reader") }?.request(n))
 }
 
-/// Asks the producer to stop and takes nothing any more: the stream ends here, without an error. Again it does
-/// nothing.
+/// Asks the producer to stop and takes no more batches: the stream ends here, without an error.
+///
+/// Does nothing when called again.
 #[ffi_export]
 unsafe fn devx_async_reader_cancel(reader: *const AsyncReaderHandle, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -82,8 +86,10 @@ unsafe fn devx_async_reader_cancel(reader: *const AsyncReaderHandle, error: Opti
     })
 }
 
-/// The schema: a new reference. Waits for it for so many nanoseconds, 0 for not at all, negative for as long as it
-/// takes; DEVX_NOT_READY if it has not come. DEVX_CLOSED if the stream was cancelled before.
+/// Gives a new reference to the schema, and waits for it if necessary.
+///
+/// Waits for at most `timeout_ns` nanoseconds: 0 does not wait, a negative time is as long as it takes. DEVX_NOT_READY if the
+/// schema has not come by then, DEVX_CLOSED if the stream was cancelled before it came.
 #[ffi_export]
 unsafe fn devx_async_reader_schema(
     reader: *const AsyncReaderHandle,
@@ -100,10 +106,11 @@ unsafe fn devx_async_reader_schema(
     })
 }
 
-/// The next batch, and with `metadata` not NULL its metadata, or NULL where there is none. At the end, and when the
-/// stream was cancelled, the batch is NULL. Waits as `devx_async_reader_schema` does; DEVX_NOT_READY if none has
-/// come. An error is given once, after the batches that came before it: DEVX_CALLBACK if the producer failed or broke
-/// the contract.
+/// Gives the next batch and its metadata.
+///
+/// The batch is NULL at the end, and when the stream was cancelled. `metadata`, which may be NULL, gets NULL if the batch has
+/// none. Waits as `devx_async_reader_schema` does: DEVX_NOT_READY if no batch has come. An error is given once, after the
+/// batches that came before it: DEVX_CALLBACK if the producer failed or broke the contract.
 #[ffi_export]
 unsafe fn devx_async_reader_next(
     reader: *const AsyncReaderHandle,
@@ -123,8 +130,10 @@ unsafe fn devx_async_reader_next(
     })
 }
 
-/// What the producer said of itself when the schema came, DEVX_NOT_READY before: the type of the devices of all
-/// batches, and its metadata, or NULL where there is none or it may not be read. Either output may be NULL.
+/// Tells what the producer said about itself when the schema came.
+///
+/// `device_type` gets the type of the devices of all batches; `metadata` the producer's metadata, or NULL if there is none or
+/// it must not be read. Either output may be NULL. DEVX_NOT_READY before the schema has come.
 #[ffi_export]
 unsafe fn devx_async_reader_producer(
     reader: *const AsyncReaderHandle,
@@ -144,8 +153,10 @@ unsafe fn devx_async_reader_producer(
     })
 }
 
-/// What the producer's `on_error` said besides the text: its `errno` code, 0 if it was not called, and its metadata,
-/// or NULL. Either output may be NULL.
+/// Tells what the producer passed to `on_error` besides the text.
+///
+/// `code` gets the `errno` code, 0 if `on_error` was not called; `metadata` gets its metadata, or NULL if there is none. Either
+/// output may be NULL.
 #[ffi_export]
 unsafe fn devx_async_reader_producer_error(
     reader: *const AsyncReaderHandle,
@@ -165,8 +176,8 @@ unsafe fn devx_async_reader_producer_error(
     })
 }
 
-/// Gives up a reader and sets the handle to NULL: what is left of the stream is cancelled. NULL and a handle that is
-/// NULL are fine. From any thread.
+/// Releases a reader and sets the handle to NULL, on any thread; the rest of the stream is cancelled. Does nothing for NULL or
+/// a handle that is NULL.
 #[ffi_export]
 unsafe fn devx_async_reader_release(reader: Option<&mut *mut AsyncReaderHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

@@ -1,5 +1,5 @@
-//! `devx_async_writer_*`: batches for somebody's asynchronous handler. The handler is called within these functions
-//! and nowhere else.
+//! `devx_async_writer_*`: batches for a consumer's asynchronous handler. The handler is called within these functions and
+//! nowhere else.
 
 use devexchange_core::DeviceType;
 use devexchange_core::arrow::asynchronous::AsyncWriter;
@@ -14,15 +14,17 @@ use crate::schema::SchemaHandle;
 use crate::wake::{timeout, with_wake};
 
 handle! {
-    /// The producer of an asynchronous stream, for one handler. All functions may be called from any thread; while a
-    /// callback of the handler's runs, those that need one are refused with DEVX_BUSY.
+    /// The producer of an asynchronous stream, for one handler. All functions may be called from any thread; while a callback
+    /// of the handler runs, functions that would call one are refused with DEVX_BUSY.
     AsyncWriterHandle = "devx_async_writer" of AsyncWriter
 }
 
-/// Takes a handler from its consumer, and releases it at the end; on failure it is untouched. All batches will be on
-/// devices of this type (1, the CPU; 2, CUDA; ...). `metadata`, a block as in `ArrowSchema` or NULL, is for the whole
-/// stream. `wake`, which may be NULL, is called when the consumer asked for batches or for an end: then call any of
-/// these functions, `devx_async_writer_ready` for one, which also releases the handler if the consumer cancelled.
+/// Makes the producer of an asynchronous stream, for a handler that it takes from its consumer.
+///
+/// The handler is released at the end; on failure of this call, it is untouched. All batches will be on devices of this type
+/// (1, the CPU; 2, CUDA; ...). `metadata`, a block as in `ArrowSchema` or NULL, is for the whole stream. `wake`, which may be
+/// NULL, is called when the consumer has asked for batches or for an end: then call one of these functions, for example
+/// `devx_async_writer_ready`, which also releases the handler if the consumer cancelled.
 #[ffi_export]
 unsafe fn devx_async_writer_create(
     handler: *mut AsyncHandler,
@@ -38,14 +40,14 @@ unsafe fn devx_async_writer_create(
         let metadata = unsafe { metadata::block(metadata.cast()) }?;
         // SAFETY: the caller gives a handler that no other producer has.
         let make = |wake| unsafe { AsyncWriter::new(handler.cast(), DeviceType(device_type), metadata, wake) };
-        // SAFETY: the caller gives a record of its own.
+        // SAFETY: the caller gives its own record.
         let writer = unsafe { with_wake(wake, make) }?;
         out.write(AsyncWriterHandle::give(writer));
         Ok(())
     })
 }
 
-/// Tells the consumer the schema of all batches: the first thing to do. DEVX_CALLBACK if it refuses.
+/// Sends the consumer the schema of all batches, which has to come first. DEVX_CALLBACK if the consumer refuses it.
 #[ffi_export]
 unsafe fn devx_async_writer_start(
     writer: *const AsyncWriterHandle,
@@ -61,7 +63,7 @@ unsafe fn devx_async_writer_start(
     })
 }
 
-/// How many batches the consumer requested and was not sent yet.
+/// Gives the number of batches that the consumer has requested and that were not sent yet.
 #[ffi_export]
 unsafe fn devx_async_writer_demand(
     writer: *const AsyncWriterHandle,
@@ -76,7 +78,7 @@ unsafe fn devx_async_writer_demand(
     })
 }
 
-/// 1 if the consumer cancelled, otherwise 0.
+/// Tells whether the consumer cancelled: `*out` gets 1 if it did, otherwise 0.
 #[ffi_export]
 unsafe fn devx_async_writer_is_cancelled(
     writer: *const AsyncWriterHandle,
@@ -91,9 +93,11 @@ unsafe fn devx_async_writer_is_cancelled(
     })
 }
 
-/// Waits until a batch can be sent, for so many nanoseconds, 0 for not at all, negative for as long as it takes:
-/// DEVX_NOT_READY if none can be sent yet. DEVX_CLOSED if the consumer cancelled, DEVX_CALLBACK if it refused
-/// something, DEVX_INVALID_ARGUMENT if it requested what cannot be; then the handler is released.
+/// Waits until a batch can be sent.
+///
+/// Waits for at most `timeout_ns` nanoseconds: 0 does not wait, a negative time is as long as it takes. DEVX_NOT_READY if no
+/// batch can be sent by then. DEVX_CLOSED if the consumer cancelled, DEVX_CALLBACK if it refused something,
+/// DEVX_INVALID_ARGUMENT if it made an impossible request; in these three cases, the handler is released.
 #[ffi_export]
 unsafe fn devx_async_writer_ready(
     writer: *const AsyncWriterHandle,
@@ -104,8 +108,10 @@ unsafe fn devx_async_writer_ready(
     guard(error, || unsafe { AsyncWriterHandle::borrow(writer, "writer") }?.wait_ready(timeout(timeout_ns)))
 }
 
-/// Gives the consumer the batch, with metadata (a block, or NULL), and sets the handle to NULL. On failure the handle
-/// is as before: DEVX_NOT_READY if no more are requested, otherwise as `devx_async_writer_ready`.
+/// Sends the consumer a batch with metadata (a block, or NULL), and sets the handle to NULL.
+///
+/// On failure, the handle is as before: DEVX_NOT_READY if the consumer has requested no more batches; the other errors are
+/// those of `devx_async_writer_ready`.
 #[ffi_export]
 unsafe fn devx_async_writer_send_move(
     writer: *const AsyncWriterHandle,
@@ -123,15 +129,17 @@ unsafe fn devx_async_writer_send_move(
     })
 }
 
-/// Ends the stream and releases the handler. Fine too if the consumer cancelled.
+/// Ends the stream and releases the handler. Also succeeds if the consumer cancelled.
 #[ffi_export]
 unsafe fn devx_async_writer_finish(writer: *const AsyncWriterHandle, error: Option<&mut ErrorRecord>) -> Status {
     // SAFETY: the caller gives a living handle.
     guard(error, || unsafe { AsyncWriterHandle::borrow(writer, "writer") }?.finish())
 }
 
-/// Tells the consumer of an error and releases the handler: an `errno` code other than 0, a text and a metadata block,
-/// either of which may be NULL. Fine too if the consumer cancelled; then it is not told.
+/// Reports an error to the consumer and releases the handler.
+///
+/// `code` is an `errno` code other than 0; the text and the metadata block may be NULL. Also succeeds if the consumer
+/// cancelled; nothing is reported then.
 #[ffi_export]
 unsafe fn devx_async_writer_fail(
     writer: *const AsyncWriterHandle,
@@ -150,8 +158,9 @@ unsafe fn devx_async_writer_fail(
     })
 }
 
-/// Gives up a writer and sets the handle to NULL. If the stream was not ended, the consumer is told so (`on_error`
-/// with EPIPE), unless it cancelled. NULL and a handle that is NULL are fine.
+/// Releases a writer and sets the handle to NULL. Does nothing for NULL or a handle that is NULL.
+///
+/// If the stream was not ended, this is reported to the consumer (`on_error` with EPIPE), unless it cancelled.
 #[ffi_export]
 unsafe fn devx_async_writer_release(writer: Option<&mut *mut AsyncWriterHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

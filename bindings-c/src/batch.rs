@@ -1,4 +1,4 @@
-//! `devx_batch_*`: record batches and other arrays, in and out as Arrow.
+//! `devx_batch_*`: creating, copying, importing and exporting record batches and other Arrow arrays.
 
 use devexchange_core::arrow::batch::{Batch, NodeDesc};
 use devexchange_core::memory::collected;
@@ -15,15 +15,16 @@ use crate::schema::SchemaHandle;
 use crate::stream::stream_with_batch;
 
 handle! {
-    /// A record batch, or any other Arrow array, with its schema: one reference. It stays valid until it is released or
-    /// moved.
+    /// A record batch, or any other Arrow array, with its schema: one reference. Valid until it is released or moved.
     BatchHandle = "devx_batch" of Batch
 }
 handed_over! { BatchHandle of Batch, "batch" }
 
-/// Makes a batch over memory of the caller's on `device`: one node for each field of the schema, in the same order.
-/// The buffers are not copied; `owner` keeps them alive, and its release is called once, when the last user is gone
-/// (NULL if they outlive everything). On failure the owner is the caller's as before.
+/// Makes a batch over the caller's memory on `device`.
+///
+/// `nodes` has a node for each field of the schema, in the same order. The buffers are not copied. `owner` keeps them alive:
+/// its release is called once, when the last user of the batch is gone. `owner` is NULL if the buffers outlive everything. On
+/// failure, the owner is still the caller's.
 #[ffi_export]
 unsafe fn devx_batch_create(
     schema: *const SchemaHandle,
@@ -38,11 +39,12 @@ unsafe fn devx_batch_create(
     unsafe { devx_batch_create_sized(schema, device, nodes, n_nodes, std::ptr::null(), owner, out, error) }
 }
 
-/// As `devx_batch_create`, for a caller who knows how large the buffers are: `sizes` has a number for each buffer of all
-/// nodes, in their order, that is how many bytes it has, or −1 if that is not known (NULL if none is known). A buffer with
-/// fewer bytes than type, length and offset of its array take is refused; so is one of data in host memory that has fewer than
-/// the last offset, or the sizes of an array of views, say, which are read if it is known how large their buffer is. The other
-/// offsets, and views, are not looked at.
+/// Like `devx_batch_create`, for a caller that knows how large the buffers are.
+///
+/// `sizes` has a number for each buffer of all nodes, in their order: its bytes, or −1 if that is not known. `sizes` is NULL
+/// if no size is known. A buffer is refused if it is smaller than the type, length and offset of its array require. A data
+/// buffer in host memory is also refused if it is smaller than the last offset says, or the sizes in an array of views; the
+/// library reads these only if it knows how large their own buffer is. It reads no other offsets, and no views.
 #[ffi_export]
 unsafe fn devx_batch_create_sized(
     schema: *const SchemaHandle,
@@ -62,14 +64,14 @@ unsafe fn devx_batch_create_sized(
         // SAFETY: the caller gives `n_nodes` nodes.
         let nodes = unsafe { list(nodes, n_nodes, "nodes") }?;
         let nodes = collected(nodes.iter().enumerate().map(|(index, node)| {
-            // SAFETY: the tables of their buffers are valid for the length of the call.
+            // SAFETY: the tables of their buffers are valid during the call.
             let node = unsafe { NodeDesc::from_raw(&node.0) };
             node.map_err(|error| error.within(format_args!("nodes[{index}]: ")))
         }))?;
         let n_sizes = if sizes.is_null() { 0 } else { nodes.iter().map(|node| node.buffers.len()).sum() };
         // SAFETY: the caller gives a number for each buffer.
         let sizes = unsafe { list(sizes, n_sizes, "sizes") }?;
-        // SAFETY: the caller hands over an owner of its own.
+        // SAFETY: the caller hands over its own owner.
         let owner = owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
         // SAFETY: the caller describes memory that its owner keeps alive.
         let batch = keep(unsafe { Batch::from_sized_parts(&schema, device, &nodes, sizes, owner) })?;
@@ -78,7 +80,7 @@ unsafe fn devx_batch_create_sized(
     })
 }
 
-/// The owner of a refused call stays the caller's, so it is not released here.
+/// Leaves the owner of a refused call to the caller: it is not released here.
 fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> Result<T> {
     made.map_err(|refused| {
         refused.returned.into_raw();
@@ -86,9 +88,10 @@ fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> Result<T> {
     })
 }
 
-/// Makes a record batch out of columns that are batches themselves (any arrays), of the same length on the same device,
-/// under new names. They are shared, nothing is copied. Columns on a GPU are ordered by `stream`, which waits for all of
-/// them on the device; −1 if all are ready.
+/// Makes a record batch from columns, each of which is a batch (any array), under new names.
+///
+/// All columns have the same length and are on the same device. They are shared: nothing is copied. Columns on a GPU are
+/// ordered by `stream`, which waits, on the device, for all of them; −1 if all are ready.
 #[ffi_export]
 unsafe fn devx_batch_of_columns(
     names: *const *const Char,
@@ -119,9 +122,10 @@ unsafe fn devx_batch_of_columns(
     })
 }
 
-/// So many rows of a batch, from the one at `offset` on, as a batch of their own, which shares the memory: nothing is copied.
-/// That of a record batch has itself no offset in the struct that it is exported as, which many consumers ask for: its
-/// columns have.
+/// Makes a batch of `length` rows, from row `offset` on. It shares the memory: nothing is copied.
+///
+/// An exported slice of a record batch has the offset in its columns, not in the struct itself, because many consumers require
+/// that.
 #[ffi_export]
 unsafe fn devx_batch_slice(
     batch: *const BatchHandle,
@@ -139,8 +143,9 @@ unsafe fn devx_batch_slice(
     })
 }
 
-/// A copy in one block of host memory of this library's, without offsets but in run-end-encoded columns. For memory of a
-/// device, and to one, `devx_batch_copy_to`.
+/// Copies a batch into one block of host memory that this library allocates.
+///
+/// The copy has no offsets, except in run-end encoded columns. To copy from or to a device, use `devx_batch_copy_to`.
 #[ffi_export]
 unsafe fn devx_batch_copy(
     batch: *const BatchHandle,
@@ -156,8 +161,10 @@ unsafe fn devx_batch_copy(
     })
 }
 
-/// As `devx_tensor_copy_to`, for a whole batch: one allocation, one copy for each buffer. Of texts and binary in device
-/// memory the last offset is read first, which the host waits for. Within host memory `devx_batch_copy` needs no stream.
+/// Like `devx_tensor_copy_to`, for a whole batch: one allocation, and one copy for each buffer.
+///
+/// For text and binary in device memory, the library first reads the last offset, for which the host waits. Within host memory,
+/// `devx_batch_copy` needs no stream.
 #[ffi_export]
 unsafe fn devx_batch_copy_to(
     batch: *const BatchHandle,
@@ -179,8 +186,10 @@ unsafe fn devx_batch_copy_to(
     })
 }
 
-/// Takes an Arrow array in host memory from its producer. On success it is moved from (its `release` is NULL) and
-/// released once, when the last user is gone; on failure it is untouched. `schema` is shared. No buffer is read.
+/// Takes an Arrow array in host memory from its producer.
+///
+/// On success, it is moved from (its `release` is NULL), and released once, when the last user is gone. On failure, it is
+/// untouched. `schema` is shared. No buffer is read.
 #[ffi_export]
 unsafe fn devx_batch_import(
     source: *mut ArrowArray,
@@ -199,7 +208,7 @@ unsafe fn devx_batch_import(
     })
 }
 
-/// As `devx_batch_import`, for an array that says where it is and when it may be touched.
+/// Like `devx_batch_import`, for an array that says where it is and when it may be touched.
 #[ffi_export]
 unsafe fn devx_batch_import_device(
     source: *mut ArrowDeviceArray,
@@ -235,7 +244,7 @@ unsafe fn devx_batch_import_pair(
     })
 }
 
-/// As `devx_batch_import_pair`, for an array that says where it is and when it may be touched.
+/// Like `devx_batch_import_pair`, for an array that says where it is and when it may be touched.
 #[ffi_export]
 unsafe fn devx_batch_import_pair_device(
     array: *mut ArrowDeviceArray,
@@ -252,7 +261,7 @@ unsafe fn devx_batch_import_pair_device(
     })
 }
 
-/// Another reference to the same batch.
+/// Gives another reference to the same batch.
 #[ffi_export]
 unsafe fn devx_batch_share(
     batch: *const BatchHandle,
@@ -268,7 +277,7 @@ unsafe fn devx_batch_share(
     })
 }
 
-/// Hands the batch to a consumer, which releases `out`, and keeps it. What `out` held is overwritten, not released.
+/// Hands the batch to a consumer, which releases `out`; the handle is kept. What `out` held is overwritten, not released.
 #[ffi_export]
 unsafe fn devx_batch_export_share(
     batch: *const BatchHandle,
@@ -283,7 +292,7 @@ unsafe fn devx_batch_export_share(
     })
 }
 
-/// As `devx_batch_export_share`, with device and event.
+/// Like `devx_batch_export_share`, with the device and the event to wait for.
 #[ffi_export]
 unsafe fn devx_batch_export_share_device(
     batch: *const BatchHandle,
@@ -298,7 +307,7 @@ unsafe fn devx_batch_export_share_device(
     })
 }
 
-/// Hands the batch to a consumer, which releases `out`, and sets the handle to NULL. On failure the handle is as before.
+/// Like `devx_batch_export_share`, but sets the handle to NULL. On failure, the handle is as before.
 #[ffi_export]
 unsafe fn devx_batch_export_move(
     batch: Option<&mut *mut BatchHandle>,
@@ -306,14 +315,14 @@ unsafe fn devx_batch_export_move(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     guard(error, || {
-        // SAFETY: the caller gives room for one.
+        // SAFETY: the caller gives room for an array.
         let export = |given: Batch| unsafe { given.export(out.cast()) };
         // SAFETY: the caller gives a living handle.
         unsafe { BatchHandle::hand_over(batch, export) }
     })
 }
 
-/// As `devx_batch_export_move`, with device and event.
+/// Like `devx_batch_export_move`, with the device and the event to wait for.
 #[ffi_export]
 unsafe fn devx_batch_export_move_device(
     batch: Option<&mut *mut BatchHandle>,
@@ -321,14 +330,14 @@ unsafe fn devx_batch_export_move_device(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     guard(error, || {
-        // SAFETY: the caller gives room for one.
+        // SAFETY: the caller gives room for an array.
         let export = |given: Batch| unsafe { given.export_device(out.cast()) };
         // SAFETY: the caller gives a living handle.
         unsafe { BatchHandle::hand_over(batch, export) }
     })
 }
 
-/// What the batch is, at a glance.
+/// Tells the size of a batch, and the device that it is on.
 #[ffi_export]
 unsafe fn devx_batch_get_info(
     batch: *const BatchHandle,
@@ -344,15 +353,17 @@ unsafe fn devx_batch_get_info(
     })
 }
 
-/// Asks the driver whether the buffers of a batch are where the batch says, all bytes that its lengths and offsets come to.
-/// No buffer is read, so the bytes that offsets and views point into are left out: only those tell how many they are.
+/// Asks the driver whether the buffers of a batch are where the batch says.
+///
+/// The check covers all bytes that follow from the lengths and offsets of the arrays. No buffer is read, so it leaves out the
+/// data that offsets and views in a buffer point to: only these tell how many bytes that is.
 #[ffi_export]
 unsafe fn devx_batch_check_pointers(batch: *const BatchHandle, error: Option<&mut ErrorRecord>) -> Status {
     // SAFETY: the caller gives a living handle.
     guard(error, || unsafe { BatchHandle::borrow(batch, "batch") }?.check_pointers())
 }
 
-/// A reference to the schema of the batch.
+/// Gives a reference to the schema of the batch.
 #[ffi_export]
 unsafe fn devx_batch_schema(
     batch: *const BatchHandle,
@@ -368,7 +379,7 @@ unsafe fn devx_batch_schema(
     })
 }
 
-/// Gives up a batch and sets the handle to NULL. NULL and a handle that is NULL are fine. From any thread.
+/// Releases a batch and sets the handle to NULL, on any thread. Does nothing for NULL or a handle that is NULL.
 #[ffi_export]
 unsafe fn devx_batch_release(batch: Option<&mut *mut BatchHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

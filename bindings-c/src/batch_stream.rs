@@ -1,4 +1,4 @@
-//! `devx_batch_stream_*`: streams of batches, in and out as Arrow streams.
+//! `devx_batch_stream_*`: streams of batches, and their import and export as Arrow streams.
 
 use core::ffi::c_void;
 
@@ -15,14 +15,16 @@ use crate::error::{guard, guard_release, handed_over, handle, required};
 use crate::schema::SchemaHandle;
 
 handle! {
-    /// A stream of batches of one schema on one kind of device: one reference. It stays valid until it is released or
-    /// exported. Any thread may use it, but one call at a time.
+    /// A stream of batches of one schema on one kind of device: one reference. Valid until it is released or exported. Any
+    /// thread may use it, but with one call at a time.
     BatchStreamHandle = "devx_batch_stream" of BatchStream
 }
 handed_over! { BatchStreamHandle of BatchStream, "stream" }
 
-/// Makes a stream of what `source` gives: batches of `schema` on devices of this type (1, the CPU; 2, CUDA; ...). The
-/// source's release is called once, when the stream is released; on failure of this call it is the caller's as before.
+/// Makes a stream of the batches that `source` gives.
+///
+/// The batches have this schema and are on devices of this type (1, the CPU; 2, CUDA; ...). The source's release is called
+/// once, when the stream is released. On failure, the source is still the caller's.
 #[ffi_export]
 unsafe fn devx_batch_stream_create(
     schema: *const SchemaHandle,
@@ -39,7 +41,7 @@ unsafe fn devx_batch_stream_create(
         let next = required(source.next, "source.next")?;
         let stream = BatchStream::with(&schema, DeviceType(device_type), || {
             let owner = DevxOwner { context: source.context, release: source.release };
-            // SAFETY: the caller hands over the source now that nothing can fail any more.
+            // SAFETY: the caller hands over the source, and nothing can fail any more.
             let owner = unsafe { Owner::from_raw(owner) };
             let mut source = Source { next, context: source.context, record: NOTHING_SAID, _owner: owner };
             move || source.next()
@@ -52,14 +54,14 @@ unsafe fn devx_batch_stream_create(
 struct Source {
     next: unsafe extern "C" fn(*mut c_void, *mut *mut DevxBatch, *mut DevxError) -> DevxStatus,
     context: *mut c_void,
-    /// Where the source says what went wrong: nothing before each call.
+    /// Where the source says what went wrong; empty before each call.
     record: DevxError,
     _owner: Owner,
 }
 
 const NOTHING_SAID: DevxError = DevxError { status: DEVX_OK, driver_code: 0, message: [0; DEVX_ERROR_MESSAGE_BYTES] };
 
-// SAFETY: by the contract of `devx_batch_source` its functions may be called on any thread.
+// SAFETY: by the contract of `devx_batch_source`, its functions may be called on any thread.
 unsafe impl Send for Source {}
 
 impl Source {
@@ -85,9 +87,10 @@ impl Source {
     }
 }
 
-/// Takes an Arrow stream of host arrays from its producer and asks it for its schema. On success it is moved from (its
-/// `release` is NULL) and released once, when the stream is; on failure it is its owner's as before. `DEVX_TOO_DEEP` for a
-/// stream that was exported and imported 64 times.
+/// Takes an Arrow stream of host arrays from its producer and asks it for its schema.
+///
+/// On success, `source` is moved from (its `release` is NULL), and released once, when the stream is released. On failure, it
+/// still belongs to its owner. `DEVX_TOO_DEEP` for a stream that was exported and imported 64 times.
 #[ffi_export]
 unsafe fn devx_batch_stream_import(
     source: *mut ArrowArrayStream,
@@ -103,7 +106,7 @@ unsafe fn devx_batch_stream_import(
     })
 }
 
-/// As `devx_batch_stream_import`, for a stream of device arrays.
+/// Like `devx_batch_stream_import`, for a stream of device arrays.
 #[ffi_export]
 unsafe fn devx_batch_stream_import_device(
     source: *mut ArrowDeviceArrayStream,
@@ -119,7 +122,7 @@ unsafe fn devx_batch_stream_import_device(
     })
 }
 
-/// A reference to the schema that all batches of the stream have.
+/// Gives a reference to the schema that all batches of the stream have.
 #[ffi_export]
 unsafe fn devx_batch_stream_schema(
     stream: *const BatchStreamHandle,
@@ -135,7 +138,7 @@ unsafe fn devx_batch_stream_schema(
     })
 }
 
-/// The type of the devices that the batches lie on; which one of that type, each batch says itself.
+/// Gives the type of the devices that the batches are on. Each batch says itself which device of that type it is on.
 #[ffi_export]
 unsafe fn devx_batch_stream_device_type(
     stream: *const BatchStreamHandle,
@@ -151,9 +154,11 @@ unsafe fn devx_batch_stream_device_type(
     })
 }
 
-/// The next batch, or NULL at the end. It outlives the stream. After the end comes the end again, after an error the
-/// same error again; `DEVX_BUSY` while another call on the stream runs, of which nothing is lost (what a source says with that
-/// status is `DEVX_CALLBACK`).
+/// Gives the next batch, or NULL at the end.
+///
+/// The batch outlives the stream. After the end, every call gives the end again; after an error, the same error again.
+/// `DEVX_BUSY` while another call uses the stream: then nothing is lost. (If the source itself returns that status, the error
+/// is `DEVX_CALLBACK`.)
 #[ffi_export]
 unsafe fn devx_batch_stream_next(
     stream: *const BatchStreamHandle,
@@ -169,9 +174,10 @@ unsafe fn devx_batch_stream_next(
     })
 }
 
-/// Hands the stream to a consumer, which releases `out`, and sets the handle to NULL. What `out` held is overwritten,
-/// not released. On failure the handle is as before. `DEVX_BUSY` while a call on the stream runs: a consumer, which calls one
-/// at a time, would take that for an error.
+/// Hands the stream to a consumer, which releases `out`, and sets the handle to NULL.
+///
+/// What `out` held is overwritten, not released. On failure, the handle is as before. `DEVX_BUSY` while another call uses the
+/// stream: a consumer, which makes one call at a time, would take a busy stream for an error.
 #[ffi_export]
 unsafe fn devx_batch_stream_export(
     stream: Option<&mut *mut BatchStreamHandle>,
@@ -179,14 +185,14 @@ unsafe fn devx_batch_stream_export(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     guard(error, || {
-        // SAFETY: the caller gives room for one.
+        // SAFETY: the caller gives room for a stream.
         let export = |given: BatchStream| unsafe { given.export(out.cast()) };
         // SAFETY: the caller gives a living handle.
         unsafe { BatchStreamHandle::hand_over(stream, export) }
     })
 }
 
-/// As `devx_batch_stream_export`, with the device type.
+/// Like `devx_batch_stream_export`, with the device type.
 #[ffi_export]
 unsafe fn devx_batch_stream_export_device(
     stream: Option<&mut *mut BatchStreamHandle>,
@@ -194,15 +200,15 @@ unsafe fn devx_batch_stream_export_device(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     guard(error, || {
-        // SAFETY: the caller gives room for one.
+        // SAFETY: the caller gives room for a stream.
         let export = |given: BatchStream| unsafe { given.export_device(out.cast()) };
         // SAFETY: the caller gives a living handle.
         unsafe { BatchStreamHandle::hand_over(stream, export) }
     })
 }
 
-/// Gives up a stream and sets the handle to NULL; batches that came from it stay. NULL and a handle that is NULL are
-/// fine. From any thread.
+/// Releases a stream and sets the handle to NULL, on any thread; batches that came from it stay valid. Does nothing for NULL
+/// or a handle that is NULL.
 #[ffi_export]
 unsafe fn devx_batch_stream_release(stream: Option<&mut *mut BatchStreamHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

@@ -1,5 +1,5 @@
-//! `devx_batch_column*`, `devx_column_*`: looking at the columns of a batch. Columns are borrowed: they own nothing and
-//! are valid as long as the batch.
+//! `devx_batch_column*`, `devx_column_*`: inspecting the columns of a batch. Columns are borrowed: they own nothing and are
+//! valid as long as the batch.
 
 use core::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -17,7 +17,7 @@ use crate::ctypes::{Char, ColumnRecord, DlDataType, ErrorRecord, Status, Void};
 use crate::error::{guard, list_mut, required, text};
 use devexchange_core::DType;
 
-/// The whole array of the batch as one column; for a record batch a column of type struct.
+/// Gives the whole array of the batch as one column; for a record batch, a column of type struct.
 #[ffi_export]
 unsafe fn devx_batch_root(
     batch: *const BatchHandle,
@@ -29,7 +29,7 @@ unsafe fn devx_batch_root(
     guard(error, || write(out, batch?.root()))
 }
 
-/// The column at `index`, counted from 0.
+/// Gives the column at `index`, counted from 0.
 #[ffi_export]
 unsafe fn devx_batch_column(
     batch: *const BatchHandle,
@@ -48,7 +48,9 @@ unsafe fn devx_batch_column(
     })
 }
 
-/// `count` columns from the one at `first` on, in one call: what `devx_batch_column` says of each. `out` has room for so many.
+/// Gives `count` columns in one call, from the column at `first` on.
+///
+/// `out` has room for `count` records; each is what `devx_batch_column` gives.
 #[ffi_export]
 unsafe fn devx_batch_columns(
     batch: *const BatchHandle,
@@ -71,7 +73,7 @@ unsafe fn devx_batch_columns(
     })
 }
 
-/// The first column with this name.
+/// Gives the first column with this name.
 #[ffi_export]
 unsafe fn devx_batch_column_named(
     batch: *const BatchHandle,
@@ -92,8 +94,10 @@ unsafe fn devx_batch_column_named(
     })
 }
 
-/// The child at `index` of a column: of a struct and of a fixed-size list the rows that the column sees; of a list all
-/// values (see `devx_column_list`).
+/// Gives the child of a column at `index`.
+///
+/// The child of a struct or of a fixed-size list has only what belongs to the rows that the column sees. The child of a list
+/// has all values (see `devx_column_list`).
 #[ffi_export]
 unsafe fn devx_column_child(
     batch: *const BatchHandle,
@@ -117,7 +121,7 @@ unsafe fn devx_column_child(
     })
 }
 
-/// So many rows of a column, from the one at `offset` on: a column of the same batch.
+/// Gives `length` rows of a column, from row `offset` on, as a column of the same batch.
 #[ffi_export]
 unsafe fn devx_column_slice(
     batch: *const BatchHandle,
@@ -137,8 +141,9 @@ unsafe fn devx_column_slice(
     })
 }
 
-/// The rows of a column as a batch of their own, which shares the memory: nothing is copied. It is a record batch if the
-/// column is a struct, and keeps the name and the metadata of the column in its schema.
+/// Makes a batch of the rows of a column. It shares the memory: nothing is copied.
+///
+/// The result is a record batch if the column is a struct. Its schema keeps the name and the metadata of the column.
 #[ffi_export]
 unsafe fn devx_column_share(
     batch: *const BatchHandle,
@@ -155,7 +160,7 @@ unsafe fn devx_column_share(
     })
 }
 
-/// The dictionary of a column whose values are indices into one.
+/// Gives the dictionary of a column whose values are indices into one.
 #[ffi_export]
 unsafe fn devx_column_dictionary(
     batch: *const BatchHandle,
@@ -174,7 +179,7 @@ unsafe fn devx_column_dictionary(
     })
 }
 
-/// The number of nulls of a column; counted, in host memory, if it is not known.
+/// Gives the number of nulls of a column. If it is not known, it is counted, in host memory only.
 #[ffi_export]
 unsafe fn devx_column_null_count(
     batch: *const BatchHandle,
@@ -191,8 +196,9 @@ unsafe fn devx_column_null_count(
     })
 }
 
-/// The number of nulls of a column in memory of any device. If it is not known, the validity buffer is copied on `stream`,
-/// for which the host waits, and counted.
+/// Gives the number of nulls of a column in memory of any device.
+///
+/// If it is not known, the validity buffer is copied on `stream`; the host waits for the copy and counts.
 #[ffi_export]
 unsafe fn devx_column_null_count_on(
     batch: *const BatchHandle,
@@ -212,7 +218,7 @@ unsafe fn devx_column_null_count_on(
     })
 }
 
-/// Whether the value of a row is there: `*out` gets 1, or 0 for null.
+/// Tells whether a row has a value: `*out` gets 1, or 0 if the row is null.
 #[ffi_export]
 unsafe fn devx_column_is_valid(
     batch: *const BatchHandle,
@@ -230,8 +236,10 @@ unsafe fn devx_column_is_valid(
     })
 }
 
-/// The address of row 0's value in a column of numbers, dates or times in host memory; `dtype` is the element type that
-/// the caller reads it as, for dates and times the integer that they are stored as. What nulls hold is not defined.
+/// Gives the address of the value of row 0 in a column of numbers, dates or times in host memory.
+///
+/// `dtype` is the element type as which the caller reads the values; for dates and times, it is the integer type that they are
+/// stored as. The values of rows that are null are undefined.
 #[ffi_export]
 unsafe fn devx_column_values(
     batch: *const BatchHandle,
@@ -249,7 +257,7 @@ unsafe fn devx_column_values(
     })
 }
 
-/// The value of a row of bools: `*out` gets 0 or 1.
+/// Gives the value of a row of bools: `*out` gets 0 or 1.
 #[ffi_export]
 unsafe fn devx_column_bool(
     batch: *const BatchHandle,
@@ -267,7 +275,9 @@ unsafe fn devx_column_bool(
     })
 }
 
-/// The bytes of a row of text or binary: an address in the batch's memory, not NUL-terminated, and their number.
+/// Gives the bytes of a row of text or binary.
+///
+/// `*out` gets an address in the batch's memory, `*length` the number of bytes. They are not NUL-terminated.
 #[ffi_export]
 unsafe fn devx_column_bytes(
     batch: *const BatchHandle,
@@ -288,8 +298,10 @@ unsafe fn devx_column_bytes(
     })
 }
 
-/// The bytes of a row of a column whose values all have the same number of them (numbers, dates, decimals, intervals,
-/// fixed-size binary), as they are stored: an address in the batch's memory, which need not be aligned, and their number.
+/// Gives the bytes of a row, as stored, in a column whose values all have the same size.
+///
+/// For numbers, dates, decimals, intervals and fixed-size binary. `*out` gets an address in the batch's memory, which need not
+/// be aligned, and `*length` the number of bytes.
 #[ffi_export]
 unsafe fn devx_column_fixed(
     batch: *const BatchHandle,
@@ -310,7 +322,7 @@ unsafe fn devx_column_fixed(
     })
 }
 
-/// The values of a row of lists, as a column; of a row of maps its entries, a struct of keys and values.
+/// Gives the values of a row of lists as a column; for a row of maps, its entries, which are structs of a key and a value.
 #[ffi_export]
 unsafe fn devx_column_list(
     batch: *const BatchHandle,
@@ -329,7 +341,7 @@ unsafe fn devx_column_list(
     })
 }
 
-/// The index into the dictionary that a row holds.
+/// Gives the index into the dictionary that a row holds.
 #[ffi_export]
 unsafe fn devx_column_dictionary_index(
     batch: *const BatchHandle,
@@ -347,7 +359,7 @@ unsafe fn devx_column_dictionary_index(
     })
 }
 
-/// Which child of a union holds the value of a row: its type id, the child as a column, and the row of it.
+/// Tells which child of a union holds the value of a row: its type id, the child as a column, and the row in that.
 #[ffi_export]
 unsafe fn devx_column_union(
     batch: *const BatchHandle,
@@ -373,7 +385,7 @@ unsafe fn devx_column_union(
     })
 }
 
-/// Which run of a run-end encoded column a row is in: the row of its value in the second child.
+/// Tells which run of a run-end encoded column a row is in: the row of its value in the second child.
 #[ffi_export]
 unsafe fn devx_column_run(
     batch: *const BatchHandle,
@@ -391,8 +403,10 @@ unsafe fn devx_column_run(
     })
 }
 
-/// Where the value of a row is stored, behind dictionaries, unions and runs: a column of another type, and the row of it.
-/// `*valid` gets 1; or 0 if the value is null there or on the way, and the others are not written.
+/// Finds where the value of a row is stored, behind dictionaries, unions and runs.
+///
+/// `*stored_in` gets a column of a type other than these, `*stored_row` the row in it, and `*valid` 1. If the value is null
+/// there or on the way, `*valid` gets 0 and the others are not written.
 #[ffi_export]
 unsafe fn devx_column_resolve(
     batch: *const BatchHandle,
@@ -419,10 +433,14 @@ unsafe fn devx_column_resolve(
     })
 }
 
-/// The value of a row as text, to be shown: numbers plainly, dates and times as in ISO 8601 (timestamps with a time zone in
-/// UTC), durations with their unit, text in quotes as in JSON, bytes as `0x…`, lists as `[…]`, structs as `{"name": …}`,
-/// nothing as `null`; where a value within another one is not as Arrow has it, the error stands in its place, as `<…>`. Writes up to `capacity` bytes, the terminating NUL included and cut at a character, and to `*length` how
-/// many bytes the whole text has without it.
+/// Writes the value of a row as readable text.
+///
+/// Numbers are written plainly, dates and times as in ISO 8601 (timestamps with a time zone in UTC), durations with their unit,
+/// text in quotes as in JSON, bytes as `0x…`, lists as `[…]`, structs as `{"name": …}`, and null as `null`. If a value within
+/// another one is not valid Arrow, the error takes its place, as `<…>`.
+///
+/// Writes at most `capacity` bytes to `buffer`, including the terminating NUL; a longer text is cut at a character. `*length`
+/// gets the length of the whole text in bytes, without the NUL.
 #[ffi_export]
 unsafe fn devx_column_text(
     batch: *const BatchHandle,
@@ -435,7 +453,7 @@ unsafe fn devx_column_text(
 ) -> Status {
     // SAFETY: the caller gives a living handle.
     let batch = unsafe { BatchHandle::borrow(batch, "batch") };
-    // SAFETY: the caller gives so many bytes of its own.
+    // SAFETY: the caller gives `capacity` bytes of its own.
     let buffer = unsafe { list_mut(buffer.cast::<c_char>(), capacity, "buffer") };
     guard(error, || {
         let (length, batch, buffer) = (required(length, "length")?, batch?, buffer?);
@@ -446,14 +464,14 @@ unsafe fn devx_column_text(
     })
 }
 
-/// The column that C holds the record of.
-// Inlined, as `write`: what comes back in parts, and is copied in halves, is waited for.
+/// The column that a record of C describes.
+// Inlined, like `write`: if the record were returned in parts and copied in halves, the processor would wait for the stores.
 #[inline(always)]
 pub(crate) fn view<'a>(batch: &'a Borrowed<'_, Batch>, column: Option<&ColumnRecord>) -> Result<Column<'a>> {
     Column::from_raw(batch, &required(column, "column")?.0)
 }
 
-/// As [`view`], of a record that may be the one which the call then writes: no reference to it lasts.
+/// Like [`view`], but keeps no reference to the record: it may be the one that the call writes afterwards.
 ///
 /// # Safety
 /// `column` is NULL or a record that can be read.

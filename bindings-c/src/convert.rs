@@ -1,4 +1,4 @@
-//! Tensors as columns, columns as tensors: the plan first, then the thing.
+//! Conversion of columns and batches to tensors and back: for each, first the plan, then the conversion.
 
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
@@ -13,7 +13,7 @@ use crate::error::{guard, required, text, texts};
 use crate::stream::stream_with_batch;
 use crate::tensor::TensorHandle;
 
-/// How a column can be had as a tensor: as a view, with a copy, or not at all, and why. Nothing is taken.
+/// Tells how a column can become a tensor: as a view, with a copy, or not at all, and why. Nothing is taken.
 #[ffi_export]
 unsafe fn devx_column_plan_tensor(
     batch: *const BatchHandle,
@@ -28,7 +28,9 @@ unsafe fn devx_column_plan_tensor(
     })
 }
 
-/// The column as a tensor: one dimension, and one more for each level of fixed-size lists. `copy` is DEVX_COPY_NEVER,
+/// Makes a tensor from a column.
+///
+/// The tensor has one dimension, and one more for each level of fixed-size lists. `copy` is DEVX_COPY_NEVER,
 /// DEVX_COPY_IF_NEEDED or DEVX_COPY_ALWAYS. A view is read-only and keeps the batch's memory alive.
 #[ffi_export]
 unsafe fn devx_column_to_tensor(
@@ -48,8 +50,9 @@ unsafe fn devx_column_to_tensor(
     })
 }
 
-/// How a record batch of equal columns can be had as a matrix: as a view, with a copy, or not at all, and why. Nothing is
-/// taken.
+/// Tells how a record batch can become a matrix: as a view, with a copy, or not at all, and why. Nothing is taken.
+///
+/// All columns have to be of the same number type.
 #[ffi_export]
 unsafe fn devx_batch_plan_matrix(
     batch: *const BatchHandle,
@@ -63,9 +66,11 @@ unsafe fn devx_batch_plan_matrix(
     })
 }
 
-/// The record batch as a matrix with a row for each row and a column for each column, column-major. `copy` as in
-/// `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on `stream`, −1 if there is none. A view is
-/// read-only and keeps the batch's memory alive; it needs columns that follow each other at equal distances.
+/// Makes a column-major matrix from a record batch, with the same rows and columns.
+///
+/// `copy` is as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on `stream`, −1 if there is
+/// none. A view is read-only and keeps the batch's memory alive; it needs columns that lie one after the other at equal
+/// distances.
 #[ffi_export]
 unsafe fn devx_batch_to_matrix(
     batch: *const BatchHandle,
@@ -85,7 +90,7 @@ unsafe fn devx_batch_to_matrix(
     })
 }
 
-/// How a matrix can be had as a record batch: as a view, with a copy, or not at all, and why. Nothing is taken.
+/// Tells how a matrix can become a record batch: as a view, with a copy, or not at all, and why. Nothing is taken.
 #[ffi_export]
 unsafe fn devx_tensor_plan_batch(
     tensor: *const TensorHandle,
@@ -99,9 +104,10 @@ unsafe fn devx_tensor_plan_batch(
     })
 }
 
-/// The matrix as a record batch with a column for each column: their names, or none (NULL and 0) for "0", "1", and so on.
-/// `copy` as in `devx_column_to_tensor`. A view keeps the tensor's memory alive; it needs columns whose values follow each
-/// other.
+/// Makes a record batch from a matrix, with the same rows and columns.
+///
+/// `names` are the names of the columns; without names (NULL and 0), they are "0", "1", and so on. `copy` is as in
+/// `devx_column_to_tensor`. A view keeps the tensor's memory alive; it needs columns whose values are contiguous.
 #[ffi_export]
 unsafe fn devx_tensor_to_batch(
     tensor: *const TensorHandle,
@@ -122,7 +128,7 @@ unsafe fn devx_tensor_to_batch(
     })
 }
 
-/// How a tensor can be had as a column of the extension type `arrow.fixed_shape_tensor`. Nothing is taken.
+/// Tells how a tensor can become a column of the extension type `arrow.fixed_shape_tensor`. Nothing is taken.
 #[ffi_export]
 unsafe fn devx_tensor_plan_fixed_shape_column(
     tensor: *const TensorHandle,
@@ -136,8 +142,9 @@ unsafe fn devx_tensor_plan_fixed_shape_column(
     })
 }
 
-/// As `devx_tensor_to_column`, as a column of the extension type `arrow.fixed_shape_tensor`: each row is a tensor, whose
-/// dimensions may lie in any order.
+/// Like `devx_tensor_to_column`, but makes a column of the extension type `arrow.fixed_shape_tensor`.
+///
+/// Each row is a tensor, whose dimensions may lie in memory in any order.
 #[ffi_export]
 unsafe fn devx_tensor_to_fixed_shape_column(
     tensor: *const TensorHandle,
@@ -150,7 +157,7 @@ unsafe fn devx_tensor_to_fixed_shape_column(
     guard(error, || unsafe { to_column(tensor, name, copy, out, convert::fixed_shape_column) })
 }
 
-/// How a tensor can be had as a column: as a view, with a copy, or not at all, and why. Nothing is taken.
+/// Tells how a tensor can become a column: as a view, with a copy, or not at all, and why. Nothing is taken.
 #[ffi_export]
 unsafe fn devx_tensor_plan_column(
     tensor: *const TensorHandle,
@@ -164,9 +171,10 @@ unsafe fn devx_tensor_plan_column(
     })
 }
 
-/// The tensor as a column: its first dimension are the rows, the others fixed-size lists. The result is the column
-/// itself, not a record batch. `name` may be NULL; `copy` as in `devx_column_to_tensor`. A view keeps the tensor's memory
-/// alive.
+/// Makes a column from a tensor: the first dimension becomes the rows, the others become fixed-size lists.
+///
+/// The result is the column itself, not a record batch. `name` may be NULL; `copy` is as in `devx_column_to_tensor`. A view
+/// keeps the tensor's memory alive.
 #[ffi_export]
 unsafe fn devx_tensor_to_column(
     tensor: *const TensorHandle,

@@ -1,4 +1,4 @@
-//! safer-ffi's view of types whose C definition stands in a cbindgen-made header: named here, never defined.
+//! Types whose C definition is in a header made by cbindgen: safer-ffi learns their names here, and never defines them.
 
 use core::ffi::c_char;
 
@@ -13,8 +13,8 @@ macro_rules! named_in_c {
         #[derive(Clone, Copy)]
         pub(crate) struct $Name(pub(crate) $Inner);
 
-        // SAFETY: `repr(transparent)` over the `repr(C)` type that is `$c_name` in C, which the layout tests compare;
-        // nothing is promised about its values.
+        // SAFETY: `repr(transparent)` over the `repr(C)` type that is `$c_name` in C, as the layout tests check; nothing is
+        // promised about its values.
         unsafe impl safer_ffi::layout::CType for $Name {
             type OPAQUE_KIND = safer_ffi::layout::OpaqueKind::Concrete;
 

@@ -1,4 +1,4 @@
-//! `devx_cuda_array_*`: the CUDA Array Interface as a C struct, in and out.
+//! `devx_cuda_array_*`: import and export of the CUDA Array Interface as a C struct.
 
 use devexchange_core::cuda_array::{self, Imported, Request, export_to};
 use devexchange_core::{Result, Tensor};
@@ -9,11 +9,13 @@ use crate::ctypes::{CudaArray, CudaArrayRequestRecord, ErrorRecord, Status};
 use crate::error::{guard, guard_release, required};
 use crate::tensor::TensorHandle;
 
-/// Takes a CUDA array from its producer. On success it is moved from (its `release` is NULL) and released once, when the
-/// last user is gone; on failure it is untouched. What the producer has queued on its stream until now is waited for on the
-/// device, also by `request->stream`; the stream is alive until the array is released. `request` may be NULL.
+/// Takes a CUDA array from its producer.
 ///
-/// `*mask` gets a tensor that says which elements are valid, or NULL if all are; with a NULL `mask`, an array that has one is
+/// On success, it is moved from (its `release` is NULL), and released once, when the last user is gone. On failure, it is
+/// untouched. Users of the tensor wait, on the device, for what the producer has queued on its stream so far; `request->stream`
+/// is made to wait for it at once. The producer's stream must stay alive until the array is released. `request` may be NULL.
+///
+/// `*mask` gets a tensor that says which elements are valid, or NULL if all are. If `mask` is NULL, an array that has a mask is
 /// refused.
 #[ffi_export]
 unsafe fn devx_cuda_array_import(
@@ -38,9 +40,10 @@ unsafe fn devx_cuda_array_import(
     })
 }
 
-/// Hands a tensor to a consumer as a CUDA array, which the consumer releases, and keeps it. What `out` held is overwritten.
-/// Its `stream` is the one behind which the data is, and the work that was noted with `devx_tensor_used_on`. `request` may
-/// be NULL.
+/// Hands a tensor to a consumer as a CUDA array, which the consumer releases; the handle is kept.
+///
+/// What `out` held is overwritten, not released. Work that is queued on its `stream` comes after the data is ready, and after
+/// the work that was named with `devx_tensor_used_on`. `request` may be NULL.
 #[ffi_export]
 unsafe fn devx_tensor_export_share_cuda_array(
     tensor: *const TensorHandle,
@@ -58,7 +61,7 @@ unsafe fn devx_tensor_export_share_cuda_array(
     })
 }
 
-/// As `devx_tensor_export_share_cuda_array`, and sets the handle to NULL. On failure it is as before.
+/// Like `devx_tensor_export_share_cuda_array`, but sets the handle to NULL. On failure, the handle is as before.
 #[ffi_export]
 unsafe fn devx_tensor_export_move_cuda_array(
     tensor: Option<&mut *mut TensorHandle>,
@@ -76,7 +79,7 @@ unsafe fn devx_tensor_export_move_cuda_array(
     })
 }
 
-/// Gives up a CUDA array that nobody imported: calls its release, unless it is released already. NULL is fine.
+/// Releases a CUDA array that nobody imported, unless it is already released or moved from. Does nothing for NULL.
 #[ffi_export]
 unsafe fn devx_cuda_array_release(array: *mut CudaArray) {
     // SAFETY: the caller gives NULL, or a valid array that it owns.
@@ -84,7 +87,7 @@ unsafe fn devx_cuda_array_release(array: *mut CudaArray) {
 }
 
 /// # Safety
-/// As [`Request::from_raw`].
+/// Same as [`Request::from_raw`].
 unsafe fn request_of(request: Option<&CudaArrayRequestRecord>) -> Result<Request> {
     // SAFETY: the caller's contract.
     request.map_or(Ok(Request::default()), |request| unsafe { Request::from_raw(&request.0) })

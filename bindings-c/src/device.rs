@@ -1,4 +1,4 @@
-//! `devx_device_*`: which devices there are.
+//! `devx_device_*`: the devices of this machine. `devx_releases_*`: releases that wait for a device.
 
 use devexchange_core::device::{Device, DeviceType};
 use devexchange_core::runtime::{releases_lost, releases_waiting};
@@ -8,8 +8,9 @@ use safer_ffi::prelude::Out;
 use crate::ctypes::{DeviceInfoRecord, DlDevice, ErrorRecord, Status};
 use crate::error::{guard, required};
 
-/// How many devices of a type there are (1, the CPU: one; 2, CUDA: as many as the driver shows). `DEVX_DEVICE` if there
-/// is no driver for that type on this machine, or none of its devices.
+/// Counts the devices of a type: for 1, the CPU, one; for 2, CUDA, as many as the driver shows.
+///
+/// `DEVX_DEVICE` if this machine has no driver for the type, or none of its devices.
 #[ffi_export]
 fn devx_device_count(device_type: i32, out: Option<Out<'_, i32>>, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -19,8 +20,9 @@ fn devx_device_count(device_type: i32, out: Option<Out<'_, i32>>, error: Option<
     })
 }
 
-/// What a device is called and how much memory it has. `DEVX_DEVICE` for one that is not there, and for other types than the CPU
-/// and CUDA.
+/// Tells the name of a device and how much memory it has.
+///
+/// `DEVX_DEVICE` if the device is not there, or its type is neither the CPU nor CUDA.
 #[ffi_export]
 fn devx_device_get_info(
     device: DlDevice,
@@ -34,14 +36,16 @@ fn devx_device_get_info(
     })
 }
 
-/// How many releases wait for work that is queued on a device.
+/// Returns how many releases wait for work that is queued on a device.
 #[ffi_export]
 fn devx_releases_waiting() -> i64 {
     releases_waiting()
 }
 
-/// How many releases were never called, because the driver could not say whether the work that used the memory is done; and
-/// how much memory, and how many events and streams, the driver did not take back.
+/// Returns how many releases were lost.
+///
+/// That is the number of releases that were never called, because the driver could not say whether the work that used the
+/// memory is done, plus the number of allocations, events and streams that the driver did not take back.
 #[ffi_export]
 fn devx_releases_lost() -> i64 {
     releases_lost()

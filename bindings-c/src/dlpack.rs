@@ -1,4 +1,4 @@
-//! `devx_tensor_import*`, `devx_tensor_export_*`, `devx_dlpack_release*`: tensors in and out as DLPack, both structs.
+//! `devx_tensor_import*`, `devx_tensor_export_*`, `devx_dlpack_release*`: import and export of both structs of DLPack.
 
 use std::ptr::NonNull;
 
@@ -12,8 +12,10 @@ use crate::ctypes::{ErrorRecord, Legacy, RequestRecord, Status, Versioned};
 use crate::error::{guard, guard_release, required};
 use crate::tensor::TensorHandle;
 
-/// Takes a DLPack tensor from its producer. On success its deleter is called once, when the last user of the tensor
-/// is gone; on failure it is untouched and still the caller's to delete. Strides may be NULL.
+/// Takes a DLPack tensor from its producer.
+///
+/// On success, its deleter is called once, when the last user of the tensor is gone. On failure, it is untouched, and still the
+/// caller's to delete. Its strides may be NULL.
 #[ffi_export]
 unsafe fn devx_tensor_import(
     source: *mut Versioned,
@@ -24,7 +26,7 @@ unsafe fn devx_tensor_import(
     guard(error, || unsafe { import(source.cast::<DLManagedTensorVersioned>(), out) })
 }
 
-/// As `devx_tensor_import`, for the struct of DLPack before 1.0.
+/// Like `devx_tensor_import`, for the struct of DLPack before 1.0.
 #[ffi_export]
 unsafe fn devx_tensor_import_legacy(
     source: *mut Legacy,
@@ -36,7 +38,7 @@ unsafe fn devx_tensor_import_legacy(
 }
 
 /// # Safety
-/// As [`dlpack::import`].
+/// Same as [`dlpack::import`].
 unsafe fn import<M: Managed>(source: *mut M, out: Option<Out<'_, *mut TensorHandle>>) -> Result<()> {
     let out = required(out, "out")?;
     // SAFETY: the caller's contract.
@@ -45,10 +47,11 @@ unsafe fn import<M: Managed>(source: *mut M, out: Option<Out<'_, *mut TensorHand
     Ok(())
 }
 
-/// As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is ready for work that is
-/// queued there from now on. −1 where the producer was asked for no synchronisation: that says nothing of the data, which
-/// counts as queued on the legacy default stream. Until the tensor, and what was handed on of it, is released, the stream is
-/// not destroyed; it may be closed (`devx_stream_close`).
+/// Like `devx_tensor_import`, for a tensor that its producer exported for `stream`.
+///
+/// The data is ready for work that is queued on `stream` from now on. −1 is for a producer that was asked for no
+/// synchronisation: it says nothing about the data, which counts as queued on the legacy default stream. The stream must not be
+/// destroyed before the tensor and everything that was exported from it is released; it may be closed (`devx_stream_close`).
 #[ffi_export]
 unsafe fn devx_tensor_import_on(
     source: *mut Versioned,
@@ -60,7 +63,7 @@ unsafe fn devx_tensor_import_on(
     guard(error, || unsafe { import_on(source.cast::<DLManagedTensorVersioned>(), stream, out) })
 }
 
-/// As `devx_tensor_import_on`, for the struct of DLPack before 1.0.
+/// Like `devx_tensor_import_on`, for the struct of DLPack before 1.0.
 #[ffi_export]
 unsafe fn devx_tensor_import_on_legacy(
     source: *mut Legacy,
@@ -73,8 +76,8 @@ unsafe fn devx_tensor_import_on_legacy(
 }
 
 /// # Safety
-/// As [`dlpack::import_on`] and [`RawStream::new`].
-// Apart from `import`: what the core does is inlined in both, and would not be in one function for the two.
+/// Same as [`dlpack::import_on`] and [`RawStream::new`].
+// Apart from `import`: the core's code is inlined in both, which it would not be in one function for the two.
 unsafe fn import_on<M: Managed>(source: *mut M, stream: i64, out: Option<Out<'_, *mut TensorHandle>>) -> Result<()> {
     let out = required(out, "out")?;
     // SAFETY: the caller's contract.
@@ -85,10 +88,12 @@ unsafe fn import_on<M: Managed>(source: *mut M, stream: i64, out: Option<Out<'_,
     Ok(())
 }
 
-/// Hands the tensor to a consumer and keeps it: the consumer calls the deleter once. A NULL `request` asks for the
-/// newest version, no synchronisation and no copy. Copied is host memory only, also pinned and managed; a copy of
-/// device memory is `DEVX_DEVICE`: it needs a stream, so make it with `devx_tensor_copy_to` and hand that over. The
-/// flags are the tensor's, but for DLPACK_FLAG_BITMASK_IS_COPIED: that is told only to who has a copy alone.
+/// Hands the tensor to a consumer, which calls the deleter once; the handle is kept.
+///
+/// A NULL `request` asks for the newest version, no synchronisation and no copy. This call copies only host memory, pinned and
+/// managed memory included. A copy of device memory is refused (`DEVX_DEVICE`), because it needs a stream: make it with
+/// `devx_tensor_copy_to` and export that. The consumer gets the tensor's flags, but DLPACK_FLAG_BITMASK_IS_COPIED only if it
+/// is the only user of a copy.
 #[ffi_export]
 unsafe fn devx_tensor_export_share(
     tensor: *const TensorHandle,
@@ -100,7 +105,7 @@ unsafe fn devx_tensor_export_share(
     guard(error, || unsafe { share::<DLManagedTensorVersioned, _>(tensor, request, out) })
 }
 
-/// Hands the tensor to a consumer and sets the handle to NULL. On failure the handle is as before.
+/// Like `devx_tensor_export_share`, but sets the handle to NULL. On failure, the handle is as before.
 #[ffi_export]
 unsafe fn devx_tensor_export_move(
     tensor: Option<&mut *mut TensorHandle>,
@@ -112,8 +117,9 @@ unsafe fn devx_tensor_export_move(
     guard(error, || unsafe { hand_over::<DLManagedTensorVersioned, _>(tensor, request, out) })
 }
 
-/// As `devx_tensor_export_share`, as the struct of DLPack before 1.0. Read-only tensors are refused (or copied, if
-/// the request allows it): that struct cannot say so.
+/// Like `devx_tensor_export_share`, but gives the struct of DLPack before 1.0.
+///
+/// That struct cannot say that a tensor is read-only, so such a tensor is refused, or copied if the request allows it.
 #[ffi_export]
 unsafe fn devx_tensor_export_share_legacy(
     tensor: *const TensorHandle,
@@ -125,7 +131,7 @@ unsafe fn devx_tensor_export_share_legacy(
     guard(error, || unsafe { share::<DLManagedTensor, _>(tensor, request, out) })
 }
 
-/// As `devx_tensor_export_move`, as the struct of DLPack before 1.0.
+/// Like `devx_tensor_export_move`, but gives the struct of DLPack before 1.0, as `devx_tensor_export_share_legacy` does.
 #[ffi_export]
 unsafe fn devx_tensor_export_move_legacy(
     tensor: Option<&mut *mut TensorHandle>,
@@ -137,10 +143,10 @@ unsafe fn devx_tensor_export_move_legacy(
     guard(error, || unsafe { hand_over::<DLManagedTensor, _>(tensor, request, out) })
 }
 
-// Nearly no request asks for anything: what does is apart, and takes no room in what does not.
+// Almost no call has a request. Those that do are handled apart, and cost the others no stack space.
 
 /// # Safety
-/// As [`Request::from_raw`].
+/// Same as [`Request::from_raw`].
 #[cold]
 #[inline(never)]
 unsafe fn share_as<M: Managed>(tensor: &Tensor, request: &RequestRecord) -> Result<Owned<M>> {
@@ -149,7 +155,7 @@ unsafe fn share_as<M: Managed>(tensor: &Tensor, request: &RequestRecord) -> Resu
 }
 
 /// # Safety
-/// As [`Request::from_raw`].
+/// Same as [`Request::from_raw`].
 #[cold]
 #[inline(never)]
 unsafe fn export_as<M: Managed>(
@@ -183,7 +189,7 @@ unsafe fn share<M: Managed, C>(
 }
 
 /// # Safety
-/// As [`share`].
+/// Same as [`share`].
 unsafe fn hand_over<M: Managed, C>(
     tensor: Option<&mut *mut TensorHandle>,
     request: Option<&RequestRecord>,
@@ -201,15 +207,16 @@ unsafe fn hand_over<M: Managed, C>(
     Ok(())
 }
 
-/// Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL. NULL is fine. Right for every
-/// major version.
+/// Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL.
+///
+/// Does nothing for NULL or a pointer that is NULL. Works for every major version.
 #[ffi_export]
 unsafe fn devx_dlpack_release(tensor: Option<&mut *mut Versioned>) {
     // SAFETY: the caller gives a tensor that it owns, or NULL.
     guard_release(|| unsafe { release::<DLManagedTensorVersioned, _>(tensor) });
 }
 
-/// As `devx_dlpack_release`, for the struct of DLPack before 1.0.
+/// Like `devx_dlpack_release`, for the struct of DLPack before 1.0.
 #[ffi_export]
 unsafe fn devx_dlpack_release_legacy(tensor: Option<&mut *mut Legacy>) {
     // SAFETY: the caller gives a tensor that it owns, or NULL.

@@ -10,7 +10,7 @@ use devexchange_core::{Error, Result};
 
 use crate::ctypes::{Char, ErrorRecord, Status};
 
-/// Runs the body of a function; no panic leaves it.
+/// Runs the body of a function, and makes a status of its error or panic.
 #[inline(always)]
 pub(crate) fn guard(record: Option<&mut ErrorRecord>, body: impl FnOnce() -> Result<()>) -> Status {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -20,7 +20,7 @@ pub(crate) fn guard(record: Option<&mut ErrorRecord>, body: impl FnOnce() -> Res
     }
 }
 
-/// Apart from [`guard`], so that what succeeds has no room to make for a text.
+/// Fills in the record; apart from [`guard`], so that a call that succeeds needs no stack space for a text.
 #[cold]
 #[inline(never)]
 fn failed(record: Option<&mut ErrorRecord>, error: Error) -> Status {
@@ -30,7 +30,7 @@ fn failed(record: Option<&mut ErrorRecord>, error: Error) -> Status {
     Status(error.status())
 }
 
-/// Runs a release function, which has nobody to tell of a panic.
+/// Runs the body of a release function, which cannot report a panic.
 #[inline(always)]
 pub(crate) fn guard_release(body: impl FnOnce()) {
     guard(None, || {
@@ -69,10 +69,10 @@ pub(crate) unsafe fn text<'a>(text: *const Char, name: impl Display) -> Result<O
     }
 }
 
-/// A text argument that must be there.
+/// A text argument that must not be NULL.
 ///
 /// # Safety
-/// As [`text`].
+/// Same as [`text`].
 pub(crate) unsafe fn required_text<'a>(given: *const Char, name: &'static str) -> Result<&'a str> {
     // SAFETY: the caller's contract.
     unsafe { text(given, name) }?.ok_or_else(|| missing(name))
@@ -92,7 +92,7 @@ pub(crate) unsafe fn texts<'a>(first: *const *const Char, length: usize, name: &
     }))
 }
 
-/// A list argument: its address may be NULL if it is empty.
+/// A list argument, whose address may be NULL if the list is empty.
 ///
 /// # Safety
 /// `first` is NULL or has `length` values that outlive the result.
@@ -110,10 +110,10 @@ pub(crate) unsafe fn list<'a, T>(first: *const T, length: usize, name: &'static 
     Ok(unsafe { std::slice::from_raw_parts(first, length) })
 }
 
-/// As [`list`], of values that are written.
+/// Like [`list`], but for values that are written.
 ///
 /// # Safety
-/// As [`list`], and nobody else uses the values meanwhile.
+/// Same as [`list`]; also, nobody else uses the values meanwhile.
 pub(crate) unsafe fn list_mut<'a, T>(first: *mut T, length: usize, name: &'static str) -> Result<&'a mut [T]> {
     // SAFETY: the caller's contract.
     let length = unsafe { list(first.cast_const(), length, name) }?.len();
@@ -122,7 +122,7 @@ pub(crate) unsafe fn list_mut<'a, T>(first: *mut T, length: usize, name: &'stati
     Ok(unsafe { std::slice::from_raw_parts_mut(first, length) })
 }
 
-/// Handles: the address of a counted reference, as C holds it.
+/// Defines a handle: the address of a counted reference, as C holds it.
 macro_rules! handle {
     ($(#[$doc:meta])* $Handle:ident = $c_name:literal of $Core:ty) => {
         $(#[$doc])*
@@ -133,16 +133,16 @@ macro_rules! handle {
         }
 
         impl $Handle {
-            /// The address that C is given; it keeps the reference.
+            /// Hands the reference to C, as the address that is returned.
             pub(crate) fn give(value: $Core) -> *mut Self {
                 value.into_raw().cast()
             }
 
-            /// What C holds.
+            /// Borrows the reference that C holds.
             ///
             /// # Safety
-            /// `handle` is NULL or a living handle, which is not released while the result is used, nor used otherwise while
-            /// `produced_on` of the result is called.
+            /// `handle` is NULL or a living handle. It is not released while the result is used, and no other call uses it
+            /// while `produced_on` of the result runs.
             pub(crate) unsafe fn borrow<'a>(
                 handle: *const Self,
                 name: &'static str,
@@ -166,11 +166,12 @@ macro_rules! handle {
 }
 pub(crate) use handle;
 
-/// For handles that a call gives up, if it succeeds.
+/// Defines `hand_over` for handles that a call gives up if it succeeds.
 macro_rules! handed_over {
     ($Handle:ident of $Core:ty, $name:literal) => {
         impl $Handle {
-            /// Gives what C holds to `take` and sets the handle to NULL; if it is refused, the handle is as before.
+            /// Passes the reference that C holds to `take` and sets the handle to NULL; if `take` refuses it, the handle is as
+            /// before.
             ///
             /// # Safety
             /// `*handle` is NULL or a living handle.

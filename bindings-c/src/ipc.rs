@@ -13,7 +13,7 @@ use crate::tensor::TensorHandle;
 use crate::wake::timeout;
 
 handle! {
-    /// An exporter: what it offers under names, other processes of the same user can import. Any thread may use it.
+    /// An exporter, which offers tensors and batches by name to other processes of the same user. Any thread may use it.
     ServerHandle = "devx_ipc_server" of Server
 }
 
@@ -22,8 +22,9 @@ handle! {
     ClientHandle = "devx_ipc_client" of Client
 }
 
-/// Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread of the library
-/// answers importers, at most 512 at once. Processes of other users are refused.
+/// Makes an exporter that listens at an address: the path of a socket, or '@' and a name without a file.
+///
+/// A thread of the library answers importers, at most 512 at once. Processes of other users are refused.
 #[ffi_export]
 unsafe fn devx_ipc_server_create(
     address: *const Char,
@@ -39,12 +40,15 @@ unsafe fn devx_ipc_server_create(
     })
 }
 
-/// Offers a tensor under a name, in place of what had that name. It is shared: importers get the same memory, which
-/// stays valid until the last of them has released it or is gone. What cannot be shared is copied if `copy`
-/// (`DEVX_COPY_...`) allows it: host memory that is not from `devx_tensor_allocate_shared`; pinned and managed memory and
-/// device memory of a pool that was not made to be shared, into plain device memory, in the order of the producer's stream.
-/// What the tensor's producer has queued until now is waited for by the importers' streams. What is read-only is so for the
-/// importers, too, also if it was copied.
+/// Offers a tensor under a name, in place of any offer that had that name.
+///
+/// The tensor is shared: importers get the same memory, which stays valid until the last of them has released it or is gone.
+/// Their streams wait for the work that the tensor's producer has queued so far. A read-only tensor is read-only for importers,
+/// too, even if it was copied.
+///
+/// Memory that cannot be shared is copied if `copy` (`DEVX_COPY_...`) allows it. That is host memory that is not from
+/// `devx_tensor_allocate_shared`; and pinned memory, managed memory, and device memory of a pool that was not made to be
+/// shared, which are copied into plain device memory, in the order of the producer's stream.
 #[ffi_export]
 unsafe fn devx_ipc_server_offer_tensor(
     server: *const ServerHandle,
@@ -64,10 +68,12 @@ unsafe fn devx_ipc_server_offer_tensor(
     })
 }
 
-/// As `devx_ipc_server_offer_tensor`, for a batch. Importers cannot write its memory if it is the host's. To copy texts on a
-/// device, the host waits for their last offsets. Memory in more than 64 pieces (files, allocations) is a reason for a copy, too,
-/// which is one piece. What describes the batch to an importer has at most 16 MiB: a batch with more fields, or longer names and
-/// metadata, than these hold is refused (DEVX_IMPOSSIBLE).
+/// Like `devx_ipc_server_offer_tensor`, for a batch.
+///
+/// Importers cannot write memory of a batch that is in host memory. To copy texts on a device, the host waits for their last
+/// offsets. Memory in more than 64 pieces (files, allocations) also needs a copy, which is one piece. The description of the
+/// batch for importers takes at most 16 MiB: a batch with too many fields, or too long names and metadata, is refused
+/// (DEVX_IMPOSSIBLE).
 #[ffi_export]
 unsafe fn devx_ipc_server_offer_batch(
     server: *const ServerHandle,
@@ -87,8 +93,10 @@ unsafe fn devx_ipc_server_offer_batch(
     })
 }
 
-/// Ends an offer. `out` is 1 if there was one under this name, otherwise 0; it may be NULL. What was given of it stays
-/// valid. A child of a fork is refused (DEVX_UNSUPPORTED), as for an offer: they are its parent's.
+/// Ends an offer. What was imported from it stays valid.
+///
+/// `out`, which may be NULL, gets 1 if there was an offer with this name, otherwise 0. A child of a fork can neither make nor
+/// end offers (DEVX_UNSUPPORTED): they are its parent's.
 #[ffi_export]
 unsafe fn devx_ipc_server_withdraw(
     server: *const ServerHandle,
@@ -108,8 +116,10 @@ unsafe fn devx_ipc_server_withdraw(
     })
 }
 
-/// How much was given to importers that they have not released yet. What one of them imports again over the same connection
-/// while it holds it counts once, unless an offer has changed.
+/// Gives the number of imports that are not released yet.
+///
+/// If an importer imports something again over the same connection while it still holds it, that counts once, unless an offer
+/// has changed.
 #[ffi_export]
 unsafe fn devx_ipc_server_leases(
     server: *const ServerHandle,
@@ -124,16 +134,19 @@ unsafe fn devx_ipc_server_leases(
     })
 }
 
-/// Ends all offers and sets the handle to NULL. What was given stays valid until it is released. NULL is fine.
+/// Ends all offers and sets the handle to NULL; what was imported stays valid until it is released. Does nothing for NULL or a
+/// handle that is NULL.
 #[ffi_export]
 unsafe fn devx_ipc_server_release(server: Option<&mut *mut ServerHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.
     guard_release(|| drop(unsafe { ServerHandle::take(server) }));
 }
 
-/// Connects to the exporter at an address. It has so many nanoseconds for each answer, `DEVX_IPC_TIMEOUT_NS` if nothing else is
-/// known; negative for as long as it takes. DEVX_SYSTEM if nobody listens there or a process of another user does, DEVX_NOT_READY
-/// if there is no answer in time.
+/// Connects to the exporter at an address.
+///
+/// The exporter has `timeout_ns` nanoseconds for each answer: `DEVX_IPC_TIMEOUT_NS` if nothing else is known, negative for as
+/// long as it takes. DEVX_SYSTEM if nobody listens there, or a process of another user does; DEVX_NOT_READY if there is no
+/// answer in time.
 #[ffi_export]
 unsafe fn devx_ipc_client_create(
     address: *const Char,
@@ -150,10 +163,12 @@ unsafe fn devx_ipc_client_create(
     })
 }
 
-/// Imports the tensor that is offered under a name, without a copy. It may outlive the client's handle. Neither the
-/// exporter nor who else can write the memory does so while it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if
-/// nothing is offered under this name, DEVX_MISMATCH if it is a batch, DEVX_CLOSED if the exporter is gone, DEVX_NOT_READY if it
-/// does not answer in time, DEVX_BUSY if too much is held already, DEVX_SYSTEM if this process may open no more files.
+/// Imports the tensor that is offered under a name, without a copy.
+///
+/// The tensor may outlive the client's handle. The exporter, and anybody else who can write the memory, must not do so while
+/// it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if nothing is offered under this name, DEVX_MISMATCH if a
+/// batch is, DEVX_CLOSED if the exporter is gone, DEVX_NOT_READY if it does not answer in time, DEVX_BUSY if this process
+/// already holds too much, DEVX_SYSTEM if it cannot open any more files.
 #[ffi_export]
 unsafe fn devx_ipc_client_import_tensor(
     client: *const ClientHandle,
@@ -167,14 +182,15 @@ unsafe fn devx_ipc_client_import_tensor(
         let client = unsafe { ClientHandle::borrow(client, "client") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
         let name = unsafe { required_text(name, "name") }?;
-        // SAFETY: the exporter vouches for it, as the caller is told.
+        // SAFETY: the exporter vouches for the memory, as the documentation says.
         out.write(TensorHandle::give(unsafe { client.import_tensor(name) }?));
         Ok(())
     })
 }
 
-/// As `devx_ipc_client_import_tensor`, for a batch. Its offsets and views are followed as they are: as any producer, the
-/// exporter vouches for them.
+/// Like `devx_ipc_client_import_tensor`, for a batch.
+///
+/// The batch's offsets and views are used as they are: like any producer, the exporter vouches for them.
 #[ffi_export]
 unsafe fn devx_ipc_client_import_batch(
     client: *const ClientHandle,
@@ -188,22 +204,24 @@ unsafe fn devx_ipc_client_import_batch(
         let client = unsafe { ClientHandle::borrow(client, "client") }?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
         let name = unsafe { required_text(name, "name") }?;
-        // SAFETY: the exporter vouches for it, as the caller is told.
+        // SAFETY: the exporter vouches for the memory, as the documentation says.
         out.write(BatchHandle::give(unsafe { client.import_batch(name) }?));
         Ok(())
     })
 }
 
-/// Gives up a connection and sets the handle to NULL. What was imported stays valid, and an import that another thread has begun
-/// goes on. NULL is fine.
+/// Releases a connection and sets the handle to NULL. Does nothing for NULL or a handle that is NULL.
+///
+/// What was imported stays valid, and an import that another thread has begun goes on.
 #[ffi_export]
 unsafe fn devx_ipc_client_release(client: Option<&mut *mut ClientHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.
     guard_release(|| drop(unsafe { ClientHandle::take(client) }));
 }
 
-/// Makes a host tensor over memory that can be offered to other processes without a copy: compact, row-major, zeroed. It keeps a
-/// file descriptor open for as long as it lives, and so does a host tensor that was imported.
+/// Makes a compact row-major host tensor over zeroed memory that can be offered to other processes without a copy.
+///
+/// It keeps a file descriptor open as long as it lives, and so does a host tensor that was imported from another process.
 #[ffi_export]
 unsafe fn devx_tensor_allocate_shared(
     dtype: DlDataType,
@@ -221,7 +239,7 @@ unsafe fn devx_tensor_allocate_shared(
     })
 }
 
-/// How a tensor can be offered to other processes: as a view, with a copy, or not at all, and why. Nothing is taken.
+/// Tells how a tensor can be offered to other processes: as a view, with a copy, or not at all, and why. Nothing is taken.
 #[ffi_export]
 unsafe fn devx_ipc_plan_tensor(
     tensor: *const TensorHandle,
@@ -237,8 +255,9 @@ unsafe fn devx_ipc_plan_tensor(
     })
 }
 
-/// As `devx_ipc_plan_tensor`, for a batch. Memory in more than 64 pieces needs a copy; a batch whose fields take more than 16 MiB
-/// to describe cannot be offered.
+/// Like `devx_ipc_plan_tensor`, for a batch.
+///
+/// Memory in more than 64 pieces needs a copy; a batch whose fields take more than 16 MiB to describe cannot be offered.
 #[ffi_export]
 unsafe fn devx_ipc_plan_batch(
     batch: *const BatchHandle,

@@ -1,24 +1,26 @@
 //! The C API of devexchange: `libdevexchange` and its headers.
 //!
 //! Conventions:
-//! - Errors. A function that can fail returns a `devx_status`, 0 for success, and takes a
-//!   `devx_error *` last, or NULL: it says which field has which value, and what was expected.
-//!   Outputs are written only on success. A column that is an output may be the one that the call
-//!   is about: `devx_column_child(batch, &column, 0, &column, &error)`.
-//! - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the function
-//!   says what it means.
-//! - Handles are counted references: any thread may use one, several may at once, and it is
-//!   released once, when no call uses it any more. `_produced_on` needs the handle alone. A
-//!   stream of batches takes one call at a time, and an asynchronous writer none that would
-//!   call its consumer while another one does (DEVX_BUSY). `_release(T **)` sets the handle to NULL, and does nothing for NULL.
+//! - Errors. A function that can fail returns a `devx_status`, 0 for success. Its last parameter
+//!   is a `devx_error *`, or NULL: on failure, the record names the field and its value, and says
+//!   what was expected. Outputs are written only on success. A column may be both input and
+//!   output: `devx_column_child(batch, &column, 0, &column, &error)`.
+//! - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the
+//!   documentation of the function says what it means.
+//! - Handles are counted references. Any thread may use a handle, and several threads may do so
+//!   at once; one of them releases it, when no call uses it any more. `_release(T **)` sets the
+//!   handle to NULL, and does nothing for NULL.
+//! - One call at a time. No other call may use the handle during a `_produced_on`. A stream of
+//!   batches takes one call at a time, and an asynchronous writer one call at a time that calls
+//!   its consumer; a second one gets DEVX_BUSY.
 //! - Ownership. An `_import` takes its source only on success. `_share` keeps the handle,
-//!   `_move(T **)` sets it to NULL, `_borrow` is a view that owns nothing and is valid as long
-//!   as the handle. An owner is released exactly once, on any thread, and not at all if the
+//!   `_move(T **)` sets it to NULL, and `_borrow` gives a view that owns nothing and is valid as
+//!   long as the handle. An owner is released exactly once, on any thread, and not at all if the
 //!   call that was given it fails.
 //! - Streams of a device are numbers, as in DLPack: 1 is CUDA's legacy default stream, 2 the
-//!   per-thread one, -1 none, others are handles (`CUstream`); 0 is refused.
-//! - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes,
-//!   times to wait (`timeout_ns`) in nanoseconds: 0 is not at all, negative as long as it takes.
+//!   per-thread default stream, -1 no stream, any other number a handle (`CUstream`); 0 is refused.
+//! - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes, times
+//!   to wait (`timeout_ns`) in nanoseconds: 0 does not wait, a negative time is as long as it takes.
 
 mod async_reader;
 mod async_writer;

@@ -22,7 +22,7 @@ const fn number(text: &str) -> u32 {
     }
 }
 
-/// The version of the library: major × 65536 + minor × 256 + patch, as `DEVEXCHANGE_VERSION` is that of the header.
+/// Returns the version of the library as major × 65536 + minor × 256 + patch; `DEVEXCHANGE_VERSION` is that of the header.
 #[ffi_export]
 fn devx_version() -> u32 {
     const {
@@ -32,13 +32,13 @@ fn devx_version() -> u32 {
     }
 }
 
-/// The version of the library as text, for example "0.1.0". Never NULL, never freed.
+/// Returns the version of the library as text, for example "0.1.0". Never NULL, never freed.
 #[ffi_export]
 fn devx_version_string() -> *const Char {
     VERSION.as_ptr().cast()
 }
 
-/// The name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning. Never NULL,
+/// Returns the name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning. Never NULL,
 /// never freed.
 #[ffi_export]
 fn devx_status_name(status: Status) -> *const Char {
@@ -49,9 +49,10 @@ fn name_of(status: DevxStatus) -> &'static CStr {
     error::status_name(status).unwrap_or(c"DEVX_?")
 }
 
-/// Writes the name of an element type, for example "float32", with its NUL, into `out` of `capacity` bytes.
-/// `DEVX_INVALID_DTYPE` if it is not one of DLPack's; `DEVX_INVALID_ARGUMENT` if there is not enough room
-/// (32 bytes always are).
+/// Writes the name of an element type, for example "float32".
+///
+/// The name and its terminating NUL go into the `capacity` bytes at `out`; 32 bytes are always enough.
+/// `DEVX_INVALID_DTYPE` if the type is not one of DLPack's, `DEVX_INVALID_ARGUMENT` if there is not enough room.
 #[ffi_export]
 unsafe fn devx_dtype_name(
     dtype: DlDataType,
@@ -59,13 +60,15 @@ unsafe fn devx_dtype_name(
     capacity: usize,
     error: Option<&mut ErrorRecord>,
 ) -> Status {
-    // SAFETY: the caller gives `capacity` bytes, which are its own to be written.
+    // SAFETY: the caller gives `capacity` bytes of its own, to be written.
     guard(error, || unsafe { write_name(DType::from_dlpack(dtype.0)?, out, capacity) })
 }
 
-/// Writes the name of the Arrow type that a format string stands for, for people: "int64" for `l`, "timestamp(microsecond,
-/// Europe/Berlin)" for `tsu:Europe/Berlin`. Up to `capacity` bytes, the terminating NUL included and cut at a character;
-/// `*length` gets how many bytes the whole name has without it. `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
+/// Writes a readable name of the Arrow type that a format string stands for.
+///
+/// For example, "int64" for `l`, or "timestamp(microsecond, Europe/Berlin)" for `tsu:Europe/Berlin`. Writes at most `capacity`
+/// bytes to `buffer`, including the terminating NUL; a longer name is cut at a character. `*length` gets the length of the
+/// whole name in bytes, without the NUL. `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
 #[ffi_export]
 unsafe fn devx_type_name(
     format: *const Char,
@@ -78,7 +81,7 @@ unsafe fn devx_type_name(
         let length = required(length, "length")?;
         // SAFETY: the caller gives NULL or a NUL-terminated text.
         let format = unsafe { required_text(format, "format") }?;
-        // SAFETY: the caller gives so many bytes of its own.
+        // SAFETY: the caller gives `capacity` bytes of its own.
         let buffer = unsafe { list_mut(buffer.cast(), capacity, "buffer") }?;
         let name = said(format_args!("{}", TypeName::parse(format)?))?;
         text::fill(&name, buffer);
@@ -87,8 +90,10 @@ unsafe fn devx_type_name(
     })
 }
 
-/// Writes the name of a device, for example "cuda:0", with its NUL, into `out` of `capacity` bytes. A type without a name
-/// is shown as its number. `DEVX_INVALID_ARGUMENT` if there is not enough room (48 bytes always are).
+/// Writes the name of a device, for example "cuda:0".
+///
+/// The name and its terminating NUL go into the `capacity` bytes at `out`; 48 bytes are always enough. A device type without a
+/// name is shown as its number. `DEVX_INVALID_ARGUMENT` if there is not enough room.
 #[ffi_export]
 unsafe fn devx_device_name(
     device: DlDevice,
@@ -97,7 +102,7 @@ unsafe fn devx_device_name(
     error: Option<&mut ErrorRecord>,
 ) -> Status {
     let device = Device { kind: DeviceType(device.0.device_type), id: device.0.device_id };
-    // SAFETY: the caller gives `capacity` bytes, which are its own to be written.
+    // SAFETY: the caller gives `capacity` bytes of its own, to be written.
     guard(error, || unsafe { write_name(device, out, capacity) })
 }
 

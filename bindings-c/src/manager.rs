@@ -1,5 +1,4 @@
-//! `devx_manager_*`: who allocates. Managers that come with the library, managers that the caller fills in, and memory of
-//! either.
+//! `devx_manager_*`: managers that come with the library, managers that the caller fills in, and memory from either.
 
 use devexchange_core::abi::types::{DevxManagerTable, DevxMemory};
 use devexchange_core::manager::{
@@ -18,7 +17,7 @@ use crate::stream::stream_or_none;
 use crate::tensor::TensorHandle;
 
 handle! {
-    /// A memory manager: one reference. Memory that it gave outlives it. Any thread may use it.
+    /// A memory manager: one reference. Memory from it may outlive it. Any thread may use it.
     ManagerHandle = "devx_manager" of Shared
 }
 
@@ -35,33 +34,37 @@ fn make<M: Manager + 'static>(
     })
 }
 
-/// A manager that asks the driver for each allocation: every kind of memory. With a stream, device memory comes from the
-/// device's default pool.
+/// Makes a manager that asks the driver for each allocation, for every kind of memory.
+///
+/// With a stream, device memory comes from the device's default pool.
 #[ffi_export]
 fn devx_manager_create_driver(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
     make(out, error, Driver::new)
 }
 
-/// As `devx_manager_create_driver`, with managed memory for every request of device memory.
+/// Like `devx_manager_create_driver`, but gives managed memory for every request for device memory.
 #[ffi_export]
 fn devx_manager_create_managed(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
     make(out, error, Driver::managed)
 }
 
-/// A manager of plain and pinned host memory only.
+/// Makes a manager of plain and pinned host memory only.
 #[ffi_export]
 fn devx_manager_create_host_only(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
     make(out, error, Driver::host_only)
 }
 
-/// A manager with a stream-ordered pool of its own on each device: at most `limit` bytes in use over all devices, and up to
-/// `keep` unused bytes kept on each; -1 for no limit. Out of memory, it trims, waits for the stream and tries once more.
+/// Makes a manager with its own stream-ordered pool on each device.
+///
+/// At most `limit` bytes are in use over all devices, and up to `keep` unused bytes are kept on each; -1 for no limit. When
+/// out of memory, the manager trims the pool, waits for the stream and tries once more.
 #[ffi_export]
 fn devx_manager_create_pool(limit: i64, keep: i64, out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
     make(out, error, || Pool::new(PoolOptions::from_raw(limit, keep)?))
 }
 
-/// As `devx_manager_create_pool`, of device memory that can be offered to other processes (`devx_ipc_server_offer_tensor`).
+/// Like `devx_manager_create_pool`, with device memory that can be offered to other processes
+/// (`devx_ipc_server_offer_tensor`).
 #[ffi_export]
 fn devx_manager_create_shareable_pool(
     limit: i64,
@@ -72,8 +75,9 @@ fn devx_manager_create_shareable_pool(
     make(out, error, || Pool::shareable(PoolOptions::from_raw(limit, keep)?))
 }
 
-/// A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one is shared. No more
-/// than 64 stand one over the other (DEVX_TOO_DEEP).
+/// Makes a manager that allocates from `inner` and has at most `limit` bytes in use; with -1, it only counts.
+///
+/// `inner` is shared. At most 64 managers can stand one over the other (DEVX_TOO_DEEP).
 #[ffi_export]
 unsafe fn devx_manager_create_limited(
     inner: *const ManagerHandle,
@@ -91,8 +95,9 @@ unsafe fn devx_manager_create_limited(
     })
 }
 
-/// A manager that the caller fills in. The table is copied; its `release` is called once, when the manager and all memory of
-/// it are given up.
+/// Makes a manager from a table of callbacks that the caller fills in.
+///
+/// The table is copied; its `release` is called once, when the manager and all memory from it have been given up.
 #[ffi_export]
 unsafe fn devx_manager_create(
     table: Option<&ManagerTableRecord>,
@@ -119,10 +124,12 @@ unsafe fn devx_manager_initialize(
     guard(error, || unsafe { ManagerHandle::borrow(manager, "manager") }?.initialize(device_id))
 }
 
-/// Allocates memory; `out->owner` gives it back, once, from any thread, whether or not the manager is still there. That is in
-/// the order of the request's stream, if there is one, which is not destroyed before, but may be closed. A tensor or batch
-/// that is made with `out->owner` does not know that stream: to it, work on all others is named as a use
-/// (`devx_tensor_used_on`), also what fills it.
+/// Allocates memory, which `out->owner` gives back.
+///
+/// The owner is released once, from any thread, also after the manager was released. The memory is given back in the order of
+/// the request's stream, if there is one. That stream must not be destroyed before; it may be closed (`devx_stream_close`). A
+/// tensor or batch that is made with `out->owner` does not know the stream: name work with it on any other stream as a use
+/// (`devx_tensor_used_on`), including the work that fills it.
 #[ffi_export]
 unsafe fn devx_manager_allocate(
     manager: *const ManagerHandle,
@@ -143,8 +150,9 @@ unsafe fn devx_manager_allocate(
     })
 }
 
-/// Makes a tensor over new memory of a manager, compact and row-major, not initialised; otherwise as
-/// `devx_tensor_allocate`. Pinned and managed memory is asked for the device of the stream.
+/// Like `devx_tensor_allocate`, but with memory from a manager.
+///
+/// Pinned and managed memory is requested for the device of the stream.
 #[ffi_export]
 unsafe fn devx_tensor_allocate_with(
     manager: *const ManagerHandle,
@@ -171,7 +179,9 @@ unsafe fn devx_tensor_allocate_with(
     })
 }
 
-/// Pins host memory that is there already: `DEVX_HOST_...` bits in `host_flags`. `out` unpins it; the memory outlives that.
+/// Pins existing host memory until `out` is released; the memory must be valid until then.
+///
+/// `host_flags` are `DEVX_HOST_...` bits.
 #[ffi_export]
 unsafe fn devx_manager_pin(
     manager: *const ManagerHandle,
@@ -194,7 +204,7 @@ unsafe fn devx_manager_pin(
     })
 }
 
-/// How much memory there is for a manager.
+/// Tells how much memory a manager has on a device.
 #[ffi_export]
 unsafe fn devx_manager_memory_info(
     manager: *const ManagerHandle,
@@ -211,9 +221,11 @@ unsafe fn devx_manager_memory_info(
     })
 }
 
-/// The driver's handle for the allocation that an address of this manager's lies in: for programs that send handles on their
-/// own. The memory must live until the other process has closed it. `devx_ipc_server_offer_tensor` sees to all of that by
-/// itself, and shares memory of pools, which has no such handle.
+/// Gives the driver's handle of the allocation that contains an address from this manager.
+///
+/// For programs that send handles to other processes themselves. The memory must live until the other process has closed the
+/// handle. `devx_ipc_server_offer_tensor` does all of that by itself, and also shares memory of pools, which has no such
+/// handle.
 #[ffi_export]
 unsafe fn devx_manager_ipc_handle(
     manager: *const ManagerHandle,
@@ -230,17 +242,21 @@ unsafe fn devx_manager_ipc_handle(
     })
 }
 
-/// Gives all memory that goes with a device back, also what is still in use; its owners have nothing to do any more. Plain
-/// host memory goes with none, and stays. Nobody uses what is given back after this, and no other thread gives it up meanwhile. A limited manager resets the one that it asks, too, and with
-/// it the memory that others have of that one. This comes before a reset of the device itself
-/// (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its memory: what is given up after that, the driver does not
-/// know any more, and it counts as lost (`devx_releases_lost`), or the driver has given it to somebody else since.
+/// Gives back all memory of a manager that belongs to a device, even if it is still in use.
+///
+/// The owners of this memory have nothing to do any more. Plain host memory belongs to no device, and stays. Nobody may use
+/// what is given back after this call, and no other thread may give it up during the call. A limited manager also resets the
+/// manager that it allocates from, including the memory that others have from that one.
+///
+/// Call this before a reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its memory. What
+/// is given up only after such a reset is unknown to the driver and counts as lost (`devx_releases_lost`), or the driver has
+/// given it to somebody else since.
 #[ffi_export]
 unsafe fn devx_manager_reset(manager: *const ManagerHandle, device_id: i32, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let manager = unsafe { ManagerHandle::borrow(manager, "manager") }?;
-        // SAFETY: as documented, it is the caller's to see that nobody uses the memory any more.
+        // SAFETY: as documented, the caller sees to it that nobody uses the memory any more.
         unsafe { manager.reset(device_id) }
     })
 }
@@ -257,8 +273,9 @@ unsafe fn devx_manager_trim(
     guard(error, || unsafe { ManagerHandle::borrow(manager, "manager") }?.trim(device_id, keep))
 }
 
-/// Holds back what is given up until `devx_manager_resume_cleanup` was called as often. It counts as given back, also for a
-/// limit (`devx_manager_create_limited`).
+/// Holds back memory that is given up until `devx_manager_resume_cleanup` has been called as often as this function.
+///
+/// Memory that is held back counts as given back, also for a limit (`devx_manager_create_limited`).
 #[ffi_export]
 unsafe fn devx_manager_defer_cleanup(manager: *const ManagerHandle, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -268,7 +285,7 @@ unsafe fn devx_manager_defer_cleanup(manager: *const ManagerHandle, error: Optio
     })
 }
 
-/// See `devx_manager_defer_cleanup`.
+/// Ends one `devx_manager_defer_cleanup`.
 #[ffi_export]
 unsafe fn devx_manager_resume_cleanup(manager: *const ManagerHandle, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -278,7 +295,7 @@ unsafe fn devx_manager_resume_cleanup(manager: *const ManagerHandle, error: Opti
     })
 }
 
-/// What a manager allocated and got back.
+/// Tells how much a manager has allocated and got back.
 #[ffi_export]
 unsafe fn devx_manager_get_statistics(
     manager: *const ManagerHandle,
@@ -294,7 +311,7 @@ unsafe fn devx_manager_get_statistics(
     })
 }
 
-/// Gives up a manager and sets the handle to NULL. Memory that it gave stays valid. NULL and a handle that is NULL are fine.
+/// Releases a manager and sets the handle to NULL; memory from it stays valid. Does nothing for NULL or a handle that is NULL.
 #[ffi_export]
 unsafe fn devx_manager_release(manager: Option<&mut *mut ManagerHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

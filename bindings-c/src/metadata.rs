@@ -1,4 +1,4 @@
-//! `devx_metadata_*`: metadata blocks that come with something else than a schema.
+//! `devx_metadata_*`: metadata blocks that do not belong to a schema.
 
 use devexchange_core::arrow::asynchronous::MetadataBlock;
 use safer_ffi::ffi_export;
@@ -13,7 +13,7 @@ handle! {
 }
 
 impl MetadataHandle {
-    /// Writes a block, or NULL where there is none.
+    /// Writes a handle of the block, or NULL if there is none.
     pub(crate) fn write(block: Option<MetadataBlock>, out: Option<Out<'_, *mut Self>>) {
         if let Some(out) = out {
             out.write(block.map_or(std::ptr::null_mut(), Self::give));
@@ -21,8 +21,9 @@ impl MetadataHandle {
     }
 }
 
-/// The block, encoded as `ArrowSchema.metadata`, and its size in bytes, either of which may be NULL. It is valid as
-/// long as the handle.
+/// Gives the block, encoded as `ArrowSchema.metadata`, and its size in bytes.
+///
+/// The block is valid as long as the handle. Either output may be NULL.
 #[ffi_export]
 unsafe fn devx_metadata_block(
     metadata: *const MetadataHandle,
@@ -43,7 +44,7 @@ unsafe fn devx_metadata_block(
     })
 }
 
-/// Gives up a metadata block and sets the handle to NULL. NULL and a handle that is NULL are fine. From any thread.
+/// Releases a metadata block and sets the handle to NULL, on any thread. Does nothing for NULL or a handle that is NULL.
 #[ffi_export]
 unsafe fn devx_metadata_release(metadata: Option<&mut *mut MetadataHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

@@ -1,4 +1,4 @@
-//! `devx_tensor_*`, `devx_batch_*`: when their data may be touched, and who still uses it.
+//! `devx_tensor_*`, `devx_batch_*`: when the data may be touched, and which work still uses it.
 
 use devexchange_core::RawStream;
 use safer_ffi::ffi_export;
@@ -9,23 +9,25 @@ use crate::ctypes::{ErrorRecord, Status};
 use crate::error::{guard, required};
 use crate::tensor::TensorHandle;
 
-/// Says that the data is there when what is queued on `stream` is done: for a producer that worked on another stream than
-/// the legacy default one. To be called before the tensor is shared. Memory that is given back in the order of another
-/// stream is so only after that work, too. The stream is not destroyed before the tensor, and what was exported of it, is
-/// released; it may be closed (`devx_stream_close`). No other call uses the handle meanwhile.
+/// Says that the data is ready when the work that is queued on `stream` is done.
+///
+/// For a producer that worked on another stream than the legacy default one. To be called before the tensor is shared, while no
+/// other call uses the handle. Memory that is given back in the order of another stream is given back only after this work,
+/// too. The stream must not be destroyed before the tensor and everything that was exported from it is released; it may be
+/// closed (`devx_stream_close`).
 #[ffi_export]
 unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
-        // SAFETY: the caller gives a living handle that no other call uses, and no call lends anything of it longer.
+        // SAFETY: the caller gives a living handle that no other call uses, and nothing is borrowed from it beyond a call.
         let mut tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
         // SAFETY: the caller's stream is alive.
         let stream = tensor.stream(unsafe { RawStream::new(stream) })?;
-        // SAFETY: that is what the caller says.
+        // SAFETY: the caller says that the data is ready behind `stream`.
         unsafe { tensor.produced_on(stream) }
     })
 }
 
-/// Makes `stream` wait, on the device, until the data of the tensor may be touched. The host does not wait.
+/// Makes `stream` wait, on the device, until the data of the tensor is ready. The host does not wait.
 #[ffi_export]
 unsafe fn devx_tensor_wait(tensor: *const TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -36,8 +38,10 @@ unsafe fn devx_tensor_wait(tensor: *const TensorHandle, stream: i64, error: Opti
     })
 }
 
-/// Says that work which is queued on `stream` uses the tensor: its memory is released only when that work is done, however
-/// early the tensor is released. From any thread, for as many streams as there are. The stream is needed for this call only.
+/// Says that work that is queued on `stream` uses the tensor.
+///
+/// The memory is given back only when that work is done, however early the tensor is released. May be called from any thread
+/// and for any number of streams. The stream is needed for this call only.
 #[ffi_export]
 unsafe fn devx_tensor_used_on(tensor: *const TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -48,8 +52,10 @@ unsafe fn devx_tensor_used_on(tensor: *const TensorHandle, stream: i64, error: O
     })
 }
 
-/// What `stream` stands for in work with a tensor: a default stream with its device, as `devx_stream_of_device` gives it.
-/// For pinned and managed memory that is the device it was made for, which the driver is asked for.
+/// Tells which stream `stream` stands for in work with a tensor.
+///
+/// For a default stream, `out` gets the number that also names its device, as from `devx_stream_of_device`. For pinned and
+/// managed memory, that is the device that the memory was made for; the driver is asked for it.
 #[ffi_export]
 unsafe fn devx_tensor_stream(
     tensor: *const TensorHandle,
@@ -68,20 +74,20 @@ unsafe fn devx_tensor_stream(
     })
 }
 
-/// As `devx_tensor_produced_on`.
+/// Like `devx_tensor_produced_on`, for a batch.
 #[ffi_export]
 unsafe fn devx_batch_produced_on(batch: *mut BatchHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
-        // SAFETY: the caller gives a living handle that no other call uses, and no call lends anything of it longer.
+        // SAFETY: the caller gives a living handle that no other call uses, and nothing is borrowed from it beyond a call.
         let mut batch = unsafe { BatchHandle::borrow(batch, "batch") }?;
         // SAFETY: the caller's stream is alive.
         let stream = batch.stream(unsafe { RawStream::new(stream) })?;
-        // SAFETY: that is what the caller says.
+        // SAFETY: the caller says that the data is ready behind `stream`.
         unsafe { batch.produced_on(stream) }
     })
 }
 
-/// As `devx_tensor_wait`.
+/// Like `devx_tensor_wait`, for a batch.
 #[ffi_export]
 unsafe fn devx_batch_wait(batch: *const BatchHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -92,7 +98,7 @@ unsafe fn devx_batch_wait(batch: *const BatchHandle, stream: i64, error: Option<
     })
 }
 
-/// As `devx_tensor_used_on`.
+/// Like `devx_tensor_used_on`, for a batch.
 #[ffi_export]
 unsafe fn devx_batch_used_on(batch: *const BatchHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

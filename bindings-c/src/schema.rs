@@ -1,4 +1,4 @@
-//! `devx_schema_*`: describing schemas, taking and handing them out.
+//! `devx_schema_*`: creating, importing and exporting schemas.
 
 use devexchange_core::arrow::schema::{FieldDesc, Schema};
 use devexchange_core::memory::collected;
@@ -13,9 +13,10 @@ handle! {
     SchemaHandle = "devx_schema" of Schema
 }
 
-/// Makes a schema of a list of fields in depth-first order: a field, its children each with all that is below it,
-/// then the values of its dictionary. All texts are copied. The root of a record batch has the format "+s" and a child
-/// for each column.
+/// Makes a schema from a list of fields in depth-first order.
+///
+/// A field is followed by its children, each with all that is below it, and then by the field of its dictionary's values. All
+/// texts are copied. The root of a record batch has the format "+s" and a child for each column.
 #[ffi_export]
 unsafe fn devx_schema_create(
     fields: *const FieldRecord,
@@ -27,15 +28,17 @@ unsafe fn devx_schema_create(
         let out = required(out, "out")?;
         // SAFETY: the caller gives `n_fields` fields.
         let fields = unsafe { list(fields, n_fields, "fields") }?;
-        // SAFETY: their texts are valid for the length of the call.
+        // SAFETY: their texts are valid during the call.
         let fields = collected(fields.iter().map(|field| unsafe { FieldDesc::from_raw(&field.0) }))?;
         out.write(SchemaHandle::give(Schema::new(&fields)?));
         Ok(())
     })
 }
 
-/// Takes an Arrow schema from its producer. On success it is moved from (its `release` is NULL) and released once,
-/// when the last user is gone; on failure it is untouched.
+/// Takes an Arrow schema from its producer.
+///
+/// On success, it is moved from (its `release` is NULL), and released once, when the last user is gone. On failure, it is
+/// untouched.
 #[ffi_export]
 unsafe fn devx_schema_import(
     source: *mut ArrowSchema,
@@ -51,7 +54,7 @@ unsafe fn devx_schema_import(
     })
 }
 
-/// Another reference to the same schema.
+/// Gives another reference to the same schema.
 #[ffi_export]
 unsafe fn devx_schema_share(
     schema: *const SchemaHandle,
@@ -67,7 +70,7 @@ unsafe fn devx_schema_share(
     })
 }
 
-/// Hands the schema to a consumer, which releases `out`. What `out` held is overwritten, not released.
+/// Hands the schema to a consumer, which releases `out`; the handle is kept. What `out` held is overwritten, not released.
 #[ffi_export]
 unsafe fn devx_schema_export(
     schema: *const SchemaHandle,
@@ -82,7 +85,7 @@ unsafe fn devx_schema_export(
     })
 }
 
-/// Gives up a schema and sets the handle to NULL. NULL and a handle that is NULL are fine. From any thread.
+/// Releases a schema and sets the handle to NULL, on any thread. Does nothing for NULL or a handle that is NULL.
 #[ffi_export]
 unsafe fn devx_schema_release(schema: Option<&mut *mut SchemaHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

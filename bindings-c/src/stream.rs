@@ -1,6 +1,6 @@
-//! `devx_stream_*`. A stream is a number, as in the protocols: 1 is the legacy default stream, 2 the per-thread one, others
-//! are handles (`CUstream`, `cudaStream_t`), −1 is none. Or it is one of this library's own, which names the device of a
-//! default stream.
+//! `devx_stream_*`. A stream is a number, as in the protocols: 1 is the legacy default stream, 2 the per-thread one, −1 none,
+//! others are handles (`CUstream`, `cudaStream_t`). Or it is a number of this library, which also names the device of a default
+//! stream.
 
 use core::ffi::c_void;
 
@@ -15,10 +15,11 @@ use safer_ffi::prelude::Out;
 use crate::ctypes::{DlDevice, ErrorRecord, OwnerRecord, Status};
 use crate::error::{guard, guard_release, required};
 
-/// Makes a stream on a device that does not wait for the legacy default stream. It is given up with devx_stream_close, when
-/// nothing is queued on it any more, or destroyed (devx_stream_destroy) after all that was allocated, copied, imported or
-/// produced on it is released, and what was exported of that. A stream that was only waited on, or named as one that uses
-/// something, is needed for that call only.
+/// Makes a stream on a device; it does not wait for the legacy default stream.
+///
+/// The caller gives the stream up with `devx_stream_close`, when it queues nothing on it any more. Or it destroys the stream
+/// with `devx_stream_destroy`, after everything that was allocated, copied, imported or produced on it, and every export of
+/// these, is released. A stream that was only passed to `_wait` or `_used_on` is needed for that call only.
 #[ffi_export]
 fn devx_stream_create(device: DlDevice, out: Option<Out<'_, i64>>, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -30,9 +31,11 @@ fn devx_stream_create(device: DlDevice, out: Option<Out<'_, i64>>, error: Option
     })
 }
 
-/// A number for a stream of a device, wherever the data is that it is used with: 1 and 2 by themselves are default streams
-/// of the data's device. With the device of pinned or managed memory, and of handles, it is `stream` itself. Every function
-/// and record of this library takes it where they take a stream; no other library knows it.
+/// Gives a number for a default stream of this device, whatever device the data is on.
+///
+/// 1 and 2 by themselves are the default streams of the data's device. For a handle, and for the device of pinned or managed
+/// memory, the result is `stream` itself. Every function and record of this library accepts the result as a stream; no other
+/// library knows it.
 #[ffi_export]
 unsafe fn devx_stream_of_device(
     device: DlDevice,
@@ -49,8 +52,9 @@ unsafe fn devx_stream_of_device(
     })
 }
 
-/// Destroys a stream that nobody uses any more, no release either (see `devx_stream_close`); what is queued on it is still
-/// done.
+/// Destroys a stream that nobody uses any more, not even a release (see `devx_stream_close`).
+///
+/// Work that is queued on the stream is still done.
 #[ffi_export]
 unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -62,10 +66,15 @@ unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut 
     })
 }
 
-/// Gives up a stream that nobody queues work on any more: it is destroyed when all tensors and batches are released that
-/// were allocated, copied, imported or produced on it, and what was handed on of these; when all memory is given back that a
-/// manager gave for it; when the releases are done that wait for work now; and when nobody holds it (`devx_stream_hold`).
-/// What is queued on it is still done.
+/// Gives up a stream on which nobody queues work any more: it is destroyed when nothing needs it.
+///
+/// Work that is queued on the stream is still done. It is destroyed when
+///
+/// - all tensors and batches that were allocated, copied, imported or produced on it are released,
+/// - everything that was exported from these is released,
+/// - all memory that a manager allocated for it is given back,
+/// - all releases that wait for work at the time of this call are done,
+/// - and nobody holds it (`devx_stream_hold`).
 #[ffi_export]
 unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -77,10 +86,12 @@ unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut Er
     })
 }
 
-/// Holds a stream of any device: if it is closed meanwhile (`devx_stream_close`), it is destroyed only after `out` was
-/// released, by any thread. For managers that give memory back in the order of a stream some time after the release of its
-/// owner, on a thread of their own for example: they hold the stream of the request, and release `out` when that is done. For
-/// a default stream and -1 there is nothing to hold, and nothing to release; 0 is refused, as everywhere.
+/// Holds a stream of any device: closed meanwhile (`devx_stream_close`), it is destroyed only after `out` is released.
+///
+/// Any thread may release `out`. This is for managers that give memory back in the order of a stream some time after the
+/// release of its owner, for example on their own thread: they hold the stream of the request, and release `out` when the
+/// memory is given back. For a default stream and −1, there is nothing to hold, and nothing to release. 0 is refused, as
+/// everywhere.
 #[ffi_export]
 fn devx_stream_hold(stream: i64, out: Option<Out<'_, OwnerRecord>>, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -93,11 +104,11 @@ fn devx_stream_hold(stream: i64, out: Option<Out<'_, OwnerRecord>>, error: Optio
 }
 
 unsafe extern "C" fn let_go(hold: *mut c_void) {
-    // SAFETY: the context of a hold, whose release is called once.
+    // SAFETY: `hold` is the context of a hold, whose release is called once.
     guard_release(|| drop(unsafe { Hold::from_raw(hold.addr() as i64) }));
 }
 
-/// Blocks until all work that is queued on a stream is done. No exchange needs it.
+/// Blocks until all work that is queued on a stream is done. No exchange needs this.
 #[ffi_export]
 unsafe fn devx_stream_synchronize(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     // SAFETY: the caller's stream is alive.
@@ -105,25 +116,25 @@ unsafe fn devx_stream_synchronize(device: DlDevice, stream: i64, error: Option<&
 }
 
 /// # Safety
-/// As [`RawStream::new`].
+/// Same as [`RawStream::new`].
 unsafe fn stream_of(device: Device, value: i64) -> Result<Stream> {
     // SAFETY: the caller's contract.
     device.stream_with(device, unsafe { RawStream::new(value) })
 }
 
-/// A stream that may be missing: −1.
+/// A stream, or `None` for −1.
 ///
 /// # Safety
-/// As [`RawStream::new`].
+/// Same as [`RawStream::new`].
 pub(crate) unsafe fn stream_or_none(device: Device, value: i64) -> Result<Option<Stream>> {
     // SAFETY: the caller's contract.
     (value != NO_SYNC).then(|| unsafe { stream_of(device, value) }).transpose()
 }
 
-/// As [`stream_or_none`], for work with a batch.
+/// Like [`stream_or_none`], for work with a batch.
 ///
 /// # Safety
-/// As [`RawStream::new`].
+/// Same as [`RawStream::new`].
 pub(crate) unsafe fn stream_with_batch(batch: &Batch, value: i64) -> Result<Option<Stream>> {
     // SAFETY: the caller's contract.
     (value != NO_SYNC).then(|| batch.stream(unsafe { RawStream::new(value) })).transpose()

@@ -1,4 +1,4 @@
-//! `devx_tensor_*`: making tensors, looking at them, copying them, giving them up.
+//! `devx_tensor_*`: creating, inspecting, copying and releasing tensors.
 
 use devexchange_core::{DType, Device, Flags, Owner, RawStream, Tensor, dlpack};
 use safer_ffi::ffi_export;
@@ -9,17 +9,17 @@ use crate::error::{guard, guard_release, handed_over, handle, list, list_mut, re
 use crate::stream::stream_or_none;
 
 handle! {
-    /// A tensor: one reference to memory with a shape and an element type. It stays valid until it is released or moved.
+    /// A tensor: one reference to memory with a shape and an element type. Valid until it is released or moved.
     TensorHandle = "devx_tensor" of Tensor
 }
 handed_over! { TensorHandle of Tensor, "tensor" }
 
-/// Makes a tensor over memory of the caller's.
+/// Makes a tensor over the caller's memory.
 ///
-/// `description` says what and where the memory is; `strides` may be NULL for compact row-major. Shape and strides
-/// are copied. `flags` are DLPACK_FLAG_BITMASK_… bits. `owner` keeps the memory alive: its release is called once,
-/// when the last user of the tensor is gone; NULL if the memory outlives everything. On failure the owner is the
-/// caller's as before.
+/// `description` says what and where the memory is; its `strides` may be NULL for compact row-major order. Shape and strides
+/// are copied. `flags` are DLPACK_FLAG_BITMASK_… bits. `owner` keeps the memory alive: its release is called once, when the
+/// last user of the tensor is gone. `owner` is NULL if the memory outlives everything. On failure, the owner is still the
+/// caller's.
 #[ffi_export]
 unsafe fn devx_tensor_create(
     description: Option<&DlTensor>,
@@ -31,18 +31,19 @@ unsafe fn devx_tensor_create(
     guard(error, || {
         let out = required(out, "out")?;
         let description = &required(description, "description")?.0;
-        // SAFETY: the caller hands over an owner of its own.
+        // SAFETY: the caller hands over its own owner.
         let owner = || owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
-        // SAFETY: the caller's description is valid for the length of the call, the memory as long as its owner keeps it.
+        // SAFETY: the caller's description is valid during the call, and the memory as long as its owner keeps it.
         let tensor = unsafe { dlpack::described(description, Flags(flags), owner) }?;
         out.write(TensorHandle::give(tensor));
         Ok(())
     })
 }
 
-/// Makes a tensor over new memory of a device, compact and row-major, not initialised. On a GPU with a stream the memory
-/// comes from the device's pool, ready for work on that stream, which is not destroyed before the tensor is released, but
-/// may be closed (`devx_stream_close`); with −1 it is ready at once.
+/// Makes a compact row-major tensor over new, uninitialised memory of a device.
+///
+/// With a stream of a GPU, the memory comes from the device's pool and is ready for work on that stream. The stream must not be
+/// destroyed before the tensor is released; it may be closed (`devx_stream_close`). With −1, the memory is ready at once.
 #[ffi_export]
 unsafe fn devx_tensor_allocate(
     device: DlDevice,
@@ -66,7 +67,7 @@ unsafe fn devx_tensor_allocate(
     })
 }
 
-/// Another reference to the same tensor.
+/// Gives another reference to the same tensor.
 #[ffi_export]
 unsafe fn devx_tensor_share(
     tensor: *const TensorHandle,
@@ -82,8 +83,9 @@ unsafe fn devx_tensor_share(
     })
 }
 
-/// So many of the indices along one dimension, from the one at `offset` on, as a tensor of its own with as many dimensions and
-/// the same strides, which shares the memory: nothing is copied.
+/// Makes a tensor of `length` indices along one dimension, from index `offset` on.
+///
+/// It has as many dimensions and the same strides, and shares the memory: nothing is copied.
 #[ffi_export]
 unsafe fn devx_tensor_slice(
     tensor: *const TensorHandle,
@@ -102,8 +104,10 @@ unsafe fn devx_tensor_slice(
     })
 }
 
-/// A view of the tensor: strides are always there, `byte_offset` is 0, and all of it belongs to the tensor and is
-/// valid as long as the handle. `flags`, which may be NULL, gets the DLPACK_FLAG_BITMASK_… bits.
+/// Gives a view of the tensor, which is valid as long as the handle.
+///
+/// Everything in the view belongs to the tensor. Its strides are never NULL, and its `byte_offset` is 0. `flags`, which may be
+/// NULL, gets the DLPACK_FLAG_BITMASK_… bits.
 #[ffi_export]
 unsafe fn devx_tensor_borrow(
     tensor: *const TensorHandle,
@@ -123,8 +127,10 @@ unsafe fn devx_tensor_borrow(
     })
 }
 
-/// The size of the tensor: `elements` and `bytes` (compact), each may be NULL. `row_major` gets 1 if the elements lie
-/// compactly in row-major order, otherwise 0.
+/// Tells the size of the tensor.
+///
+/// `elements` gets the number of elements, `bytes` how many bytes they take when compact, and `row_major` 1 if they are compact
+/// and in row-major order, otherwise 0. Each output may be NULL.
 #[ffi_export]
 unsafe fn devx_tensor_size(
     tensor: *const TensorHandle,
@@ -149,7 +155,7 @@ unsafe fn devx_tensor_size(
     })
 }
 
-/// A compact row-major copy in host memory of this library's.
+/// Makes a compact row-major copy in host memory that this library allocates.
 #[ffi_export]
 unsafe fn devx_tensor_copy(
     tensor: *const TensorHandle,
@@ -165,10 +171,13 @@ unsafe fn devx_tensor_copy(
     })
 }
 
-/// A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the tensor is released
-/// only after the copy. Copies into host memory that is not pinned are waited for. Within such memory `stream` may be any
-/// stream, 1 and 2 are device 0's, and without a driver nothing is queued; `devx_tensor_copy` needs none. Elements in another
-/// order than row-major are so in copies from and to host memory that is not pinned; other copies have the same strides.
+/// Copies the tensor to another device, or within the same one.
+///
+/// The copy is queued on `stream`, a stream of either device; the tensor's memory is released only after the copy. A copy into
+/// host memory that is not pinned is waited for. From such memory into such memory, `stream` may be any stream (1 and 2 are
+/// those of device 0), and nothing is queued if there is no driver; `devx_tensor_copy` needs no stream.
+///
+/// A copy from or to host memory that is not pinned is row-major; any other copy has the strides of the tensor.
 #[ffi_export]
 unsafe fn devx_tensor_copy_to(
     tensor: *const TensorHandle,
@@ -190,9 +199,10 @@ unsafe fn devx_tensor_copy_to(
     })
 }
 
-/// Reads all elements of a tensor, wherever it is, into `bytes` bytes of host memory and waits for them. They have to lie
-/// compactly in row-major order. For the stream of a tensor in host memory that is not pinned, see `devx_tensor_copy_to`; it
-/// is read without one, and without a copy, through `devx_tensor_borrow`.
+/// Reads all elements of a tensor on any device into `bytes` bytes of host memory, and waits for them.
+///
+/// The elements of the tensor have to be compact and in row-major order. For the stream of a tensor in host memory that is not
+/// pinned, see `devx_tensor_copy_to`; to read such a tensor without a stream and without a copy, use `devx_tensor_borrow`.
 #[ffi_export]
 unsafe fn devx_tensor_read(
     tensor: *const TensorHandle,
@@ -204,15 +214,17 @@ unsafe fn devx_tensor_read(
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
-        // SAFETY: the caller gives so many bytes, which are its own to be written.
+        // SAFETY: the caller gives `bytes` bytes of its own, to be written.
         let into = unsafe { list_mut(into.cast::<u8>(), bytes, "into") }?;
         // SAFETY: the caller's stream is alive.
         tensor.read(into, Some(tensor.stream_to(Device::CPU, unsafe { RawStream::new(stream) })?))
     })
 }
 
-/// Writes all elements from `bytes` bytes of host memory, as `devx_tensor_read` reads them; work that is queued on `stream`
-/// afterwards sees them. Nobody else uses the elements meanwhile.
+/// Writes all elements of a tensor from `bytes` bytes of host memory, in the order of `devx_tensor_read`.
+///
+/// Work that is queued on `stream` afterwards sees the elements; `from` is free again when the call returns. Nobody else may
+/// use the elements meanwhile.
 #[ffi_export]
 unsafe fn devx_tensor_write(
     tensor: *const TensorHandle,
@@ -224,7 +236,7 @@ unsafe fn devx_tensor_write(
     guard(error, || {
         // SAFETY: the caller gives a living handle.
         let tensor = unsafe { TensorHandle::borrow(tensor, "tensor") }?;
-        // SAFETY: the caller gives so many bytes.
+        // SAFETY: the caller gives `bytes` bytes.
         let from = unsafe { list(from.cast::<u8>(), bytes, "from") }?;
         // SAFETY: the caller's stream is alive.
         let stream = tensor.stream_to(Device::CPU, unsafe { RawStream::new(stream) })?;
@@ -233,14 +245,14 @@ unsafe fn devx_tensor_write(
     })
 }
 
-/// Asks the driver whether the memory of a tensor is where the tensor says, all of it.
+/// Asks the driver whether all memory of a tensor is where the tensor says.
 #[ffi_export]
 unsafe fn devx_tensor_check_pointers(tensor: *const TensorHandle, error: Option<&mut ErrorRecord>) -> Status {
     // SAFETY: the caller gives a living handle.
     guard(error, || unsafe { TensorHandle::borrow(tensor, "tensor") }?.check_pointers())
 }
 
-/// Gives up a tensor and sets the handle to NULL. NULL and a handle that is NULL are fine. From any thread.
+/// Releases a tensor and sets the handle to NULL, on any thread. Does nothing for NULL or a handle that is NULL.
 #[ffi_export]
 unsafe fn devx_tensor_release(tensor: Option<&mut *mut TensorHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

@@ -7,10 +7,10 @@ use devexchange_core::arrow::asynchronous::Wake;
 
 use crate::ctypes::WakeRecord;
 
-/// Gives `make` what wakes the caller. If it fails, the record is the caller's as before.
+/// Calls `make` with a [`Wake`] of the record. If `make` fails, the record is still the caller's.
 ///
 /// # Safety
-/// The functions of the record may be called, as `devx_wake` says.
+/// The functions of the record may be called as `devx_wake` says.
 pub(crate) unsafe fn with_wake<T>(
     record: Option<&WakeRecord>,
     make: impl FnOnce(Option<Wake>) -> Result<T>,
@@ -25,7 +25,7 @@ pub(crate) unsafe fn with_wake<T>(
     made
 }
 
-/// A time to wait; negative is for as long as it takes.
+/// A time to wait; `None`, which is as long as it takes, if it is negative.
 pub(crate) fn timeout(nanoseconds: i64) -> Option<Duration> {
     u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
 }
