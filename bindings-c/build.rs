@@ -1,7 +1,7 @@
 //! Gives the shared library its soname, by which programs ask the loader for it: `libdevexchange.so.` and the version up
-//! to the number that may change the ABI, which before 1.0 is the minor one. So an incompatible one can stand beside it.
-//! And has it stay when a plugin that loaded it goes (`dlclose`): what was handed out is released through it, at any later
-//! time, and threads of it may be running.
+//! to the number that may change the ABI, which before 1.0 is the minor one. In this way, incompatible versions can stand
+//! side by side. Also keeps the library loaded when a plugin that loaded it is closed (`dlclose`): what was handed out is
+//! released through it at any later time, and its threads may be running.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -3,24 +3,26 @@
  * (DEVX_BLESS=1 cargo test -p devexchange-c). Do not edit.
  *
  * Conventions:
- * - Errors. A function that can fail returns a `devx_status`, 0 for success, and takes a
- *   `devx_error *` last, or NULL: it says which field has which value, and what was expected.
- *   Outputs are written only on success. A column that is an output may be the one that the call
- *   is about: `devx_column_child(batch, &column, 0, &column, &error)`.
- * - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the function
- *   says what it means.
- * - Handles are counted references: any thread may use one, several may at once, and it is
- *   released once, when no call uses it any more. `_produced_on` needs the handle alone. A
- *   stream of batches takes one call at a time, and an asynchronous writer none that would
- *   call its consumer while another one does (DEVX_BUSY). `_release(T **)` sets the handle to NULL, and does nothing for NULL.
+ * - Errors. A function that can fail returns a `devx_status`, 0 for success. Its last parameter
+ *   is a `devx_error *`, or NULL: on failure, the record names the field and its value, and says
+ *   what was expected. Outputs are written only on success. A column may be both input and
+ *   output: `devx_column_child(batch, &column, 0, &column, &error)`.
+ * - NULL for a handle, a description or an output is DEVX_NULL_ARGUMENT, unless the
+ *   documentation of the function says what it means.
+ * - Handles are counted references. Any thread may use a handle, and several threads may do so
+ *   at once; one of them releases it, when no call uses it any more. `_release(T **)` sets the
+ *   handle to NULL, and does nothing for NULL.
+ * - One call at a time. No other call may use the handle during a `_produced_on`. A stream of
+ *   batches takes one call at a time, and an asynchronous writer one call at a time that calls
+ *   its consumer; a second one gets DEVX_BUSY.
  * - Ownership. An `_import` takes its source only on success. `_share` keeps the handle,
- *   `_move(T **)` sets it to NULL, `_borrow` is a view that owns nothing and is valid as long
- *   as the handle. An owner is released exactly once, on any thread, and not at all if the
+ *   `_move(T **)` sets it to NULL, and `_borrow` gives a view that owns nothing and is valid as
+ *   long as the handle. An owner is released exactly once, on any thread, and not at all if the
  *   call that was given it fails.
  * - Streams of a device are numbers, as in DLPack: 1 is CUDA's legacy default stream, 2 the
- *   per-thread one, -1 none, others are handles (`CUstream`); 0 is refused.
- * - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes,
- *   times to wait (`timeout_ns`) in nanoseconds: 0 is not at all, negative as long as it takes.
+ *   per-thread default stream, -1 no stream, any other number a handle (`CUstream`); 0 is refused.
+ * - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes, times
+ *   to wait (`timeout_ns`) in nanoseconds: 0 does not wait, a negative time is as long as it takes.
  */
 #ifndef DEVEXCHANGE_DEVEXCHANGE_H_
 #define DEVEXCHANGE_DEVEXCHANGE_H_
@@ -38,25 +40,25 @@
 #include "devexchange/cuda_array.h"
 #include "devexchange/types.h"
 
-/** The version of this header, 0.1.0, as devx_version() says that of the library. */
+/** The version of this header, 0.1.0, as a number like that of devx_version(). */
 #define DEVEXCHANGE_VERSION 0x000100
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/** Not there if a dlpack/dlpack.h of before DLPack 1.0 was included first. */
+/** Not defined if a dlpack/dlpack.h from before DLPack 1.0 was included first. */
 struct DLManagedTensorVersioned;
 
 /**
  * The consumer of an asynchronous stream. All functions may be called from any thread, several at
- * once, and within callbacks; a batch goes to one of those who ask.
+ * once, and within callbacks; each batch goes to one of the callers.
  */
 typedef struct devx_async_reader devx_async_reader_t;
 
 /**
- * A record batch, or any other Arrow array, with its schema: one reference. It stays valid until it
- * is released or moved.
+ * A record batch, or any other Arrow array, with its schema: one reference. Valid until it is
+ * released or moved.
  */
 typedef struct devx_batch devx_batch_t;
 
@@ -68,19 +70,20 @@ typedef struct devx_schema devx_schema_t;
 
 /**
  * The producer of an asynchronous stream, for one handler. All functions may be called from any
- * thread; while a callback of the handler's runs, those that need one are refused with DEVX_BUSY.
+ * thread; while a callback of the handler runs, functions that would call one are refused with
+ * DEVX_BUSY.
  */
 typedef struct devx_async_writer devx_async_writer_t;
 
 /**
- * A stream of batches of one schema on one kind of device: one reference. It stays valid until it
- * is released or exported. Any thread may use it, but one call at a time.
+ * A stream of batches of one schema on one kind of device: one reference. Valid until it is
+ * released or exported. Any thread may use it, but with one call at a time.
  */
 typedef struct devx_batch_stream devx_batch_stream_t;
 
 /**
- * A tensor: one reference to memory with a shape and an element type. It stays valid until it is
- * released or moved.
+ * A tensor: one reference to memory with a shape and an element type. Valid until it is released or
+ * moved.
  */
 typedef struct devx_tensor devx_tensor_t;
 
@@ -88,27 +91,30 @@ typedef struct devx_tensor devx_tensor_t;
 typedef struct devx_ipc_client devx_ipc_client_t;
 
 /**
- * An exporter: what it offers under names, other processes of the same user can import. Any thread
- * may use it.
+ * An exporter, which offers tensors and batches by name to other processes of the same user. Any
+ * thread may use it.
  */
 typedef struct devx_ipc_server devx_ipc_server_t;
 
-/** A memory manager: one reference. Memory that it gave outlives it. Any thread may use it. */
+/** A memory manager: one reference. Memory from it may outlive it. Any thread may use it. */
 typedef struct devx_manager devx_manager_t;
 
 /**
- * Asks the producer to stop and takes nothing any more: the stream ends here, without an error.
- * Again it does nothing.
+ * Asks the producer to stop and takes no more batches: the stream ends here, without an error.
+ *
+ * Does nothing when called again.
  */
 devx_status devx_async_reader_cancel(devx_async_reader_t const *reader, devx_error *error);
 
 /**
- * Makes the consumer of an asynchronous stream. It keeps `limit` batches requested: so many when
- * the schema has come, and one more for each that is taken; with 0 they come only after
+ * Makes the consumer of an asynchronous stream.
+ *
+ * It keeps `limit` batches requested: it requests that many when the schema has come, and one more
+ * for each batch that is taken. If `limit` is 0, batches come only after
  * `devx_async_reader_request`. `abi_h_metadata` is 1 if the producer's struct is that of Arrow's
- * `abi.h` (40 bytes), so that its metadata can be read; 0 if that is not known, as the
- * specification's text has another one. `wake`, which may be NULL, is called when there is
- * something to ask for.
+ * `abi.h` (40 bytes), so that its metadata can be read; 0 if that is not known, because the
+ * specification's text has another struct. `wake`, which may be NULL, is called when there is
+ * something to poll for.
  */
 devx_status devx_async_reader_create(
     int64_t limit,
@@ -118,9 +124,10 @@ devx_status devx_async_reader_create(
     devx_error *error);
 
 /**
- * The handler for a producer, once. Whoever has it calls its `release` exactly once: the producer
- * that took it, or the caller if none did. It is valid until then, also after the reader was
- * released.
+ * Gives the handler to pass to a producer; a second call fails.
+ *
+ * The producer that takes the handler calls its `release` exactly once; if none takes it, the
+ * caller does. The handler is valid until then, also after the reader was released.
  */
 devx_status devx_async_reader_handler(
     devx_async_reader_t const *reader,
@@ -128,10 +135,12 @@ devx_status devx_async_reader_handler(
     devx_error *error);
 
 /**
- * The next batch, and with `metadata` not NULL its metadata, or NULL where there is none. At the
- * end, and when the stream was cancelled, the batch is NULL. Waits as `devx_async_reader_schema`
- * does; DEVX_NOT_READY if none has come. An error is given once, after the batches that came before
- * it: DEVX_CALLBACK if the producer failed or broke the contract.
+ * Gives the next batch and its metadata.
+ *
+ * The batch is NULL at the end, and when the stream was cancelled. `metadata`, which may be NULL,
+ * gets NULL if the batch has none. Waits as `devx_async_reader_schema` does: DEVX_NOT_READY if no
+ * batch has come. An error is given once, after the batches that came before it: DEVX_CALLBACK if
+ * the producer failed or broke the contract.
  */
 devx_status devx_async_reader_next(
     devx_async_reader_t const *reader,
@@ -141,9 +150,11 @@ devx_status devx_async_reader_next(
     devx_error *error);
 
 /**
- * What the producer said of itself when the schema came, DEVX_NOT_READY before: the type of the
- * devices of all batches, and its metadata, or NULL where there is none or it may not be read.
- * Either output may be NULL.
+ * Tells what the producer said about itself when the schema came.
+ *
+ * `device_type` gets the type of the devices of all batches; `metadata` the producer's metadata, or
+ * NULL if there is none or it must not be read. Either output may be NULL. DEVX_NOT_READY before
+ * the schema has come.
  */
 devx_status devx_async_reader_producer(
     devx_async_reader_t const *reader,
@@ -152,8 +163,10 @@ devx_status devx_async_reader_producer(
     devx_error *error);
 
 /**
- * What the producer's `on_error` said besides the text: its `errno` code, 0 if it was not called,
- * and its metadata, or NULL. Either output may be NULL.
+ * Tells what the producer passed to `on_error` besides the text.
+ *
+ * `code` gets the `errno` code, 0 if `on_error` was not called; `metadata` gets its metadata, or
+ * NULL if there is none. Either output may be NULL.
  */
 devx_status devx_async_reader_producer_error(
     devx_async_reader_t const *reader,
@@ -162,21 +175,23 @@ devx_status devx_async_reader_producer_error(
     devx_error *error);
 
 /**
- * Gives up a reader and sets the handle to NULL: what is left of the stream is cancelled. NULL and
- * a handle that is NULL are fine. From any thread.
+ * Releases a reader and sets the handle to NULL, on any thread; the rest of the stream is
+ * cancelled. Does nothing for NULL or a handle that is NULL.
  */
 void devx_async_reader_release(devx_async_reader_t **reader);
 
-/** Asks for `n` more batches (`n` > 0). After the end it does nothing. */
+/** Requests `n` more batches (`n` > 0). Does nothing after the end. */
 devx_status devx_async_reader_request(
     devx_async_reader_t const *reader,
     int64_t n,
     devx_error *error);
 
 /**
- * The schema: a new reference. Waits for it for so many nanoseconds, 0 for not at all, negative for
- * as long as it takes; DEVX_NOT_READY if it has not come. DEVX_CLOSED if the stream was cancelled
- * before.
+ * Gives a new reference to the schema, and waits for it if necessary.
+ *
+ * Waits for at most `timeout_ns` nanoseconds: 0 does not wait, a negative time is as long as it
+ * takes. DEVX_NOT_READY if the schema has not come by then, DEVX_CLOSED if the stream was cancelled
+ * before it came.
  */
 devx_status devx_async_reader_schema(
     devx_async_reader_t const *reader,
@@ -185,11 +200,13 @@ devx_status devx_async_reader_schema(
     devx_error *error);
 
 /**
- * Takes a handler from its consumer, and releases it at the end; on failure it is untouched. All
- * batches will be on devices of this type (1, the CPU; 2, CUDA; ...). `metadata`, a block as in
- * `ArrowSchema` or NULL, is for the whole stream. `wake`, which may be NULL, is called when the
- * consumer asked for batches or for an end: then call any of these functions,
- * `devx_async_writer_ready` for one, which also releases the handler if the consumer cancelled.
+ * Makes the producer of an asynchronous stream, for a handler that it takes from its consumer.
+ *
+ * The handler is released at the end; on failure of this call, it is untouched. All batches will be
+ * on devices of this type (1, the CPU; 2, CUDA; ...). `metadata`, a block as in `ArrowSchema` or
+ * NULL, is for the whole stream. `wake`, which may be NULL, is called when the consumer has asked
+ * for batches or for an end: then call one of these functions, for example
+ * `devx_async_writer_ready`, which also releases the handler if the consumer cancelled.
  */
 devx_status devx_async_writer_create(
     struct ArrowAsyncDeviceStreamHandler *handler,
@@ -199,16 +216,17 @@ devx_status devx_async_writer_create(
     devx_async_writer_t **out,
     devx_error *error);
 
-/** How many batches the consumer requested and was not sent yet. */
+/** Gives the number of batches that the consumer has requested and that were not sent yet. */
 devx_status devx_async_writer_demand(
     devx_async_writer_t const *writer,
     int64_t *out,
     devx_error *error);
 
 /**
- * Tells the consumer of an error and releases the handler: an `errno` code other than 0, a text and
- * a metadata block, either of which may be NULL. Fine too if the consumer cancelled; then it is not
- * told.
+ * Reports an error to the consumer and releases the handler.
+ *
+ * `code` is an `errno` code other than 0; the text and the metadata block may be NULL. Also
+ * succeeds if the consumer cancelled; nothing is reported then.
  */
 devx_status devx_async_writer_fail(
     devx_async_writer_t const *writer,
@@ -217,20 +235,22 @@ devx_status devx_async_writer_fail(
     char const *metadata,
     devx_error *error);
 
-/** Ends the stream and releases the handler. Fine too if the consumer cancelled. */
+/** Ends the stream and releases the handler. Also succeeds if the consumer cancelled. */
 devx_status devx_async_writer_finish(devx_async_writer_t const *writer, devx_error *error);
 
-/** 1 if the consumer cancelled, otherwise 0. */
+/** Tells whether the consumer cancelled: `*out` gets 1 if it did, otherwise 0. */
 devx_status devx_async_writer_is_cancelled(
     devx_async_writer_t const *writer,
     int32_t *out,
     devx_error *error);
 
 /**
- * Waits until a batch can be sent, for so many nanoseconds, 0 for not at all, negative for as long
- * as it takes: DEVX_NOT_READY if none can be sent yet. DEVX_CLOSED if the consumer cancelled,
- * DEVX_CALLBACK if it refused something, DEVX_INVALID_ARGUMENT if it requested what cannot be; then
- * the handler is released.
+ * Waits until a batch can be sent.
+ *
+ * Waits for at most `timeout_ns` nanoseconds: 0 does not wait, a negative time is as long as it
+ * takes. DEVX_NOT_READY if no batch can be sent by then. DEVX_CLOSED if the consumer cancelled,
+ * DEVX_CALLBACK if it refused something, DEVX_INVALID_ARGUMENT if it made an impossible request; in
+ * these three cases, the handler is released.
  */
 devx_status devx_async_writer_ready(
     devx_async_writer_t const *writer,
@@ -238,15 +258,18 @@ devx_status devx_async_writer_ready(
     devx_error *error);
 
 /**
- * Gives up a writer and sets the handle to NULL. If the stream was not ended, the consumer is told
- * so (`on_error` with EPIPE), unless it cancelled. NULL and a handle that is NULL are fine.
+ * Releases a writer and sets the handle to NULL. Does nothing for NULL or a handle that is NULL.
+ *
+ * If the stream was not ended, this is reported to the consumer (`on_error` with EPIPE), unless it
+ * cancelled.
  */
 void devx_async_writer_release(devx_async_writer_t **writer);
 
 /**
- * Gives the consumer the batch, with metadata (a block, or NULL), and sets the handle to NULL. On
- * failure the handle is as before: DEVX_NOT_READY if no more are requested, otherwise as
- * `devx_async_writer_ready`.
+ * Sends the consumer a batch with metadata (a block, or NULL), and sets the handle to NULL.
+ *
+ * On failure, the handle is as before: DEVX_NOT_READY if the consumer has requested no more
+ * batches; the other errors are those of `devx_async_writer_ready`.
  */
 devx_status devx_async_writer_send_move(
     devx_async_writer_t const *writer,
@@ -255,7 +278,8 @@ devx_status devx_async_writer_send_move(
     devx_error *error);
 
 /**
- * Tells the consumer the schema of all batches: the first thing to do. DEVX_CALLBACK if it refuses.
+ * Sends the consumer the schema of all batches, which has to come first. DEVX_CALLBACK if the
+ * consumer refuses it.
  */
 devx_status devx_async_writer_start(
     devx_async_writer_t const *writer,
@@ -263,20 +287,22 @@ devx_status devx_async_writer_start(
     devx_error *error);
 
 /**
- * Asks the driver whether the buffers of a batch are where the batch says, all bytes that its
- * lengths and offsets come to. No buffer is read, so the bytes that offsets and views point into
- * are left out: only those tell how many they are.
+ * Asks the driver whether the buffers of a batch are where the batch says.
+ *
+ * The check covers all bytes that follow from the lengths and offsets of the arrays. No buffer is
+ * read, so it leaves out the data that offsets and views in a buffer point to: only these tell how
+ * many bytes that is.
  */
 devx_status devx_batch_check_pointers(devx_batch_t const *batch, devx_error *error);
 
-/** The column at `index`, counted from 0. */
+/** Gives the column at `index`, counted from 0. */
 devx_status devx_batch_column(
     devx_batch_t const *batch,
     int64_t index,
     devx_column *out,
     devx_error *error);
 
-/** The first column with this name. */
+/** Gives the first column with this name. */
 devx_status devx_batch_column_named(
     devx_batch_t const *batch,
     char const *name,
@@ -284,8 +310,9 @@ devx_status devx_batch_column_named(
     devx_error *error);
 
 /**
- * `count` columns from the one at `first` on, in one call: what `devx_batch_column` says of each.
- * `out` has room for so many.
+ * Gives `count` columns in one call, from the column at `first` on.
+ *
+ * `out` has room for `count` records; each is what `devx_batch_column` gives.
  */
 devx_status devx_batch_columns(
     devx_batch_t const *batch,
@@ -295,15 +322,18 @@ devx_status devx_batch_columns(
     devx_error *error);
 
 /**
- * A copy in one block of host memory of this library's, without offsets but in run-end-encoded
- * columns. For memory of a device, and to one, `devx_batch_copy_to`.
+ * Copies a batch into one block of host memory that this library allocates.
+ *
+ * The copy has no offsets, except in run-end encoded columns. To copy from or to a device, use
+ * `devx_batch_copy_to`.
  */
 devx_status devx_batch_copy(devx_batch_t const *batch, devx_batch_t **out, devx_error *error);
 
 /**
- * As `devx_tensor_copy_to`, for a whole batch: one allocation, one copy for each buffer. Of texts
- * and binary in device memory the last offset is read first, which the host waits for. Within host
- * memory `devx_batch_copy` needs no stream.
+ * Like `devx_tensor_copy_to`, for a whole batch: one allocation, and one copy for each buffer.
+ *
+ * For text and binary in device memory, the library first reads the last offset, for which the host
+ * waits. Within host memory, `devx_batch_copy` needs no stream.
  */
 devx_status devx_batch_copy_to(
     devx_batch_t const *batch,
@@ -313,10 +343,11 @@ devx_status devx_batch_copy_to(
     devx_error *error);
 
 /**
- * Makes a batch over memory of the caller's on `device`: one node for each field of the schema, in
- * the same order. The buffers are not copied; `owner` keeps them alive, and its release is called
- * once, when the last user is gone (NULL if they outlive everything). On failure the owner is the
- * caller's as before.
+ * Makes a batch over the caller's memory on `device`.
+ *
+ * `nodes` has a node for each field of the schema, in the same order. The buffers are not copied.
+ * `owner` keeps them alive: its release is called once, when the last user of the batch is gone.
+ * `owner` is NULL if the buffers outlive everything. On failure, the owner is still the caller's.
  */
 devx_status devx_batch_create(
     devx_schema_t const *schema,
@@ -328,12 +359,14 @@ devx_status devx_batch_create(
     devx_error *error);
 
 /**
- * As `devx_batch_create`, for a caller who knows how large the buffers are: `sizes` has a number
- * for each buffer of all nodes, in their order, that is how many bytes it has, or -1 if that is not
- * known (NULL if none is known). A buffer with fewer bytes than type, length and offset of its
- * array take is refused; so is one of data in host memory that has fewer than the last offset, or
- * the sizes of an array of views, say, which are read if it is known how large their buffer is. The
- * other offsets, and views, are not looked at.
+ * Like `devx_batch_create`, for a caller that knows how large the buffers are.
+ *
+ * `sizes` has a number for each buffer of all nodes, in their order: its bytes, or -1 if that is
+ * not known. `sizes` is NULL if no size is known. A buffer is refused if it is smaller than the
+ * type, length and offset of its array require. A data buffer in host memory is also refused if it
+ * is smaller than the last offset says, or than the sizes in an array of views say; the library
+ * reads these only if it knows how large their own buffer is. It reads no other offsets, and no
+ * views.
  */
 devx_status devx_batch_create_sized(
     devx_schema_t const *schema,
@@ -346,19 +379,18 @@ devx_status devx_batch_create_sized(
     devx_error *error);
 
 /**
- * Hands the batch to a consumer, which releases `out`, and sets the handle to NULL. On failure the
- * handle is as before.
+ * Like `devx_batch_export_share`, but sets the handle to NULL. On failure, the handle is as before.
  */
 devx_status devx_batch_export_move(devx_batch_t **batch, struct ArrowArray *out, devx_error *error);
 
-/** As `devx_batch_export_move`, with device and event. */
+/** Like `devx_batch_export_move`, with the device and the event to wait for. */
 devx_status devx_batch_export_move_device(
     devx_batch_t **batch,
     struct ArrowDeviceArray *out,
     devx_error *error);
 
 /**
- * Hands the batch to a consumer, which releases `out`, and keeps it. What `out` held is
+ * Hands the batch to a consumer, which releases `out`; the handle is kept. What `out` held is
  * overwritten, not released.
  */
 devx_status devx_batch_export_share(
@@ -366,19 +398,20 @@ devx_status devx_batch_export_share(
     struct ArrowArray *out,
     devx_error *error);
 
-/** As `devx_batch_export_share`, with device and event. */
+/** Like `devx_batch_export_share`, with the device and the event to wait for. */
 devx_status devx_batch_export_share_device(
     devx_batch_t const *batch,
     struct ArrowDeviceArray *out,
     devx_error *error);
 
-/** What the batch is, at a glance. */
+/** Tells the size of a batch, and the device that it is on. */
 devx_status devx_batch_get_info(devx_batch_t const *batch, devx_batch_info *out, devx_error *error);
 
 /**
- * Takes an Arrow array in host memory from its producer. On success it is moved from (its `release`
- * is NULL) and released once, when the last user is gone; on failure it is untouched. `schema` is
- * shared. No buffer is read.
+ * Takes an Arrow array in host memory from its producer.
+ *
+ * On success, it is moved from (its `release` is NULL), and released once, when the last user is
+ * gone. On failure, it is untouched. `schema` is shared. No buffer is read.
  */
 devx_status devx_batch_import(
     struct ArrowArray *source,
@@ -386,7 +419,7 @@ devx_status devx_batch_import(
     devx_batch_t **out,
     devx_error *error);
 
-/** As `devx_batch_import`, for an array that says where it is and when it may be touched. */
+/** Like `devx_batch_import`, for an array that says where it is and when it may be touched. */
 devx_status devx_batch_import_device(
     struct ArrowDeviceArray *source,
     devx_schema_t const *schema,
@@ -403,7 +436,7 @@ devx_status devx_batch_import_pair(
     devx_batch_t **out,
     devx_error *error);
 
-/** As `devx_batch_import_pair`, for an array that says where it is and when it may be touched. */
+/** Like `devx_batch_import_pair`, for an array that says where it is and when it may be touched. */
 devx_status devx_batch_import_pair_device(
     struct ArrowDeviceArray *array,
     struct ArrowSchema *schema,
@@ -411,9 +444,11 @@ devx_status devx_batch_import_pair_device(
     devx_error *error);
 
 /**
- * Makes a record batch out of columns that are batches themselves (any arrays), of the same length
- * on the same device, under new names. They are shared, nothing is copied. Columns on a GPU are
- * ordered by `stream`, which waits for all of them on the device; -1 if all are ready.
+ * Makes a record batch from columns, each of which is a batch (any array), under new names.
+ *
+ * All columns have the same length and are on the same device. They are shared: nothing is copied.
+ * Columns on a GPU are ordered by `stream`, which waits, on the device, for all of them; -1 if all
+ * are ready.
  */
 devx_status devx_batch_of_columns(
     char const *const *names,
@@ -424,33 +459,38 @@ devx_status devx_batch_of_columns(
     devx_error *error);
 
 /**
- * How a record batch of equal columns can be had as a matrix: as a view, with a copy, or not at
- * all, and why. Nothing is taken.
+ * Tells how a record batch can become a matrix: as a view, with a copy, or not at all, and why.
+ * Nothing is taken.
+ *
+ * All columns have to be of the same number type.
  */
 devx_status devx_batch_plan_matrix(devx_batch_t const *batch, devx_plan *out, devx_error *error);
 
-/** As `devx_tensor_produced_on`. */
+/** Like `devx_tensor_produced_on`, for a batch. */
 devx_status devx_batch_produced_on(devx_batch_t *batch, int64_t stream, devx_error *error);
 
 /**
- * Gives up a batch and sets the handle to NULL. NULL and a handle that is NULL are fine. From any
- * thread.
+ * Releases a batch and sets the handle to NULL, on any thread. Does nothing for NULL or a handle
+ * that is NULL.
  */
 void devx_batch_release(devx_batch_t **batch);
 
-/** The whole array of the batch as one column; for a record batch a column of type struct. */
+/**
+ * Gives the whole array of the batch as one column; for a record batch, a column of type struct.
+ */
 devx_status devx_batch_root(devx_batch_t const *batch, devx_column *out, devx_error *error);
 
-/** A reference to the schema of the batch. */
+/** Gives a reference to the schema of the batch. */
 devx_status devx_batch_schema(devx_batch_t const *batch, devx_schema_t **out, devx_error *error);
 
-/** Another reference to the same batch. */
+/** Gives another reference to the same batch. */
 devx_status devx_batch_share(devx_batch_t const *batch, devx_batch_t **out, devx_error *error);
 
 /**
- * So many rows of a batch, from the one at `offset` on, as a batch of their own, which shares the
- * memory: nothing is copied. That of a record batch has itself no offset in the struct that it is
- * exported as, which many consumers ask for: its columns have.
+ * Makes a batch of `length` rows, from row `offset` on. It shares the memory: nothing is copied.
+ *
+ * An exported slice of a record batch has the offset in its columns, not in the struct itself,
+ * because many consumers require that.
  */
 devx_status devx_batch_slice(
     devx_batch_t const *batch,
@@ -460,9 +500,11 @@ devx_status devx_batch_slice(
     devx_error *error);
 
 /**
- * Makes a stream of what `source` gives: batches of `schema` on devices of this type (1, the CPU;
- * 2, CUDA; ...). The source's release is called once, when the stream is released; on failure of
- * this call it is the caller's as before.
+ * Makes a stream of the batches that `source` gives.
+ *
+ * The batches have this schema and are on devices of this type (1, the CPU; 2, CUDA; ...). The
+ * source's release is called once, when the stream is released. On failure, the source is still the
+ * caller's.
  */
 devx_status devx_batch_stream_create(
     devx_schema_t const *schema,
@@ -472,7 +514,8 @@ devx_status devx_batch_stream_create(
     devx_error *error);
 
 /**
- * The type of the devices that the batches lie on; which one of that type, each batch says itself.
+ * Gives the type of the devices that the batches are on. Each batch says itself which device of
+ * that type it is on.
  */
 devx_status devx_batch_stream_device_type(
     devx_batch_stream_t const *stream,
@@ -480,41 +523,47 @@ devx_status devx_batch_stream_device_type(
     devx_error *error);
 
 /**
- * Hands the stream to a consumer, which releases `out`, and sets the handle to NULL. What `out`
- * held is overwritten, not released. On failure the handle is as before. `DEVX_BUSY` while a call
- * on the stream runs: a consumer, which calls one at a time, would take that for an error.
+ * Hands the stream to a consumer, which releases `out`, and sets the handle to NULL.
+ *
+ * What `out` held is overwritten, not released. On failure, the handle is as before. `DEVX_BUSY`
+ * while another call uses the stream: a consumer, which makes one call at a time, would take a busy
+ * stream for an error.
  */
 devx_status devx_batch_stream_export(
     devx_batch_stream_t **stream,
     struct ArrowArrayStream *out,
     devx_error *error);
 
-/** As `devx_batch_stream_export`, with the device type. */
+/** Like `devx_batch_stream_export`, with the device type. */
 devx_status devx_batch_stream_export_device(
     devx_batch_stream_t **stream,
     struct ArrowDeviceArrayStream *out,
     devx_error *error);
 
 /**
- * Takes an Arrow stream of host arrays from its producer and asks it for its schema. On success it
- * is moved from (its `release` is NULL) and released once, when the stream is; on failure it is its
- * owner's as before. `DEVX_TOO_DEEP` for a stream that was exported and imported 64 times.
+ * Takes an Arrow stream of host arrays from its producer and asks it for its schema.
+ *
+ * On success, `source` is moved from (its `release` is NULL), and released once, when the stream is
+ * released. On failure, it still belongs to its owner. `DEVX_TOO_DEEP` for a stream that was
+ * exported and imported 64 times.
  */
 devx_status devx_batch_stream_import(
     struct ArrowArrayStream *source,
     devx_batch_stream_t **out,
     devx_error *error);
 
-/** As `devx_batch_stream_import`, for a stream of device arrays. */
+/** Like `devx_batch_stream_import`, for a stream of device arrays. */
 devx_status devx_batch_stream_import_device(
     struct ArrowDeviceArrayStream *source,
     devx_batch_stream_t **out,
     devx_error *error);
 
 /**
- * The next batch, or NULL at the end. It outlives the stream. After the end comes the end again,
- * after an error the same error again; `DEVX_BUSY` while another call on the stream runs, of which
- * nothing is lost (what a source says with that status is `DEVX_CALLBACK`).
+ * Gives the next batch, or NULL at the end.
+ *
+ * The batch outlives the stream. After the end, every call gives the end again; after an error, the
+ * same error again. `DEVX_BUSY` while another call uses the stream: then nothing is lost. (If the
+ * source itself returns that status, the error is `DEVX_CALLBACK`.)
  */
 devx_status devx_batch_stream_next(
     devx_batch_stream_t const *stream,
@@ -522,22 +571,23 @@ devx_status devx_batch_stream_next(
     devx_error *error);
 
 /**
- * Gives up a stream and sets the handle to NULL; batches that came from it stay. NULL and a handle
- * that is NULL are fine. From any thread.
+ * Releases a stream and sets the handle to NULL, on any thread; batches that came from it stay
+ * valid. Does nothing for NULL or a handle that is NULL.
  */
 void devx_batch_stream_release(devx_batch_stream_t **stream);
 
-/** A reference to the schema that all batches of the stream have. */
+/** Gives a reference to the schema that all batches of the stream have. */
 devx_status devx_batch_stream_schema(
     devx_batch_stream_t const *stream,
     devx_schema_t **out,
     devx_error *error);
 
 /**
- * The record batch as a matrix with a row for each row and a column for each column, column-major.
- * `copy` as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on
+ * Makes a column-major matrix from a record batch, with the same rows and columns.
+ *
+ * `copy` is as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on
  * `stream`, -1 if there is none. A view is read-only and keeps the batch's memory alive; it needs
- * columns that follow each other at equal distances.
+ * columns that lie one after the other at equal distances.
  */
 devx_status devx_batch_to_matrix(
     devx_batch_t const *batch,
@@ -546,13 +596,13 @@ devx_status devx_batch_to_matrix(
     devx_tensor_t **out,
     devx_error *error);
 
-/** As `devx_tensor_used_on`. */
+/** Like `devx_tensor_used_on`, for a batch. */
 devx_status devx_batch_used_on(devx_batch_t const *batch, int64_t stream, devx_error *error);
 
-/** As `devx_tensor_wait`. */
+/** Like `devx_tensor_wait`, for a batch. */
 devx_status devx_batch_wait(devx_batch_t const *batch, int64_t stream, devx_error *error);
 
-/** The value of a row of bools: `*out` gets 0 or 1. */
+/** Gives the value of a row of bools: `*out` gets 0 or 1. */
 devx_status devx_column_bool(
     devx_batch_t const *batch,
     devx_column const *column,
@@ -561,8 +611,10 @@ devx_status devx_column_bool(
     devx_error *error);
 
 /**
- * The bytes of a row of text or binary: an address in the batch's memory, not NUL-terminated, and
- * their number.
+ * Gives the bytes of a row of text or binary.
+ *
+ * `*out` gets an address in the batch's memory, `*length` the number of bytes. They are not
+ * NUL-terminated.
  */
 devx_status devx_column_bytes(
     devx_batch_t const *batch,
@@ -573,8 +625,10 @@ devx_status devx_column_bytes(
     devx_error *error);
 
 /**
- * The child at `index` of a column: of a struct and of a fixed-size list the rows that the column
- * sees; of a list all values (see `devx_column_list`).
+ * Gives the child of a column at `index`.
+ *
+ * The child of a struct or of a fixed-size list has only what belongs to the rows that the column
+ * sees. The child of a list has all values (see `devx_column_list`).
  */
 devx_status devx_column_child(
     devx_batch_t const *batch,
@@ -583,14 +637,14 @@ devx_status devx_column_child(
     devx_column *out,
     devx_error *error);
 
-/** The dictionary of a column whose values are indices into one. */
+/** Gives the dictionary of a column whose values are indices into one. */
 devx_status devx_column_dictionary(
     devx_batch_t const *batch,
     devx_column const *column,
     devx_column *out,
     devx_error *error);
 
-/** The index into the dictionary that a row holds. */
+/** Gives the index into the dictionary that a row holds. */
 devx_status devx_column_dictionary_index(
     devx_batch_t const *batch,
     devx_column const *column,
@@ -599,9 +653,10 @@ devx_status devx_column_dictionary_index(
     devx_error *error);
 
 /**
- * The bytes of a row of a column whose values all have the same number of them (numbers, dates,
- * decimals, intervals, fixed-size binary), as they are stored: an address in the batch's memory,
- * which need not be aligned, and their number.
+ * Gives the bytes of a row, as stored, in a column whose values all have the same size.
+ *
+ * For numbers, dates, decimals, intervals and fixed-size binary. `*out` gets an address in the
+ * batch's memory, which need not be aligned, and `*length` the number of bytes.
  */
 devx_status devx_column_fixed(
     devx_batch_t const *batch,
@@ -611,7 +666,7 @@ devx_status devx_column_fixed(
     size_t *length,
     devx_error *error);
 
-/** Whether the value of a row is there: `*out` gets 1, or 0 for null. */
+/** Tells whether a row has a value: `*out` gets 1, or 0 if the row is null. */
 devx_status devx_column_is_valid(
     devx_batch_t const *batch,
     devx_column const *column,
@@ -620,8 +675,8 @@ devx_status devx_column_is_valid(
     devx_error *error);
 
 /**
- * The values of a row of lists, as a column; of a row of maps its entries, a struct of keys and
- * values.
+ * Gives the values of a row of lists as a column; for a row of maps, its entries, which are structs
+ * of a key and a value.
  */
 devx_status devx_column_list(
     devx_batch_t const *batch,
@@ -630,7 +685,9 @@ devx_status devx_column_list(
     devx_column *out,
     devx_error *error);
 
-/** The number of nulls of a column; counted, in host memory, if it is not known. */
+/**
+ * Gives the number of nulls of a column. If it is not known, they are counted, in host memory only.
+ */
 devx_status devx_column_null_count(
     devx_batch_t const *batch,
     devx_column const *column,
@@ -638,8 +695,10 @@ devx_status devx_column_null_count(
     devx_error *error);
 
 /**
- * The number of nulls of a column in memory of any device. If it is not known, the validity buffer
- * is copied on `stream`, for which the host waits, and counted.
+ * Gives the number of nulls of a column in memory of any device.
+ *
+ * If it is not known, the validity buffer is copied on `stream`; the host waits for the copy and
+ * counts.
  */
 devx_status devx_column_null_count_on(
     devx_batch_t const *batch,
@@ -649,8 +708,8 @@ devx_status devx_column_null_count_on(
     devx_error *error);
 
 /**
- * How a column can be had as a tensor: as a view, with a copy, or not at all, and why. Nothing is
- * taken.
+ * Tells how a column can become a tensor: as a view, with a copy, or not at all, and why. Nothing
+ * is taken.
  */
 devx_status devx_column_plan_tensor(
     devx_batch_t const *batch,
@@ -659,9 +718,10 @@ devx_status devx_column_plan_tensor(
     devx_error *error);
 
 /**
- * Where the value of a row is stored, behind dictionaries, unions and runs: a column of another
- * type, and the row of it. `*valid` gets 1; or 0 if the value is null there or on the way, and the
- * others are not written.
+ * Finds where the value of a row is stored, behind dictionaries, unions and runs.
+ *
+ * `*stored_in` gets a column of a type other than these, `*stored_row` the row in it, and `*valid`
+ * 1. If the value is null there or on the way, `*valid` gets 0 and the others are not written.
  */
 devx_status devx_column_resolve(
     devx_batch_t const *batch,
@@ -672,7 +732,10 @@ devx_status devx_column_resolve(
     int64_t *stored_row,
     devx_error *error);
 
-/** Which run of a run-end encoded column a row is in: the row of its value in the second child. */
+/**
+ * Tells which run of a run-end encoded column a row is in: the row of its value in the second
+ * child.
+ */
 devx_status devx_column_run(
     devx_batch_t const *batch,
     devx_column const *column,
@@ -681,9 +744,10 @@ devx_status devx_column_run(
     devx_error *error);
 
 /**
- * The rows of a column as a batch of their own, which shares the memory: nothing is copied. It is a
- * record batch if the column is a struct, and keeps the name and the metadata of the column in its
- * schema.
+ * Makes a batch of the rows of a column. It shares the memory: nothing is copied.
+ *
+ * The result is a record batch if the column is a struct. Its schema keeps the name and the
+ * metadata of the column.
  */
 devx_status devx_column_share(
     devx_batch_t const *batch,
@@ -691,7 +755,7 @@ devx_status devx_column_share(
     devx_batch_t **out,
     devx_error *error);
 
-/** So many rows of a column, from the one at `offset` on: a column of the same batch. */
+/** Gives `length` rows of a column, from row `offset` on, as a column of the same batch. */
 devx_status devx_column_slice(
     devx_batch_t const *batch,
     devx_column const *column,
@@ -701,12 +765,15 @@ devx_status devx_column_slice(
     devx_error *error);
 
 /**
- * The value of a row as text, to be shown: numbers plainly, dates and times as in ISO 8601
- * (timestamps with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes
- * as `0x...`, lists as `[...]`, structs as `{"name": ...}`, nothing as `null`; where a value within
- * another one is not as Arrow has it, the error stands in its place, as `<...>`. Writes up to
- * `capacity` bytes, the terminating NUL included and cut at a character, and to `*length` how many
- * bytes the whole text has without it.
+ * Writes the value of a row as readable text.
+ *
+ * Numbers are written plainly, dates and times as in ISO 8601 (timestamps with a time zone in UTC),
+ * durations with their unit, text in quotes as in JSON, bytes as `0x...`, lists as `[...]`, structs
+ * as `{"name": ...}`, and null as `null`. If a value within another one is not valid Arrow, the
+ * error takes its place, as `<...>`.
+ *
+ * Writes at most `capacity` bytes to `buffer`, including the terminating NUL; a longer text is cut
+ * at a character. `*length` gets the length of the whole text in bytes, without the NUL.
  */
 devx_status devx_column_text(
     devx_batch_t const *batch,
@@ -718,7 +785,9 @@ devx_status devx_column_text(
     devx_error *error);
 
 /**
- * The column as a tensor: one dimension, and one more for each level of fixed-size lists. `copy` is
+ * Makes a tensor from a column.
+ *
+ * The tensor has one dimension, and one more for each level of fixed-size lists. `copy` is
  * DEVX_COPY_NEVER, DEVX_COPY_IF_NEEDED or DEVX_COPY_ALWAYS. A view is read-only and keeps the
  * batch's memory alive.
  */
@@ -730,8 +799,8 @@ devx_status devx_column_to_tensor(
     devx_error *error);
 
 /**
- * Which child of a union holds the value of a row: its type id, the child as a column, and the row
- * of it.
+ * Tells which child of a union holds the value of a row: its type id, the child as a column, and
+ * the row in that.
  */
 devx_status devx_column_union(
     devx_batch_t const *batch,
@@ -743,9 +812,10 @@ devx_status devx_column_union(
     devx_error *error);
 
 /**
- * The address of row 0's value in a column of numbers, dates or times in host memory; `dtype` is
- * the element type that the caller reads it as, for dates and times the integer that they are
- * stored as. What nulls hold is not defined.
+ * Gives the address of the value of row 0 in a column of numbers, dates or times in host memory.
+ *
+ * `dtype` is the element type as which the caller reads the values; for dates and times, it is the
+ * integer type that they are stored as. The values of rows that are null are undefined.
  */
 devx_status devx_column_values(
     devx_batch_t const *batch,
@@ -755,13 +825,15 @@ devx_status devx_column_values(
     devx_error *error);
 
 /**
- * Takes a CUDA array from its producer. On success it is moved from (its `release` is NULL) and
- * released once, when the last user is gone; on failure it is untouched. What the producer has
- * queued on its stream until now is waited for on the device, also by `request->stream`; the stream
- * is alive until the array is released. `request` may be NULL.
+ * Takes a CUDA array from its producer.
  *
- * `*mask` gets a tensor that says which elements are valid, or NULL if all are; with a NULL `mask`,
- * an array that has one is refused.
+ * On success, it is moved from (its `release` is NULL), and released once, when the last user is
+ * gone. On failure, it is untouched. Users of the tensor wait, on the device, for what the producer
+ * has queued on its stream so far; `request->stream` is made to wait for it at once. The producer's
+ * stream must stay alive until the array is released. `request` may be NULL.
+ *
+ * `*mask` gets a tensor that says which elements are valid, or NULL if all are. If `mask` is NULL,
+ * an array that has a mask is refused.
  */
 devx_status devx_cuda_array_import(
     devx_cuda_array *source,
@@ -771,51 +843,59 @@ devx_status devx_cuda_array_import(
     devx_error *error);
 
 /**
- * Gives up a CUDA array that nobody imported: calls its release, unless it is released already.
- * NULL is fine.
+ * Releases a CUDA array that nobody imported, unless it is already released or moved from. Does
+ * nothing for NULL.
  */
 void devx_cuda_array_release(devx_cuda_array *array);
 
 /**
- * How many devices of a type there are (1, the CPU: one; 2, CUDA: as many as the driver shows).
- * `DEVX_DEVICE` if there is no driver for that type on this machine, or none of its devices.
+ * Counts the devices of a type: for 1, the CPU, one; for 2, CUDA, as many as the driver shows.
+ *
+ * `DEVX_DEVICE` if this machine has no driver for the type, or none of its devices.
  */
 devx_status devx_device_count(int32_t device_type, int32_t *out, devx_error *error);
 
 /**
- * What a device is called and how much memory it has. `DEVX_DEVICE` for one that is not there, and
- * for other types than the CPU and CUDA.
+ * Tells the name of a device and how much memory it has.
+ *
+ * `DEVX_DEVICE` if the device is not there, or its type is neither the CPU nor CUDA.
  */
 devx_status devx_device_get_info(DLDevice device, devx_device_info *out, devx_error *error);
 
 /**
- * Writes the name of a device, for example "cuda:0", with its NUL, into `out` of `capacity` bytes.
- * A type without a name is shown as its number. `DEVX_INVALID_ARGUMENT` if there is not enough room
- * (48 bytes always are).
+ * Writes the name of a device, for example "cuda:0".
+ *
+ * The name and its terminating NUL go into the `capacity` bytes at `out`; 48 bytes are always
+ * enough. A device type without a name is shown as its number. `DEVX_INVALID_ARGUMENT` if there is
+ * not enough room.
  */
 devx_status devx_device_name(DLDevice device, char *out, size_t capacity, devx_error *error);
 
 /**
- * Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL. NULL is fine.
- * Right for every major version.
+ * Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL.
+ *
+ * Does nothing for NULL or a pointer that is NULL. Works for every major version.
  */
 void devx_dlpack_release(struct DLManagedTensorVersioned **tensor);
 
-/** As `devx_dlpack_release`, for the struct of DLPack before 1.0. */
+/** Like `devx_dlpack_release`, for the struct of DLPack before 1.0. */
 void devx_dlpack_release_legacy(struct DLManagedTensor **tensor);
 
 /**
- * Writes the name of an element type, for example "float32", with its NUL, into `out` of `capacity`
- * bytes. `DEVX_INVALID_DTYPE` if it is not one of DLPack's; `DEVX_INVALID_ARGUMENT` if there is not
- * enough room (32 bytes always are).
+ * Writes the name of an element type, for example "float32".
+ *
+ * The name and its terminating NUL go into the `capacity` bytes at `out`; 32 bytes are always
+ * enough. `DEVX_INVALID_DTYPE` if the type is not one of DLPack's, `DEVX_INVALID_ARGUMENT` if there
+ * is not enough room.
  */
 devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_error *error);
 
 /**
- * Connects to the exporter at an address. It has so many nanoseconds for each answer,
- * `DEVX_IPC_TIMEOUT_NS` if nothing else is known; negative for as long as it takes. DEVX_SYSTEM if
- * nobody listens there or a process of another user does, DEVX_NOT_READY if there is no answer in
- * time.
+ * Connects to the exporter at an address.
+ *
+ * The exporter has `timeout_ns` nanoseconds for each answer: `DEVX_IPC_TIMEOUT_NS` if nothing else
+ * is known, negative for as long as it takes. DEVX_SYSTEM if nobody listens there, or a process of
+ * another user does; DEVX_NOT_READY if there is no answer in time.
  */
 devx_status devx_ipc_client_create(
     char const *address,
@@ -824,8 +904,10 @@ devx_status devx_ipc_client_create(
     devx_error *error);
 
 /**
- * As `devx_ipc_client_import_tensor`, for a batch. Its offsets and views are followed as they are:
- * as any producer, the exporter vouches for them.
+ * Like `devx_ipc_client_import_tensor`, for a batch.
+ *
+ * The batch's offsets and views are used as they are: like any producer, the exporter vouches for
+ * them.
  */
 devx_status devx_ipc_client_import_batch(
     devx_ipc_client_t const *client,
@@ -834,12 +916,13 @@ devx_status devx_ipc_client_import_batch(
     devx_error *error);
 
 /**
- * Imports the tensor that is offered under a name, without a copy. It may outlive the client's
- * handle. Neither the exporter nor who else can write the memory does so while it is read here;
- * nothing can check that. DEVX_INVALID_ARGUMENT if nothing is offered under this name,
- * DEVX_MISMATCH if it is a batch, DEVX_CLOSED if the exporter is gone, DEVX_NOT_READY if it does
- * not answer in time, DEVX_BUSY if too much is held already, DEVX_SYSTEM if this process may open
- * no more files.
+ * Imports the tensor that is offered under a name, without a copy.
+ *
+ * The tensor may outlive the client's handle. The exporter, and anybody else who can write the
+ * memory, must not do so while it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if
+ * nothing is offered under this name, DEVX_MISMATCH if a batch is, DEVX_CLOSED if the exporter is
+ * gone, DEVX_NOT_READY if it does not answer in time, DEVX_BUSY if this process already holds too
+ * much, DEVX_SYSTEM if it cannot open any more files.
  */
 devx_status devx_ipc_client_import_tensor(
     devx_ipc_client_t const *client,
@@ -848,32 +931,41 @@ devx_status devx_ipc_client_import_tensor(
     devx_error *error);
 
 /**
- * Gives up a connection and sets the handle to NULL. What was imported stays valid, and an import
- * that another thread has begun goes on. NULL is fine.
+ * Releases a connection and sets the handle to NULL. Does nothing for NULL or a handle that is
+ * NULL.
+ *
+ * What was imported stays valid, and an import that another thread has begun goes on.
  */
 void devx_ipc_client_release(devx_ipc_client_t **client);
 
 /**
- * As `devx_ipc_plan_tensor`, for a batch. Memory in more than 64 pieces needs a copy; a batch whose
- * fields take more than 16 MiB to describe cannot be offered.
+ * Like `devx_ipc_plan_tensor`, for a batch.
+ *
+ * Memory in more than 64 pieces needs a copy; a batch whose fields take more than 16 MiB to
+ * describe cannot be offered.
  */
 devx_status devx_ipc_plan_batch(devx_batch_t const *batch, devx_plan *out, devx_error *error);
 
 /**
- * How a tensor can be offered to other processes: as a view, with a copy, or not at all, and why.
- * Nothing is taken.
+ * Tells how a tensor can be offered to other processes: as a view, with a copy, or not at all, and
+ * why. Nothing is taken.
  */
 devx_status devx_ipc_plan_tensor(devx_tensor_t const *tensor, devx_plan *out, devx_error *error);
 
 /**
- * Listens at an address: the path of a socket, or '@' and a name that no file stands for. A thread
- * of the library answers importers, at most 512 at once. Processes of other users are refused.
+ * Makes an exporter that listens at an address: the path of a socket, or '@' and a name without a
+ * file.
+ *
+ * A thread of the library answers importers, at most 512 at once. Processes of other users are
+ * refused.
  */
 devx_status devx_ipc_server_create(char const *address, devx_ipc_server_t **out, devx_error *error);
 
 /**
- * How much was given to importers that they have not released yet. What one of them imports again
- * over the same connection while it holds it counts once, unless an offer has changed.
+ * Gives the number of imports that are not released yet.
+ *
+ * If an importer imports something again over the same connection while it still holds it, that
+ * counts once, unless an offer has changed.
  */
 devx_status devx_ipc_server_leases(
     devx_ipc_server_t const *server,
@@ -881,11 +973,12 @@ devx_status devx_ipc_server_leases(
     devx_error *error);
 
 /**
- * As `devx_ipc_server_offer_tensor`, for a batch. Importers cannot write its memory if it is the
- * host's. To copy texts on a device, the host waits for their last offsets. Memory in more than 64
- * pieces (files, allocations) is a reason for a copy, too, which is one piece. What describes the
- * batch to an importer has at most 16 MiB: a batch with more fields, or longer names and metadata,
- * than these hold is refused (DEVX_IMPOSSIBLE).
+ * Like `devx_ipc_server_offer_tensor`, for a batch.
+ *
+ * Importers cannot write memory of a batch that is in host memory. To copy texts on a device, the
+ * host waits for their last offsets. Memory in more than 64 pieces (files, allocations) also needs
+ * a copy, which is one piece. The description of the batch for importers takes at most 16 MiB: a
+ * batch with too many fields, or too long names and metadata, is refused (DEVX_IMPOSSIBLE).
  */
 devx_status devx_ipc_server_offer_batch(
     devx_ipc_server_t const *server,
@@ -895,13 +988,16 @@ devx_status devx_ipc_server_offer_batch(
     devx_error *error);
 
 /**
- * Offers a tensor under a name, in place of what had that name. It is shared: importers get the
- * same memory, which stays valid until the last of them has released it or is gone. What cannot be
- * shared is copied if `copy` (`DEVX_COPY_...`) allows it: host memory that is not from
- * `devx_tensor_allocate_shared`; pinned and managed memory and device memory of a pool that was not
- * made to be shared, into plain device memory, in the order of the producer's stream. What the
- * tensor's producer has queued until now is waited for by the importers' streams. What is read-only
- * is so for the importers, too, also if it was copied.
+ * Offers a tensor under a name, in place of any offer that had that name.
+ *
+ * The tensor is shared: importers get the same memory, which stays valid until the last of them has
+ * released it or is gone. Their streams wait for the work that the tensor's producer has queued so
+ * far. A read-only tensor is read-only for importers, too, even if it was copied.
+ *
+ * Memory that cannot be shared is copied if `copy` (`DEVX_COPY_...`) allows it. That is host memory
+ * that is not from `devx_tensor_allocate_shared`; and pinned memory, managed memory, and device
+ * memory of a pool that was not made to be shared, which are copied into plain device memory, in
+ * the order of the producer's stream.
  */
 devx_status devx_ipc_server_offer_tensor(
     devx_ipc_server_t const *server,
@@ -911,15 +1007,16 @@ devx_status devx_ipc_server_offer_tensor(
     devx_error *error);
 
 /**
- * Ends all offers and sets the handle to NULL. What was given stays valid until it is released.
- * NULL is fine.
+ * Ends all offers and sets the handle to NULL; what was imported stays valid until it is released.
+ * Does nothing for NULL or a handle that is NULL.
  */
 void devx_ipc_server_release(devx_ipc_server_t **server);
 
 /**
- * Ends an offer. `out` is 1 if there was one under this name, otherwise 0; it may be NULL. What was
- * given of it stays valid. A child of a fork is refused (DEVX_UNSUPPORTED), as for an offer: they
- * are its parent's.
+ * Ends an offer. What was imported from it stays valid.
+ *
+ * `out`, which may be NULL, gets 1 if there was an offer with this name, otherwise 0. A child of a
+ * fork can neither make nor end offers (DEVX_UNSUPPORTED): they are its parent's.
  */
 devx_status devx_ipc_server_withdraw(
     devx_ipc_server_t const *server,
@@ -927,21 +1024,23 @@ devx_status devx_ipc_server_withdraw(
     int32_t *out,
     devx_error *error);
 
-/** How many things are not released yet, over all kinds; 0 when nothing is outstanding. */
+/** Returns how many objects of all kinds are not released yet; 0 when nothing is outstanding. */
 int64_t devx_ledger_outstanding(void);
 
 /**
- * Reads the ledger: what this library handed out and took in, and how much of it is not released
- * yet.
+ * Reads the ledger: how much this library has handed out and taken in, and how much of that is not
+ * released yet.
  */
 devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
 
 /**
- * Allocates memory; `out->owner` gives it back, once, from any thread, whether or not the manager
- * is still there. That is in the order of the request's stream, if there is one, which is not
- * destroyed before, but may be closed. A tensor or batch that is made with `out->owner` does not
- * know that stream: to it, work on all others is named as a use (`devx_tensor_used_on`), also what
- * fills it.
+ * Allocates memory, which `out->owner` gives back.
+ *
+ * The owner is released once, from any thread, also after the manager was released. The memory is
+ * given back in the order of the request's stream, if there is one. That stream must not be
+ * destroyed before; it may be closed (`devx_stream_close`). A tensor or batch that is made with
+ * `out->owner` does not know the stream: name work with it on any other stream as a use
+ * (`devx_tensor_used_on`), including the work that fills it.
  */
 devx_status devx_manager_allocate(
     devx_manager_t const *manager,
@@ -950,8 +1049,10 @@ devx_status devx_manager_allocate(
     devx_error *error);
 
 /**
- * A manager that the caller fills in. The table is copied; its `release` is called once, when the
- * manager and all memory of it are given up.
+ * Makes a manager from a table of callbacks that the caller fills in.
+ *
+ * The table is copied; its `release` is called once, when the manager and all memory from it have
+ * been given up.
  */
 devx_status devx_manager_create(
     devx_manager_table const *table,
@@ -959,17 +1060,20 @@ devx_status devx_manager_create(
     devx_error *error);
 
 /**
- * A manager that asks the driver for each allocation: every kind of memory. With a stream, device
- * memory comes from the device's default pool.
+ * Makes a manager that asks the driver for each allocation, for every kind of memory.
+ *
+ * With a stream, device memory comes from the device's default pool.
  */
 devx_status devx_manager_create_driver(devx_manager_t **out, devx_error *error);
 
-/** A manager of plain and pinned host memory only. */
+/** Makes a manager of plain and pinned host memory only. */
 devx_status devx_manager_create_host_only(devx_manager_t **out, devx_error *error);
 
 /**
- * A manager that lets another one have at most `limit` bytes in use (-1 only counts). The other one
- * is shared. No more than 64 stand one over the other (DEVX_TOO_DEEP).
+ * Makes a manager that allocates from `inner` and has at most `limit` bytes in use; with -1, it
+ * only counts.
+ *
+ * `inner` is shared. At most 64 managers can stand one over the other (DEVX_TOO_DEEP).
  */
 devx_status devx_manager_create_limited(
     devx_manager_t const *inner,
@@ -977,13 +1081,17 @@ devx_status devx_manager_create_limited(
     devx_manager_t **out,
     devx_error *error);
 
-/** As `devx_manager_create_driver`, with managed memory for every request of device memory. */
+/**
+ * Like `devx_manager_create_driver`, but gives managed memory for every request for device memory.
+ */
 devx_status devx_manager_create_managed(devx_manager_t **out, devx_error *error);
 
 /**
- * A manager with a stream-ordered pool of its own on each device: at most `limit` bytes in use over
- * all devices, and up to `keep` unused bytes kept on each; -1 for no limit. Out of memory, it
- * trims, waits for the stream and tries once more.
+ * Makes a manager with its own stream-ordered pool on each device.
+ *
+ * At most `limit` bytes are in use over all devices, and up to `keep` unused bytes are kept on
+ * each; -1 for no limit. When out of memory, the manager trims the pool, waits for the stream and
+ * tries once more.
  */
 devx_status devx_manager_create_pool(
     int64_t limit,
@@ -992,7 +1100,7 @@ devx_status devx_manager_create_pool(
     devx_error *error);
 
 /**
- * As `devx_manager_create_pool`, of device memory that can be offered to other processes
+ * Like `devx_manager_create_pool`, with device memory that can be offered to other processes
  * (`devx_ipc_server_offer_tensor`).
  */
 devx_status devx_manager_create_shareable_pool(
@@ -1002,12 +1110,14 @@ devx_status devx_manager_create_shareable_pool(
     devx_error *error);
 
 /**
- * Holds back what is given up until `devx_manager_resume_cleanup` was called as often. It counts as
- * given back, also for a limit (`devx_manager_create_limited`).
+ * Holds back memory that is given up until `devx_manager_resume_cleanup` has been called as often
+ * as this function.
+ *
+ * Memory that is held back counts as given back, also for a limit (`devx_manager_create_limited`).
  */
 devx_status devx_manager_defer_cleanup(devx_manager_t const *manager, devx_error *error);
 
-/** What a manager allocated and got back. */
+/** Tells how much a manager has allocated and got back. */
 devx_status devx_manager_get_statistics(
     devx_manager_t const *manager,
     devx_manager_statistics *out,
@@ -1020,10 +1130,11 @@ devx_status devx_manager_initialize(
     devx_error *error);
 
 /**
- * The driver's handle for the allocation that an address of this manager's lies in: for programs
- * that send handles on their own. The memory must live until the other process has closed it.
- * `devx_ipc_server_offer_tensor` sees to all of that by itself, and shares memory of pools, which
- * has no such handle.
+ * Gives the driver's handle of the allocation that contains an address from this manager.
+ *
+ * For programs that send handles to other processes themselves. The memory must live until the
+ * other process has closed the handle. `devx_ipc_server_offer_tensor` does all of that by itself,
+ * and also shares memory of pools, which has no such handle.
  */
 devx_status devx_manager_ipc_handle(
     devx_manager_t const *manager,
@@ -1031,7 +1142,7 @@ devx_status devx_manager_ipc_handle(
     devx_ipc_handle *out,
     devx_error *error);
 
-/** How much memory there is for a manager. */
+/** Tells how much memory a manager has on a device. */
 devx_status devx_manager_memory_info(
     devx_manager_t const *manager,
     int32_t device_id,
@@ -1039,8 +1150,9 @@ devx_status devx_manager_memory_info(
     devx_error *error);
 
 /**
- * Pins host memory that is there already: `DEVX_HOST_...` bits in `host_flags`. `out` unpins it;
- * the memory outlives that.
+ * Pins existing host memory until `out` is released; the memory must be valid until then.
+ *
+ * `host_flags` are `DEVX_HOST_...` bits.
  */
 devx_status devx_manager_pin(
     devx_manager_t const *manager,
@@ -1052,23 +1164,26 @@ devx_status devx_manager_pin(
     devx_error *error);
 
 /**
- * Gives up a manager and sets the handle to NULL. Memory that it gave stays valid. NULL and a
- * handle that is NULL are fine.
+ * Releases a manager and sets the handle to NULL; memory from it stays valid. Does nothing for NULL
+ * or a handle that is NULL.
  */
 void devx_manager_release(devx_manager_t **manager);
 
 /**
- * Gives all memory that goes with a device back, also what is still in use; its owners have nothing
- * to do any more. Plain host memory goes with none, and stays. Nobody uses what is given back after
- * this, and no other thread gives it up meanwhile. A limited manager resets the one that it asks,
- * too, and with it the memory that others have of that one. This comes before a reset of the device
- * itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes its memory: what is given up
- * after that, the driver does not know any more, and it counts as lost (`devx_releases_lost`), or
- * the driver has given it to somebody else since.
+ * Gives back all memory of a manager that belongs to a device, even if it is still in use.
+ *
+ * The owners of this memory have nothing to do any more. Plain host memory belongs to no device,
+ * and stays. Nobody may use what is given back after this call, and no other thread may give it up
+ * during the call. A limited manager also resets the manager that it allocates from, including the
+ * memory that others have from that one.
+ *
+ * Call this before a reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`),
+ * which takes its memory. What is given up only after such a reset is unknown to the driver and
+ * counts as lost (`devx_releases_lost`), or the driver has given it to somebody else since.
  */
 devx_status devx_manager_reset(devx_manager_t const *manager, int32_t device_id, devx_error *error);
 
-/** See `devx_manager_defer_cleanup`. */
+/** Ends one `devx_manager_defer_cleanup`. */
 devx_status devx_manager_resume_cleanup(devx_manager_t const *manager, devx_error *error);
 
 /** Gives unused memory of a device back to the driver, except for `keep` bytes. */
@@ -1079,8 +1194,9 @@ devx_status devx_manager_trim(
     devx_error *error);
 
 /**
- * The block, encoded as `ArrowSchema.metadata`, and its size in bytes, either of which may be NULL.
- * It is valid as long as the handle.
+ * Gives the block, encoded as `ArrowSchema.metadata`, and its size in bytes.
+ *
+ * The block is valid as long as the handle. Either output may be NULL.
  */
 devx_status devx_metadata_block(
     devx_metadata_t const *metadata,
@@ -1089,25 +1205,29 @@ devx_status devx_metadata_block(
     devx_error *error);
 
 /**
- * Gives up a metadata block and sets the handle to NULL. NULL and a handle that is NULL are fine.
- * From any thread.
+ * Releases a metadata block and sets the handle to NULL, on any thread. Does nothing for NULL or a
+ * handle that is NULL.
  */
 void devx_metadata_release(devx_metadata_t **metadata);
 
 /**
- * How many releases were never called, because the driver could not say whether the work that used
- * the memory is done; and how much memory, and how many events and streams, the driver did not take
- * back.
+ * Returns how many releases were lost.
+ *
+ * That is the number of releases that were never called, because the driver could not say whether
+ * the work that used the memory is done, plus the number of allocations, events and streams that
+ * the driver did not take back.
  */
 int64_t devx_releases_lost(void);
 
-/** How many releases wait for work that is queued on a device. */
+/** Returns how many releases wait for work that is queued on a device. */
 int64_t devx_releases_waiting(void);
 
 /**
- * Makes a schema of a list of fields in depth-first order: a field, its children each with all that
- * is below it, then the values of its dictionary. All texts are copied. The root of a record batch
- * has the format "+s" and a child for each column.
+ * Makes a schema from a list of fields in depth-first order.
+ *
+ * A field is followed by its children, each with all that is below it, and then by the field of its
+ * dictionary's values. All texts are copied. The root of a record batch has the format "+s" and a
+ * child for each column.
  */
 devx_status devx_schema_create(
     devx_field const *fields,
@@ -1116,8 +1236,8 @@ devx_status devx_schema_create(
     devx_error *error);
 
 /**
- * Hands the schema to a consumer, which releases `out`. What `out` held is overwritten, not
- * released.
+ * Hands the schema to a consumer, which releases `out`; the handle is kept. What `out` held is
+ * overwritten, not released.
  */
 devx_status devx_schema_export(
     devx_schema_t const *schema,
@@ -1125,75 +1245,87 @@ devx_status devx_schema_export(
     devx_error *error);
 
 /**
- * Takes an Arrow schema from its producer. On success it is moved from (its `release` is NULL) and
- * released once, when the last user is gone; on failure it is untouched.
+ * Takes an Arrow schema from its producer.
+ *
+ * On success, it is moved from (its `release` is NULL), and released once, when the last user is
+ * gone. On failure, it is untouched.
  */
 devx_status devx_schema_import(struct ArrowSchema *source, devx_schema_t **out, devx_error *error);
 
 /**
- * Gives up a schema and sets the handle to NULL. NULL and a handle that is NULL are fine. From any
- * thread.
+ * Releases a schema and sets the handle to NULL, on any thread. Does nothing for NULL or a handle
+ * that is NULL.
  */
 void devx_schema_release(devx_schema_t **schema);
 
-/** Another reference to the same schema. */
+/** Gives another reference to the same schema. */
 devx_status devx_schema_share(devx_schema_t const *schema, devx_schema_t **out, devx_error *error);
 
 /**
- * The name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a meaning.
- * Never NULL, never freed.
+ * Returns the name of a status, for example "DEVX_INVALID_SHAPE"; "DEVX_?" for a number without a
+ * meaning. Never NULL, never freed.
  */
 char const *devx_status_name(devx_status status);
 
 /**
- * Gives up a stream that nobody queues work on any more: it is destroyed when all tensors and
- * batches are released that were allocated, copied, imported or produced on it, and what was handed
- * on of these; when all memory is given back that a manager gave for it; when the releases are done
- * that wait for work now; and when nobody holds it (`devx_stream_hold`). What is queued on it is
- * still done.
+ * Gives up a stream on which nobody queues work any more: it is destroyed when nothing needs it.
+ *
+ * Work that is queued on the stream is still done. It is destroyed when
+ *
+ * - all tensors and batches that were allocated, copied, imported or produced on it are released,
+ * - everything that was exported from these is released,
+ * - all memory that a manager allocated for it is given back,
+ * - all releases that wait for work at the time of this call are done,
+ * - and nobody holds it (`devx_stream_hold`).
  */
 devx_status devx_stream_close(DLDevice device, int64_t stream, devx_error *error);
 
 /**
- * Makes a stream on a device that does not wait for the legacy default stream. It is given up with
- * devx_stream_close, when nothing is queued on it any more, or destroyed (devx_stream_destroy)
- * after all that was allocated, copied, imported or produced on it is released, and what was
- * exported of that. A stream that was only waited on, or named as one that uses something, is
- * needed for that call only.
+ * Makes a stream on a device; it does not wait for the legacy default stream.
+ *
+ * The caller gives the stream up with `devx_stream_close`, when it queues nothing on it any more.
+ * Or it destroys the stream with `devx_stream_destroy`, after everything that was allocated,
+ * copied, imported or produced on it, and every export of these, is released. A stream that was
+ * only passed to `_wait` or `_used_on` is needed for that call only.
  */
 devx_status devx_stream_create(DLDevice device, int64_t *out, devx_error *error);
 
 /**
- * Destroys a stream that nobody uses any more, no release either (see `devx_stream_close`); what is
- * queued on it is still done.
+ * Destroys a stream that nobody uses any more, not even a release (see `devx_stream_close`).
+ *
+ * Work that is queued on the stream is still done.
  */
 devx_status devx_stream_destroy(DLDevice device, int64_t stream, devx_error *error);
 
 /**
- * Holds a stream of any device: if it is closed meanwhile (`devx_stream_close`), it is destroyed
- * only after `out` was released, by any thread. For managers that give memory back in the order of
- * a stream some time after the release of its owner, on a thread of their own for example: they
- * hold the stream of the request, and release `out` when that is done. For a default stream and -1
- * there is nothing to hold, and nothing to release; 0 is refused, as everywhere.
+ * Holds a stream of any device: closed meanwhile (`devx_stream_close`), it is destroyed only after
+ * `out` is released.
+ *
+ * Any thread may release `out`. This is for managers that give memory back in the order of a stream
+ * some time after the release of its owner, for example on their own thread: they hold the stream
+ * of the request, and release `out` when the memory is given back. For a default stream and -1,
+ * there is nothing to hold, and nothing to release. 0 is refused, as everywhere.
  */
 devx_status devx_stream_hold(int64_t stream, devx_owner *out, devx_error *error);
 
 /**
- * A number for a stream of a device, wherever the data is that it is used with: 1 and 2 by
- * themselves are default streams of the data's device. With the device of pinned or managed memory,
- * and of handles, it is `stream` itself. Every function and record of this library takes it where
- * they take a stream; no other library knows it.
+ * Gives a number for a default stream of this device, whatever device the data is on.
+ *
+ * 1 and 2 by themselves are the default streams of the data's device. For a handle, and for the
+ * device of pinned or managed memory, the result is `stream` itself. Every function and record of
+ * this library accepts the result as a stream; no other library knows it.
  */
 devx_status devx_stream_of_device(DLDevice device, int64_t stream, int64_t *out, devx_error *error);
 
-/** Blocks until all work that is queued on a stream is done. No exchange needs it. */
+/** Blocks until all work that is queued on a stream is done. No exchange needs this. */
 devx_status devx_stream_synchronize(DLDevice device, int64_t stream, devx_error *error);
 
 /**
- * Makes a tensor over new memory of a device, compact and row-major, not initialised. On a GPU with
- * a stream the memory comes from the device's pool, ready for work on that stream, which is not
- * destroyed before the tensor is released, but may be closed (`devx_stream_close`); with -1 it is
- * ready at once.
+ * Makes a compact row-major tensor over new, uninitialised memory of a device.
+ *
+ * With a stream of a GPU, the memory comes from the device's pool and is ready for work on that
+ * stream. The stream must not be destroyed before the tensor is released; it may be closed
+ * (`devx_stream_close`). With -1, the memory is ready at once.
  */
 devx_status devx_tensor_allocate(
     DLDevice device,
@@ -1205,9 +1337,11 @@ devx_status devx_tensor_allocate(
     devx_error *error);
 
 /**
- * Makes a host tensor over memory that can be offered to other processes without a copy: compact,
- * row-major, zeroed. It keeps a file descriptor open for as long as it lives, and so does a host
- * tensor that was imported.
+ * Makes a compact row-major host tensor over zeroed memory that can be offered to other processes
+ * without a copy.
+ *
+ * It keeps a file descriptor open as long as it lives, and so does a host tensor that was imported
+ * from another process.
  */
 devx_status devx_tensor_allocate_shared(
     DLDataType dtype,
@@ -1217,8 +1351,9 @@ devx_status devx_tensor_allocate_shared(
     devx_error *error);
 
 /**
- * Makes a tensor over new memory of a manager, compact and row-major, not initialised; otherwise as
- * `devx_tensor_allocate`. Pinned and managed memory is asked for the device of the stream.
+ * Like `devx_tensor_allocate`, but with memory from a manager.
+ *
+ * Pinned and managed memory is requested for the device of the stream.
  */
 devx_status devx_tensor_allocate_with(
     devx_manager_t const *manager,
@@ -1231,9 +1366,10 @@ devx_status devx_tensor_allocate_with(
     devx_error *error);
 
 /**
- * A view of the tensor: strides are always there, `byte_offset` is 0, and all of it belongs to the
- * tensor and is valid as long as the handle. `flags`, which may be NULL, gets the
- * DLPACK_FLAG_BITMASK_... bits.
+ * Gives a view of the tensor, which is valid as long as the handle.
+ *
+ * Everything in the view belongs to the tensor. Its strides are never NULL, and its `byte_offset`
+ * is 0. `flags`, which may be NULL, gets the DLPACK_FLAG_BITMASK_... bits.
  */
 devx_status devx_tensor_borrow(
     devx_tensor_t const *tensor,
@@ -1241,18 +1377,22 @@ devx_status devx_tensor_borrow(
     uint64_t *flags,
     devx_error *error);
 
-/** Asks the driver whether the memory of a tensor is where the tensor says, all of it. */
+/** Asks the driver whether all memory of a tensor is where the tensor says. */
 devx_status devx_tensor_check_pointers(devx_tensor_t const *tensor, devx_error *error);
 
-/** A compact row-major copy in host memory of this library's. */
+/** Makes a compact row-major copy in host memory that this library allocates. */
 devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, devx_error *error);
 
 /**
- * A copy of the tensor on another device (or the same), queued on `stream`, a stream of either; the
- * tensor is released only after the copy. Copies into host memory that is not pinned are waited
- * for. Within such memory `stream` may be any stream, 1 and 2 are device 0's, and without a driver
- * nothing is queued; `devx_tensor_copy` needs none. Elements in another order than row-major are so
- * in copies from and to host memory that is not pinned; other copies have the same strides.
+ * Copies the tensor to another device, or within the same one.
+ *
+ * The copy is queued on `stream`, a stream of either device; the tensor's memory is released only
+ * after the copy. A copy into host memory that is not pinned is waited for. From such memory into
+ * such memory, `stream` may be any stream (1 and 2 are those of device 0), and nothing is queued if
+ * there is no driver; `devx_tensor_copy` needs no stream.
+ *
+ * A copy from or to host memory that is not pinned is row-major; any other copy has the strides of
+ * the tensor.
  */
 devx_status devx_tensor_copy_to(
     devx_tensor_t const *tensor,
@@ -1262,12 +1402,12 @@ devx_status devx_tensor_copy_to(
     devx_error *error);
 
 /**
- * Makes a tensor over memory of the caller's.
+ * Makes a tensor over the caller's memory.
  *
- * `description` says what and where the memory is; `strides` may be NULL for compact row-major.
- * Shape and strides are copied. `flags` are DLPACK_FLAG_BITMASK_... bits. `owner` keeps the memory
- * alive: its release is called once, when the last user of the tensor is gone; NULL if the memory
- * outlives everything. On failure the owner is the caller's as before.
+ * `description` says what and where the memory is; its `strides` may be NULL for compact row-major
+ * order. Shape and strides are copied. `flags` are DLPACK_FLAG_BITMASK_... bits. `owner` keeps the
+ * memory alive: its release is called once, when the last user of the tensor is gone. `owner` is
+ * NULL if the memory outlives everything. On failure, the owner is still the caller's.
  */
 devx_status devx_tensor_create(
     DLTensor const *description,
@@ -1277,7 +1417,8 @@ devx_status devx_tensor_create(
     devx_error *error);
 
 /**
- * Hands the tensor to a consumer and sets the handle to NULL. On failure the handle is as before.
+ * Like `devx_tensor_export_share`, but sets the handle to NULL. On failure, the handle is as
+ * before.
  */
 devx_status devx_tensor_export_move(
     devx_tensor_t **tensor,
@@ -1286,8 +1427,8 @@ devx_status devx_tensor_export_move(
     devx_error *error);
 
 /**
- * As `devx_tensor_export_share_cuda_array`, and sets the handle to NULL. On failure it is as
- * before.
+ * Like `devx_tensor_export_share_cuda_array`, but sets the handle to NULL. On failure, the handle
+ * is as before.
  */
 devx_status devx_tensor_export_move_cuda_array(
     devx_tensor_t **tensor,
@@ -1295,7 +1436,10 @@ devx_status devx_tensor_export_move_cuda_array(
     devx_cuda_array *out,
     devx_error *error);
 
-/** As `devx_tensor_export_move`, as the struct of DLPack before 1.0. */
+/**
+ * Like `devx_tensor_export_move`, but gives the struct of DLPack before 1.0, as
+ * `devx_tensor_export_share_legacy` does.
+ */
 devx_status devx_tensor_export_move_legacy(
     devx_tensor_t **tensor,
     devx_dlpack_request const *request,
@@ -1303,11 +1447,13 @@ devx_status devx_tensor_export_move_legacy(
     devx_error *error);
 
 /**
- * Hands the tensor to a consumer and keeps it: the consumer calls the deleter once. A NULL
- * `request` asks for the newest version, no synchronisation and no copy. Copied is host memory
- * only, also pinned and managed; a copy of device memory is `DEVX_DEVICE`: it needs a stream, so
- * make it with `devx_tensor_copy_to` and hand that over. The flags are the tensor's, but for
- * DLPACK_FLAG_BITMASK_IS_COPIED: that is told only to who has a copy alone.
+ * Hands the tensor to a consumer, which calls the deleter once; the handle is kept.
+ *
+ * A NULL `request` asks for the newest version, no synchronisation and no copy. This call copies
+ * only host memory, pinned and managed memory included. A copy of device memory is refused
+ * (`DEVX_DEVICE`), because it needs a stream: make it with `devx_tensor_copy_to` and export that.
+ * The consumer gets the tensor's flags, but DLPACK_FLAG_BITMASK_IS_COPIED only if it is the only
+ * user of a copy.
  */
 devx_status devx_tensor_export_share(
     devx_tensor_t const *tensor,
@@ -1316,9 +1462,11 @@ devx_status devx_tensor_export_share(
     devx_error *error);
 
 /**
- * Hands a tensor to a consumer as a CUDA array, which the consumer releases, and keeps it. What
- * `out` held is overwritten. Its `stream` is the one behind which the data is, and the work that
- * was noted with `devx_tensor_used_on`. `request` may be NULL.
+ * Hands a tensor to a consumer as a CUDA array, which the consumer releases; the handle is kept.
+ *
+ * What `out` held is overwritten, not released. Work that is queued on its `stream` comes after the
+ * data is ready, and after the work that was named with `devx_tensor_used_on`. `request` may be
+ * NULL.
  */
 devx_status devx_tensor_export_share_cuda_array(
     devx_tensor_t const *tensor,
@@ -1327,8 +1475,10 @@ devx_status devx_tensor_export_share_cuda_array(
     devx_error *error);
 
 /**
- * As `devx_tensor_export_share`, as the struct of DLPack before 1.0. Read-only tensors are refused
- * (or copied, if the request allows it): that struct cannot say so.
+ * Like `devx_tensor_export_share`, but gives the struct of DLPack before 1.0.
+ *
+ * That struct cannot say that a tensor is read-only, so such a tensor is refused, or copied if the
+ * request allows it.
  */
 devx_status devx_tensor_export_share_legacy(
     devx_tensor_t const *tensor,
@@ -1337,27 +1487,29 @@ devx_status devx_tensor_export_share_legacy(
     devx_error *error);
 
 /**
- * Takes a DLPack tensor from its producer. On success its deleter is called once, when the last
- * user of the tensor is gone; on failure it is untouched and still the caller's to delete. Strides
- * may be NULL.
+ * Takes a DLPack tensor from its producer.
+ *
+ * On success, its deleter is called once, when the last user of the tensor is gone. On failure, it
+ * is untouched, and still the caller's to delete. Its strides may be NULL.
  */
 devx_status devx_tensor_import(
     struct DLManagedTensorVersioned *source,
     devx_tensor_t **out,
     devx_error *error);
 
-/** As `devx_tensor_import`, for the struct of DLPack before 1.0. */
+/** Like `devx_tensor_import`, for the struct of DLPack before 1.0. */
 devx_status devx_tensor_import_legacy(
     struct DLManagedTensor *source,
     devx_tensor_t **out,
     devx_error *error);
 
 /**
- * As `devx_tensor_import`, of a tensor whose producer was asked for it with `stream`: its data is
- * ready for work that is queued there from now on. -1 where the producer was asked for no
- * synchronisation: that says nothing of the data, which counts as queued on the legacy default
- * stream. Until the tensor, and what was handed on of it, is released, the stream is not destroyed;
- * it may be closed (`devx_stream_close`).
+ * Like `devx_tensor_import`, for a tensor that its producer exported for `stream`.
+ *
+ * The data is ready for work that is queued on `stream` from now on. -1 is for a producer that was
+ * asked for no synchronisation: it says nothing about the data, which counts as queued on the
+ * legacy default stream. The stream must not be destroyed before the tensor and everything that was
+ * exported from it is released; it may be closed (`devx_stream_close`).
  */
 devx_status devx_tensor_import_on(
     struct DLManagedTensorVersioned *source,
@@ -1365,7 +1517,7 @@ devx_status devx_tensor_import_on(
     devx_tensor_t **out,
     devx_error *error);
 
-/** As `devx_tensor_import_on`, for the struct of DLPack before 1.0. */
+/** Like `devx_tensor_import_on`, for the struct of DLPack before 1.0. */
 devx_status devx_tensor_import_on_legacy(
     struct DLManagedTensor *source,
     int64_t stream,
@@ -1373,20 +1525,20 @@ devx_status devx_tensor_import_on_legacy(
     devx_error *error);
 
 /**
- * How a matrix can be had as a record batch: as a view, with a copy, or not at all, and why.
+ * Tells how a matrix can become a record batch: as a view, with a copy, or not at all, and why.
  * Nothing is taken.
  */
 devx_status devx_tensor_plan_batch(devx_tensor_t const *tensor, devx_plan *out, devx_error *error);
 
 /**
- * How a tensor can be had as a column: as a view, with a copy, or not at all, and why. Nothing is
- * taken.
+ * Tells how a tensor can become a column: as a view, with a copy, or not at all, and why. Nothing
+ * is taken.
  */
 devx_status devx_tensor_plan_column(devx_tensor_t const *tensor, devx_plan *out, devx_error *error);
 
 /**
- * How a tensor can be had as a column of the extension type `arrow.fixed_shape_tensor`. Nothing is
- * taken.
+ * Tells how a tensor can become a column of the extension type `arrow.fixed_shape_tensor`. Nothing
+ * is taken.
  */
 devx_status devx_tensor_plan_fixed_shape_column(
     devx_tensor_t const *tensor,
@@ -1394,19 +1546,23 @@ devx_status devx_tensor_plan_fixed_shape_column(
     devx_error *error);
 
 /**
- * Says that the data is there when what is queued on `stream` is done: for a producer that worked
- * on another stream than the legacy default one. To be called before the tensor is shared. Memory
- * that is given back in the order of another stream is so only after that work, too. The stream is
- * not destroyed before the tensor, and what was exported of it, is released; it may be closed
- * (`devx_stream_close`). No other call uses the handle meanwhile.
+ * Says that the data is ready when the work that is queued on `stream` is done.
+ *
+ * For a producer that worked on another stream than the legacy default one. To be called before the
+ * tensor is shared, while no other call uses the handle. Memory that is given back in the order of
+ * another stream is given back only after this work, too. The stream must not be destroyed before
+ * the tensor and everything that was exported from it is released; it may be closed
+ * (`devx_stream_close`).
  */
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 
 /**
- * Reads all elements of a tensor, wherever it is, into `bytes` bytes of host memory and waits for
- * them. They have to lie compactly in row-major order. For the stream of a tensor in host memory
- * that is not pinned, see `devx_tensor_copy_to`; it is read without one, and without a copy,
- * through `devx_tensor_borrow`.
+ * Reads all elements of a tensor on any device into `bytes` bytes of host memory, and waits for
+ * them.
+ *
+ * The elements of the tensor have to be compact and in row-major order. For the stream of a tensor
+ * in host memory that is not pinned, see `devx_tensor_copy_to`; to read such a tensor without a
+ * stream and without a copy, use `devx_tensor_borrow`.
  */
 devx_status devx_tensor_read(
     devx_tensor_t const *tensor,
@@ -1416,17 +1572,19 @@ devx_status devx_tensor_read(
     devx_error *error);
 
 /**
- * Gives up a tensor and sets the handle to NULL. NULL and a handle that is NULL are fine. From any
- * thread.
+ * Releases a tensor and sets the handle to NULL, on any thread. Does nothing for NULL or a handle
+ * that is NULL.
  */
 void devx_tensor_release(devx_tensor_t **tensor);
 
-/** Another reference to the same tensor. */
+/** Gives another reference to the same tensor. */
 devx_status devx_tensor_share(devx_tensor_t const *tensor, devx_tensor_t **out, devx_error *error);
 
 /**
- * The size of the tensor: `elements` and `bytes` (compact), each may be NULL. `row_major` gets 1 if
- * the elements lie compactly in row-major order, otherwise 0.
+ * Tells the size of the tensor.
+ *
+ * `elements` gets the number of elements, `bytes` how many bytes they take when compact, and
+ * `row_major` 1 if they are compact and in row-major order, otherwise 0. Each output may be NULL.
  */
 devx_status devx_tensor_size(
     devx_tensor_t const *tensor,
@@ -1436,8 +1594,9 @@ devx_status devx_tensor_size(
     devx_error *error);
 
 /**
- * So many of the indices along one dimension, from the one at `offset` on, as a tensor of its own
- * with as many dimensions and the same strides, which shares the memory: nothing is copied.
+ * Makes a tensor of `length` indices along one dimension, from index `offset` on.
+ *
+ * It has as many dimensions and the same strides, and shares the memory: nothing is copied.
  */
 devx_status devx_tensor_slice(
     devx_tensor_t const *tensor,
@@ -1448,9 +1607,11 @@ devx_status devx_tensor_slice(
     devx_error *error);
 
 /**
- * What `stream` stands for in work with a tensor: a default stream with its device, as
- * `devx_stream_of_device` gives it. For pinned and managed memory that is the device it was made
- * for, which the driver is asked for.
+ * Tells which stream `stream` stands for in work with a tensor.
+ *
+ * For a default stream, `out` gets the number that also names its device, as from
+ * `devx_stream_of_device`. For pinned and managed memory, that is the device that the memory was
+ * made for; the driver is asked for it.
  */
 devx_status devx_tensor_stream(
     devx_tensor_t const *tensor,
@@ -1459,9 +1620,11 @@ devx_status devx_tensor_stream(
     devx_error *error);
 
 /**
- * The matrix as a record batch with a column for each column: their names, or none (NULL and 0) for
- * "0", "1", and so on. `copy` as in `devx_column_to_tensor`. A view keeps the tensor's memory
- * alive; it needs columns whose values follow each other.
+ * Makes a record batch from a matrix, with the same rows and columns.
+ *
+ * `names` are the names of the columns; without names (NULL and 0), they are "0", "1", and so on.
+ * `copy` is as in `devx_column_to_tensor`. A view keeps the tensor's memory alive; it needs columns
+ * whose values are contiguous.
  */
 devx_status devx_tensor_to_batch(
     devx_tensor_t const *tensor,
@@ -1472,8 +1635,10 @@ devx_status devx_tensor_to_batch(
     devx_error *error);
 
 /**
- * The tensor as a column: its first dimension are the rows, the others fixed-size lists. The result
- * is the column itself, not a record batch. `name` may be NULL; `copy` as in
+ * Makes a column from a tensor: the first dimension becomes the rows, the others become fixed-size
+ * lists.
+ *
+ * The result is the column itself, not a record batch. `name` may be NULL; `copy` is as in
  * `devx_column_to_tensor`. A view keeps the tensor's memory alive.
  */
 devx_status devx_tensor_to_column(
@@ -1484,8 +1649,10 @@ devx_status devx_tensor_to_column(
     devx_error *error);
 
 /**
- * As `devx_tensor_to_column`, as a column of the extension type `arrow.fixed_shape_tensor`: each
- * row is a tensor, whose dimensions may lie in any order.
+ * Like `devx_tensor_to_column`, but makes a column of the extension type
+ * `arrow.fixed_shape_tensor`.
+ *
+ * Each row is a tensor, whose dimensions may lie in memory in any order.
  */
 devx_status devx_tensor_to_fixed_shape_column(
     devx_tensor_t const *tensor,
@@ -1495,21 +1662,25 @@ devx_status devx_tensor_to_fixed_shape_column(
     devx_error *error);
 
 /**
- * Says that work which is queued on `stream` uses the tensor: its memory is released only when that
- * work is done, however early the tensor is released. From any thread, for as many streams as there
- * are. The stream is needed for this call only.
+ * Says that work that is queued on `stream` uses the tensor.
+ *
+ * The memory is given back only when that work is done, however early the tensor is released. May
+ * be called from any thread and for any number of streams. The stream is needed for this call only.
  */
 devx_status devx_tensor_used_on(devx_tensor_t const *tensor, int64_t stream, devx_error *error);
 
 /**
- * Makes `stream` wait, on the device, until the data of the tensor may be touched. The host does
- * not wait.
+ * Makes `stream` wait, on the device, until the data of the tensor is ready. The host does not
+ * wait.
  */
 devx_status devx_tensor_wait(devx_tensor_t const *tensor, int64_t stream, devx_error *error);
 
 /**
- * Writes all elements from `bytes` bytes of host memory, as `devx_tensor_read` reads them; work
- * that is queued on `stream` afterwards sees them. Nobody else uses the elements meanwhile.
+ * Writes all elements of a tensor from `bytes` bytes of host memory, in the order of
+ * `devx_tensor_read`.
+ *
+ * Work that is queued on `stream` afterwards sees the elements; `from` is free again when the call
+ * returns. Nobody else may use the elements meanwhile.
  */
 devx_status devx_tensor_write(
     devx_tensor_t const *tensor,
@@ -1519,10 +1690,12 @@ devx_status devx_tensor_write(
     devx_error *error);
 
 /**
- * Writes the name of the Arrow type that a format string stands for, for people: "int64" for `l`,
- * "timestamp(microsecond, Europe/Berlin)" for `tsu:Europe/Berlin`. Up to `capacity` bytes, the
- * terminating NUL included and cut at a character; `*length` gets how many bytes the whole name has
- * without it. `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
+ * Writes a readable name of the Arrow type that a format string stands for.
+ *
+ * For example, "int64" for `l`, or "timestamp(microsecond, Europe/Berlin)" for `tsu:Europe/Berlin`.
+ * Writes at most `capacity` bytes to `buffer`, including the terminating NUL; a longer name is cut
+ * at a character. `*length` gets the length of the whole name in bytes, without the NUL.
+ * `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
  */
 devx_status devx_type_name(
     char const *format,
@@ -1532,12 +1705,12 @@ devx_status devx_type_name(
     devx_error *error);
 
 /**
- * The version of the library: major x 65536 + minor x 256 + patch, as `DEVEXCHANGE_VERSION` is that
- * of the header.
+ * Returns the version of the library as major x 65536 + minor x 256 + patch; `DEVEXCHANGE_VERSION`
+ * is that of the header.
  */
 uint32_t devx_version(void);
 
-/** The version of the library as text, for example "0.1.0". Never NULL, never freed. */
+/** Returns the version of the library as text, for example "0.1.0". Never NULL, never freed. */
 char const *devx_version_string(void);
 
 #ifdef __cplusplus

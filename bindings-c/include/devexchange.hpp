@@ -5,19 +5,19 @@
  *   auto tensor = devexchange::Tensor::of(std::move(values), {2, 3});   // the tensor keeps the vector
  *   consume(std::move(tensor).export_move().release());                 // the consumer calls the deleter
  *
- * Ownership. Every class here is one owner: it can be moved, not copied, and gives up what it holds when it goes. There
- * are three ways to hand something over, named as in C: `share` (one more owner, counted), `move` (this one; only of an
- * rvalue), `borrow` (a view that owns nothing and is valid as long as what it was borrowed from). `create` and
+ * Ownership. An object is one owner: it can be moved but not copied, and its destructor gives up what it holds. There are
+ * three ways to hand something over, named as in C: `share` (one more owner, counted), `move` (this owner is given up;
+ * needs an rvalue), `borrow` (a view that owns nothing and is valid as long as what it was borrowed from). `create` and
  * `import_from` take an owner or a source only if they succeed: if they throw, it is still in the object that it was
  * moved from. A callable is moved back there, unless its moves may throw: then it is destroyed.
  *
- * Errors. What fails throws devexchange::Error. No destructor throws, and neither does a release: what a callable given
- * to owner() throws ends there, is counted, and is reported to the handler of set_release_error_handler().
+ * Errors. A call that fails throws devexchange::Error. No destructor throws, and no release does: an exception from a
+ * callable given to owner() is caught, counted, and reported to the handler of set_release_error_handler().
  *
- * Threads. Different objects may be used on different threads, also if they share memory; a release may come on any
- * thread. One object is for one thread at a time, as ever in C++.
+ * Threads. Different objects may be used on different threads, even if they share memory; a release may come on any
+ * thread. One object is for one thread at a time, as usual in C++, unless its class says otherwise.
  *
- * Nothing here needs run-time type information: -fno-rtti is fine. With -fno-exceptions there is devexchange.h.
+ * Nothing here needs run-time type information: -fno-rtti is fine. With -fno-exceptions, use devexchange.h.
  */
 #ifndef DEVEXCHANGE_DEVEXCHANGE_HPP_
 #define DEVEXCHANGE_DEVEXCHANGE_HPP_
@@ -62,10 +62,10 @@ namespace devexchange {
 
 /* --- errors --- */
 
-/* Why a call failed. what() names the field, its value, and what was expected. */
+/* The reason why a call failed. what() names the field, its value, and what was expected. */
 class Error : public std::runtime_error {
 public:
-    /* DEVX_OK, which is no error, becomes DEVX_CALLBACK: thrown by a callback it would pass for success. */
+    /* DEVX_OK is no error: it becomes DEVX_CALLBACK, because otherwise an error thrown by a callback would pass for success. */
     Error(devx_status status, std::string const &message, std::int32_t driver_code = 0)
         : std::runtime_error(message), status_(status == DEVX_OK ? DEVX_CALLBACK : status), driver_code_(driver_code) {}
     explicit Error(devx_error const &error) : Error(error.status, error.message, error.driver_code) {}
@@ -74,7 +74,7 @@ public:
     devx_status status() const noexcept { return status_; }
     /* The name of the status, for example "DEVX_INVALID_SHAPE". */
     char const *name() const noexcept { return devx_status_name(status_); }
-    /* The code of the device driver's call that failed, or 0. */
+    /* The code of the failed device driver call, or 0. */
     std::int32_t driver_code() const noexcept { return driver_code_; }
 
 private:
@@ -84,7 +84,7 @@ private:
 
 namespace detail {
 
-/* Runs a call of the C API, which is given the error record, and throws what it says. */
+/* Runs a call of the C API with an error record, and throws an Error if it fails. */
 template <class Call> void check(Call &&call) {
     devx_error error;
     if (call(&error) != DEVX_OK) {
@@ -115,7 +115,7 @@ private:
     T *raw_ = nullptr;
 };
 
-/* What a callback of the C API returns: its callers cannot handle exceptions, so an exception becomes a status. */
+/* Runs the body of a callback of the C API. Its callers cannot handle exceptions, so an exception becomes a status. */
 template <class Act> devx_status status_of(devx_error *error, Act &&act) noexcept {
     auto const said = [error](devx_status status, char const *what, std::int32_t driver_code = 0) noexcept {
         std::size_t const length = std::min(std::strlen(what), sizeof error->message - 1);
@@ -138,13 +138,13 @@ template <class Act> devx_status status_of(devx_error *error, Act &&act) noexcep
     }
 }
 
-/* What gives up an object that a table of callbacks has as its context. */
+/* Destroys the object that is the context of a table of callbacks. */
 template <class Object> void destroy(void *context) noexcept {
     delete static_cast<Object *>(context);
 }
 
-/* Puts a callable where `act` can give it to the C API as a context, which somebody deletes. If `act` throws, what was moved
- * here goes back to where it came from. */
+/* Moves a callable to the heap, where `act` gives it to the C API as a context; a callback of the C API deletes it later. If
+ * `act` throws, a callable that was moved goes back to where it came from. */
 template <class Given, class Act> auto hand_over(Given &&given, Act &&act) {
     using Stored = std::decay_t<Given>;
     auto stored = std::make_unique<Stored>(std::forward<Given>(given));
@@ -153,7 +153,7 @@ template <class Given, class Act> auto hand_over(Given &&given, Act &&act) {
         static_cast<void>(stored.release());
         return out;
     } catch (...) {
-        /* An rvalue that is not const: anything else was copied. */
+        /* Only for an rvalue that is not const: anything else was copied. */
         if constexpr (std::is_same_v<Given, Stored>) {
             if constexpr (std::is_nothrow_move_assignable_v<Stored>) {
                 given = std::move(*stored);
@@ -170,7 +170,7 @@ inline std::size_t to_size(std::int64_t number) noexcept {
     return number < 0 ? 0 : static_cast<std::size_t>(number);
 }
 
-/* A name, format or address as C has it. */
+/* A name, format or address as a C string. */
 inline char const *c_text(std::string const &text, char const *what) {
     if (text.find('\0') != std::string::npos) {
         throw Error(DEVX_INVALID_TEXT, std::string(what) + " has a NUL byte at " + std::to_string(text.find('\0')));
@@ -187,21 +187,21 @@ inline char const *version() noexcept {
     return devx_version_string();
 }
 
-/* What the library handed out and took in, and how much of it is not released yet. */
+/* How much the library has handed out and taken in, and how much of that is not released yet. */
 inline devx_ledger ledger() {
     devx_ledger out;
     detail::check([&](devx_error *error) { return devx_ledger_read(&out, error); });
     return out;
 }
 
-/* How many things are not released yet, over all kinds. */
+/* How many objects of all kinds are not released yet. */
 inline std::int64_t outstanding() noexcept {
     return devx_ledger_outstanding();
 }
 
 /* --- owners --- */
 
-/* Is told of a release that threw; `what` is the text of the exception. Called on the thread of the release. */
+/* Called when a release has thrown, on the thread of the release; `what` is the text of the exception. */
 using ReleaseErrorHandler = void (*)(char const *what) noexcept;
 
 namespace detail {
@@ -216,7 +216,7 @@ inline void report_release_error(char const *what) noexcept {
     }
 }
 
-/* What `devx_owner::release` calls. The callers of it cannot handle exceptions, so none gets out. */
+/* The function in `devx_owner::release`. Its callers cannot handle exceptions, so none gets out. */
 template <class Callable> void run_once(void *context) noexcept {
     std::unique_ptr<Callable> const callable(static_cast<Callable *>(context));
     try {
@@ -235,14 +235,14 @@ inline std::int64_t release_errors() noexcept {
     return detail::release_errors.load(std::memory_order_relaxed);
 }
 
-/* Sets who is told of releases that throw; nullptr for nobody. Returns who was told before. */
+/* Sets the handler for releases that throw; nullptr for none. Returns the previous one. */
 inline ReleaseErrorHandler set_release_error_handler(ReleaseErrorHandler handler) noexcept {
     return detail::release_error_handler.exchange(handler, std::memory_order_acq_rel);
 }
 
 /*
- * Keeps memory alive: its release is called once, when nothing refers to the memory any more, or when this object goes
- * without having been handed over.
+ * Keeps memory alive. Its release is called once: when nothing refers to the memory any more, or when this object is
+ * destroyed without having been handed over.
  */
 class Owner {
 public:
@@ -262,9 +262,9 @@ public:
 
     /* Whether there is something to release. */
     explicit operator bool() const noexcept { return raw_.release != nullptr; }
-    /* For a call of the C API; if that succeeds, follow it with release(). */
+    /* For a call of the C API; call release() if that succeeds. */
     devx_owner const *get() const noexcept { return &raw_; }
-    /* Hands the owner over: somebody else calls its release now. */
+    /* Hands the owner over: whoever gets the result calls its release. */
     devx_owner release() noexcept { return std::exchange(raw_, devx_owner{}); }
     /* Releases now. */
     void reset() noexcept {
@@ -278,7 +278,7 @@ private:
     devx_owner raw_{};
 };
 
-/* An owner that calls `callable()` once, on whatever thread the last user is, and destroys it. */
+/* An owner that calls `callable()` once, on whatever thread the last user is, and then destroys it. */
 template <class Callable> Owner owner(Callable &&callable) {
     using Stored = std::decay_t<Callable>;
     static_assert(std::is_invocable_v<Stored &>, "an owner needs something that can be called without arguments");
@@ -286,7 +286,7 @@ template <class Callable> Owner owner(Callable &&callable) {
     return Owner(devx_owner{stored.release(), &detail::run_once<Stored>});
 }
 
-/* An owner that keeps a value (a std::vector, a std::shared_ptr, ...) until nobody needs it. */
+/* An owner that keeps a value (a std::vector, a std::shared_ptr, ...) until nobody needs it any more. */
 template <class T> Owner keep(T value) {
     return owner([kept = std::move(value)]() noexcept { static_cast<void>(kept); });
 }
@@ -326,19 +326,19 @@ struct Plan {
         impossible = DEVX_PLAN_IMPOSSIBLE,
     };
     Kind kind;
-    std::int64_t copy_bytes; /* what a copy would write; 0 for a view */
+    std::int64_t copy_bytes; /* how many bytes a copy would write; 0 for a view */
     std::string reason;      /* why not a view; empty for a view */
 
     explicit Plan(devx_plan const &raw)
         : kind(static_cast<Kind>(raw.kind)), copy_bytes(raw.copy_bytes), reason(raw.reason) {}
 };
 
-/* What a consumer asks of a DLPack export; what is not said is the newest version, no synchronisation and no copy. */
+/* What a consumer asks of a DLPack export. The default is the newest version, no synchronisation and no copy. */
 struct Request {
     std::uint32_t max_major = DLPACK_MAJOR_VERSION;
     std::uint32_t max_minor = DLPACK_MINOR_VERSION;
-    std::int64_t stream = -1; /* the consumer's, on which the data is to be ready */
-    Copy copy = Copy::never;  /* of host memory only; a device's is copied with Tensor::copy_to */
+    std::int64_t stream = -1; /* the consumer's stream, on which the data is to be ready */
+    Copy copy = Copy::never;  /* of host memory only; copy device memory with Tensor::copy_to */
 
     devx_dlpack_request raw() const noexcept {
         devx_dlpack_request request{};
@@ -358,14 +358,14 @@ inline constexpr DLDevice cuda(std::int32_t id = 0) noexcept {
 
 /* --- devices and streams --- */
 
-/* How many devices of a type there are. Throws DEVX_DEVICE if there is no driver for it, or none of its devices. */
+/* How many devices of a type there are. Throws DEVX_DEVICE if there is no driver for the type, or none of its devices. */
 inline std::int32_t device_count(DLDeviceType type) {
     std::int32_t out = 0;
     detail::check([&](devx_error *error) { return devx_device_count(type, &out, error); });
     return out;
 }
 
-/* What a device is called and how much memory it has. */
+/* The name of a device and how much memory it has. */
 inline devx_device_info device_info(DLDevice device) {
     devx_device_info out;
     detail::check([&](devx_error *error) { return devx_device_get_info(device, &out, error); });
@@ -377,38 +377,39 @@ inline std::int64_t releases_waiting() noexcept {
     return devx_releases_waiting();
 }
 
-/* How many releases were never called, because the driver could not say whether the work that used the memory is done; and how
- * much memory, and how many events and streams, it did not take back. */
+/* How many releases were lost: never called, because the driver could not say whether the work that used the memory is done.
+ * Also counts allocations, events and streams that the driver did not take back. */
 inline std::int64_t releases_lost() noexcept {
     return devx_releases_lost();
 }
 
-/* A stream is a number, as in the protocols: one of these, or a handle (CUstream, cudaStream_t). */
+/* A stream is a number, as in the protocols: one of the following, or a handle (CUstream, cudaStream_t). */
 inline constexpr std::int64_t no_stream = -1;
 inline constexpr std::int64_t legacy_stream = 1;
 inline constexpr std::int64_t per_thread_stream = 2;
 
-/* A stream of a device, wherever the data is that it is used with: 1 and 2 by themselves are default streams of the data's
- * device, so a default stream of another device is named with it. For this library only (devx_stream_of_device). */
+/* A number for a default stream of this device, whatever device the data is on: 1 and 2 by themselves are the default streams
+ * of the data's device. Only this library knows the number (devx_stream_of_device). */
 inline std::int64_t stream_of(DLDevice device, std::int64_t stream) {
     std::int64_t out = no_stream;
     detail::check([&](devx_error *error) { return devx_stream_of_device(device, stream, &out, error); });
     return out;
 }
 
-/* Holds a stream: if it is closed meanwhile, it is destroyed only after the result is gone. For a manager that gives memory
- * back some time after the release of its owner (devx_stream_hold). */
+/* Holds a stream: closed meanwhile, it is destroyed only after the result is. For a manager that gives memory back some time
+ * after the release of its owner (devx_stream_hold). */
 inline Owner hold_stream(std::int64_t stream) {
     devx_owner out{};
     detail::check([&](devx_error *error) { return devx_stream_hold(stream, &out, error); });
     return Owner(out);
 }
 
-/* A stream of one's own, closed when this goes (devx_stream_close): destroyed when all that was allocated, copied, imported
- * or produced on it is released, and when nobody holds it. What is queued on it is still done. It converts to the number. */
+/* A stream that its object owns. The destructor closes it (devx_stream_close): it is destroyed when everything that was
+ * allocated, copied, imported or produced on it is released, and nobody holds it. Work that is queued on it is still done. A
+ * Stream converts to its number. */
 class Stream {
 public:
-    /* No stream: what is left of one that was moved. */
+    /* No stream: the state of an object that was moved from. */
     Stream() noexcept = default;
     /* A new stream that does not wait for the legacy default stream. */
     explicit Stream(DLDevice device) : device_(device) {
@@ -431,13 +432,13 @@ public:
     operator std::int64_t() const noexcept { return value_; }
     std::int64_t value() const noexcept { return value_; }
     DLDevice device() const noexcept { return device_; }
-    /* Blocks until all that is queued here is done. No exchange needs it. */
+    /* Blocks until all work that is queued here is done. No exchange needs this. */
     void synchronize() const {
         detail::check([&](devx_error *error) { return devx_stream_synchronize(device_, value_, error); });
     }
-    /* Hands the stream over: somebody else destroys it. */
+    /* Hands the stream over: whoever gets the result destroys it. */
     std::int64_t release() noexcept { return std::exchange(value_, no_stream); }
-    /* Closes it now. */
+    /* Closes the stream now. */
     void reset() noexcept {
         std::int64_t const value = release();
         if (value != no_stream) {
@@ -507,8 +508,7 @@ inline std::string device_name(DLDevice device) {
 
 namespace detail {
 
-/* A text of any length, which `write(buffer, capacity, length, error)` puts where it is told to, as far as there is
- * room. */
+/* The text, of any length, that `write(buffer, capacity, length, error)` writes as far as there is room. */
 template <class Write> std::string written(Write &&write) {
     std::string out(64, '\0');
     for (std::size_t length = 0;; out.resize(length + 1)) {
@@ -522,7 +522,7 @@ template <class Write> std::string written(Write &&write) {
 
 } // namespace detail
 
-/* The name of the Arrow type that a format string stands for, for people: "int64" for "l". */
+/* A readable name of the Arrow type that a format string stands for: "int64" for "l". */
 inline std::string type_name(char const *format) {
     return detail::written([&](char *buffer, std::size_t capacity, std::size_t *length, devx_error *error) {
         return devx_type_name(format, buffer, capacity, length, error);
@@ -559,12 +559,12 @@ inline devx_cuda_array &release_part(devx_cuda_array &value) noexcept {
 
 } // namespace detail
 
-/* A DLPack tensor of somebody's; release() gives the pointer to whoever calls its deleter then. */
+/* A DLPack tensor, which this pointer owns; after release(), whoever gets the plain pointer calls its deleter. */
 using Dlpack = std::unique_ptr<DLManagedTensorVersioned, detail::DlpackDeleter>;
 /* The same for the struct of DLPack before 1.0. */
 using DlpackLegacy = std::unique_ptr<DLManagedTensor, detail::DlpackDeleter>;
 
-/* An Arrow struct (schema, array, stream) or a CUDA array of somebody's, by value. A released one is empty. */
+/* An Arrow struct (schema, array, stream) or a CUDA array, which this object owns by value. A released struct is empty. */
 template <class T> class Owned {
 public:
     Owned() noexcept = default;
@@ -572,7 +572,7 @@ public:
     explicit Owned(T &source) noexcept : value_(source) { detail::release_part(source).release = nullptr; }
     Owned(Owned &&other) noexcept : Owned(other.value_) {}
     Owned &operator=(Owned &&other) noexcept {
-        /* What was here is released last: it may be what keeps `other`. */
+        /* What was here before is released last: it may be what keeps `other`. */
         Owned taken(std::move(other));
         std::swap(value_, taken.value_);
         return *this;
@@ -585,7 +585,7 @@ public:
     explicit operator bool() const noexcept { return detail::release_part(const_cast<T &>(value_)).release != nullptr; }
     T const &operator*() const noexcept { return value_; }
     T const *operator->() const noexcept { return &value_; }
-    /* For a call that fills the struct, or that moves it out. */
+    /* For a call that fills in the struct, or moves it out. */
     T *get() noexcept { return &value_; }
     /* Moves the struct out: whoever holds the result releases it. */
     T release() noexcept {
@@ -598,7 +598,7 @@ public:
         auto &part = detail::release_part(value_);
         if (part.release != nullptr) {
             part.release(&part);
-            part.release = nullptr; /* also if the callback forgot to say so */
+            part.release = nullptr; /* in case the callback forgot it */
         }
     }
 
@@ -613,18 +613,18 @@ using OwnedStream = Owned<ArrowArrayStream>;
 using OwnedDeviceStream = Owned<ArrowDeviceArrayStream>;
 using OwnedCudaArray = Owned<devx_cuda_array>;
 
-/* What takes the place of a stream in versions of the CUDA Array Interface that have none (0 to 2). */
+/* What takes the place of the stream in versions of the CUDA Array Interface that have none (0 to 2). */
 enum class NoStream : std::int32_t {
-    legacy_default = DEVX_NO_STREAM_LEGACY_DEFAULT, /* the legacy default stream stands for the producer's */
+    legacy_default = DEVX_NO_STREAM_LEGACY_DEFAULT, /* the legacy default stream takes the place of the producer's */
     host_sync = DEVX_NO_STREAM_HOST_SYNC,           /* the host waits for the device */
     trust = DEVX_NO_STREAM_TRUST,                   /* the data is known to be ready */
 };
 
-/* How a CUDA array is taken in or handed out; what is not said is version 3 and no stream. */
+/* How a CUDA array is imported or exported. The default is version 3 and no stream. */
 struct CudaArrayRequest {
-    std::int32_t max_version = 3; /* the newest that the consumer reads, for an export */
+    std::int32_t max_version = 3; /* export: the highest version that the consumer reads */
     NoStream no_stream = NoStream::legacy_default;
-    std::int64_t stream = DEVX_CUDA_ARRAY_NO_STREAM; /* import: the consumer's; export: to order the data on */
+    std::int64_t stream = DEVX_CUDA_ARRAY_NO_STREAM; /* import: the consumer's; export: the one to order the data on */
 
     devx_cuda_array_request raw() const noexcept {
         devx_cuda_array_request request{};
@@ -641,12 +641,12 @@ struct MaskedTensor;
 
 /* --- tensors --- */
 
-/* What is borrowed from a tensor: valid as long as the tensor. */
+/* A view of a tensor: it owns nothing, and is valid as long as the tensor. */
 class TensorView {
 public:
     TensorView(DLTensor const &raw, std::uint64_t flags) noexcept : raw_(raw), flags_(flags) {}
 
-    /* As DLPack describes it; strides are always there, byte_offset is 0. */
+    /* The view as a struct of DLPack; its strides are never NULL, its byte_offset is 0. */
     DLTensor const &raw() const noexcept { return raw_; }
     std::size_t ndim() const noexcept { return detail::to_size(raw_.ndim); }
     /* Extents. */
@@ -659,12 +659,12 @@ public:
     std::uint64_t flags() const noexcept { return flags_; }
     bool read_only() const noexcept { return (flags_ & DLPACK_FLAG_BITMASK_READ_ONLY) != 0; }
 
-    /* The first element, in memory of the device. Throws if the elements are of another type. */
+    /* The address of the first element, in memory of the device. Throws if the elements have another type. */
     template <class T> T const *data() const {
         require<T>();
         return static_cast<T const *>(raw_.data);
     }
-    /* The first element, to be written. Throws DEVX_READ_ONLY if that is not allowed. */
+    /* The address of the first element, to write to. Throws DEVX_READ_ONLY if that is not allowed. */
     template <class T> T *mutable_data() const {
         require<T>();
         if (read_only()) {
@@ -672,9 +672,10 @@ public:
         }
         return static_cast<T *>(raw_.data);
     }
-    /* One element of a tensor in plain host memory. Throws if the index is not one of it. A bool is given by value: a byte of
-     * somebody else's may be true without being 1, which a `bool` must not be. Pinned and managed memory may still be
-     * written by work that is queued, of which a view knows nothing: that is read by who knows, through data(). */
+    /* One element of a tensor in plain host memory. Throws if the index is out of range. A bool is returned by value,
+     * because a byte from another runtime may be true without being 1, which a C++ `bool` must not be. Elements in pinned
+     * and managed memory may still be written by queued work, of which a view knows nothing: read them through data() when
+     * they are ready. */
     template <class T>
     std::conditional_t<std::is_same_v<std::remove_cv_t<T>, bool>, bool, T const &>
     at(std::initializer_list<std::int64_t> index) const {
@@ -715,17 +716,17 @@ private:
     std::uint64_t flags_;
 };
 
-/* How large a tensor is. */
+/* The size of a tensor. */
 struct TensorSize {
     std::int64_t elements;
-    std::int64_t bytes; /* of the elements side by side */
-    bool row_major;     /* whether they lie so, in row-major order */
+    std::int64_t bytes; /* of the elements when compact */
+    bool row_major;     /* whether they are compact and in row-major order */
 };
 
 /* One reference to memory with a shape and an element type. */
 class Tensor {
 public:
-    /* No tensor: what is left of one that was moved. */
+    /* No tensor: the state of an object that was moved from. */
     Tensor() noexcept = default;
     /* Takes over a handle of the C API. */
     explicit Tensor(devx_tensor_t *raw) noexcept : handle_(raw) {}
@@ -736,12 +737,12 @@ public:
         detail::check([&](devx_error *error) {
             return devx_tensor_create(&description, flags, owner.get(), out.handle_.address(), error);
         });
-        static_cast<void>(owner.release()); /* it is the tensor's now */
+        static_cast<void>(owner.release()); /* the tensor owns it now */
         return out;
     }
 
-    /* A tensor over host memory; without strides the elements lie in row-major order. Of `const` values it is
-     * read-only. */
+    /* A tensor over host memory; without strides, the elements are compact and in row-major order. A tensor over `const` values
+     * is read-only. */
     template <class T>
     static Tensor over(T *data, std::vector<std::int64_t> shape, Owner &&owner,
                        std::vector<std::int64_t> strides = {}) {
@@ -759,7 +760,7 @@ public:
         return create(description, std::move(owner), std::is_const_v<T> ? DLPACK_FLAG_BITMASK_READ_ONLY : 0);
     }
 
-    /* A row-major tensor that keeps a vector, which has to have as many elements as the shape. */
+    /* A row-major tensor over a vector, which it keeps; the vector must have as many elements as the shape. */
     template <class T> static Tensor of(std::vector<T> values, std::vector<std::int64_t> shape) {
         static_assert(!std::is_same_v<T, bool>, "a std::vector<bool> has bits, a tensor has bytes");
         auto const kept = std::make_shared<std::vector<T>>(std::move(values));
@@ -772,7 +773,7 @@ public:
         return out;
     }
 
-    /* Takes a DLPack tensor from its producer. If this throws, it is still `source`'s. */
+    /* Takes a DLPack tensor from its producer. If this throws, `source` still has it. */
     static Tensor import_from(Dlpack &&source) {
         Tensor out = import_from(source.get());
         static_cast<void>(source.release());
@@ -783,7 +784,7 @@ public:
         static_cast<void>(source.release());
         return out;
     }
-    /* The same of a plain pointer. If this throws, it is still the caller's to delete. */
+    /* The same for a plain pointer. If this throws, the tensor is still the caller's to delete. */
     static Tensor import_from(DLManagedTensorVersioned *source) {
         Tensor out;
         detail::check([&](devx_error *error) { return devx_tensor_import(source, out.handle_.address(), error); });
@@ -796,8 +797,8 @@ public:
         return out;
     }
 
-    /* Takes a tensor that its producer was asked for with `stream`: its data is ready for work that is queued there from now
-     * on. no_stream says nothing of the data, which counts as queued on the legacy default stream. */
+    /* Takes a tensor that its producer exported for `stream`: its data is ready for work that is queued there from now on.
+     * no_stream says nothing about the data, which counts as queued on the legacy default stream. */
     static Tensor import_on(Dlpack &&source, std::int64_t stream) {
         Tensor out = import_on(source.get(), stream);
         static_cast<void>(source.release());
@@ -822,8 +823,8 @@ public:
         return out;
     }
 
-    /* A compact row-major tensor over new memory, not initialised: of the device's pool, for work on `stream`, which
-     * may be closed before the tensor; without a stream it is ready at once. */
+    /* A compact row-major tensor over new, uninitialised memory. With a stream, the memory comes from the device's pool and is
+     * ready for work on `stream`, which may be closed before the tensor is released; without one, it is ready at once. */
     static Tensor allocate(DLDevice device, DLDataType type, std::vector<std::int64_t> const &shape,
                            std::int64_t stream = no_stream) {
         Tensor out;
@@ -834,10 +835,10 @@ public:
         return out;
     }
 
-    /* The same over memory of a manager. */
+    /* The same over memory from a manager. */
     static Tensor allocate_with(Manager const &manager, DLDevice device, DLDataType type,
                                 std::vector<std::int64_t> const &shape, std::int64_t stream = no_stream);
-    /* A compact row-major tensor over zeroed host memory, which can be offered to other processes without a copy. */
+    /* A compact row-major tensor over zeroed host memory that can be offered to other processes without a copy. */
     static Tensor allocate_shared(DLDataType type, std::vector<std::int64_t> const &shape) {
         Tensor out;
         detail::check([&](devx_error *error) {
@@ -846,8 +847,8 @@ public:
         return out;
     }
 
-    /* Takes a CUDA array from its producer, whose stream is waited for on the device, and alive until the array is
-     * released. If this throws, it is still `source`'s. An array with a mask is refused. */
+    /* Takes a CUDA array from its producer. The producer's stream is waited for on the device, and must stay alive until the
+     * array is released. If this throws, `source` still has the array. An array with a mask is refused. */
     static Tensor import_from(OwnedCudaArray &&source, CudaArrayRequest const &request = {}) {
         return import_from(source.get(), request);
     }
@@ -859,14 +860,14 @@ public:
         });
         return out;
     }
-    /* The same with a tensor that says which elements are valid; an empty one if all are. */
+    /* The same, with a tensor that says which elements are valid; the tensor is empty if all are. */
     static MaskedTensor import_masked(devx_cuda_array *source, CudaArrayRequest const &request = {});
     static MaskedTensor import_masked(OwnedCudaArray &&source, CudaArrayRequest const &request = {});
 
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
     /* The handle, for a call of the C API. */
     devx_tensor_t *get() const noexcept { return handle_.get(); }
-    /* Hands the handle over to C, which releases it. */
+    /* Hands the handle over: whoever gets the result releases it. */
     devx_tensor_t *release() noexcept { return handle_.release(); }
 
     /* Another reference to the same tensor. */
@@ -875,8 +876,7 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_share(get(), out.handle_.address(), error); });
         return out;
     }
-    /* So many of the indices along one dimension, from the one at `offset` on, as a tensor of its own, which shares the
-     * memory. */
+    /* A tensor of `length` indices along one dimension, from index `offset` on. It shares the memory. */
     Tensor slice(std::int64_t dimension, std::int64_t offset, std::int64_t length) const {
         Tensor out;
         detail::check([&](devx_error *error) {
@@ -897,8 +897,8 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_copy(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. Within that any
-     * stream will do; copy() needs none. */
+    /* A copy on another device, or on the same one, queued on `stream`. A copy into plain host memory is waited for. Within
+     * plain host memory, any stream will do; copy() needs none. */
     Tensor copy_to(DLDevice device, std::int64_t stream) const {
         Tensor out;
         detail::check([&](devx_error *error) {
@@ -917,7 +917,7 @@ public:
         read(out.data(), out.size() * sizeof(T), stream);
         return out;
     }
-    /* Writes all elements from host memory, in row-major order: work queued on `stream` afterwards sees them. */
+    /* Writes all elements from host memory, in row-major order; work that is queued on `stream` afterwards sees them. */
     void write(void const *from, std::size_t bytes, std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_tensor_write(get(), from, bytes, stream, error); });
     }
@@ -926,27 +926,28 @@ public:
         static_cast<void>(borrow().template data<T>());
         write(from.data(), from.size() * sizeof(T), stream);
     }
-    /* What `stream` stands for here: a default stream with its device (stream_of), which for pinned and managed memory is
-     * the one that it was made for. */
+    /* The stream that `stream` stands for here: a default stream with its device (stream_of). For pinned and managed memory,
+     * that is the device that the memory was made for. */
     std::int64_t stream(std::int64_t stream) const {
         std::int64_t out = no_stream;
         detail::check([&](devx_error *error) { return devx_tensor_stream(get(), stream, &out, error); });
         return out;
     }
-    /* Makes `stream` wait, on the device, until the data may be touched. */
+    /* Makes `stream` wait, on the device, until the data is ready. */
     void wait(std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_tensor_wait(get(), stream, error); });
     }
-    /* Work queued on `stream` uses the tensor: its memory is released only after that. */
+    /* Says that work that is queued on `stream` uses the tensor: its memory is given back only after that work. */
     void used_on(std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_tensor_used_on(get(), stream, error); });
     }
-    /* The data is there after what is queued on `stream`; to be said before the tensor is shared. Memory that is given back
-     * in the order of another stream is so only after that work, too. No other call uses the handle meanwhile. */
+    /* Says that the data is ready when the work that is queued on `stream` is done. To be called before the tensor is shared,
+     * while no other call uses the handle. Memory that is given back in the order of another stream is given back only after
+     * this work, too. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_tensor_produced_on(get(), stream, error); });
     }
-    /* Asks the driver whether the memory is where the tensor says, all of it. */
+    /* Asks the driver whether all of the memory is where the tensor says. */
     void check_pointers() const {
         detail::check([&](devx_error *error) { return devx_tensor_check_pointers(get(), error); });
     }
@@ -960,21 +961,21 @@ public:
         return out;
     }
 
-    /* Hands the tensor to a consumer and keeps it. */
+    /* Hands the tensor to a consumer; this object keeps its reference. */
     Dlpack export_share(Request const &request = {}) const {
         DLManagedTensorVersioned *out = nullptr;
         auto const raw = request.raw();
         detail::check([&](devx_error *error) { return devx_tensor_export_share(get(), &raw, &out, error); });
         return Dlpack(out);
     }
-    /* Hands the tensor to a consumer; nothing is left in this object. If this throws, it is as before. */
+    /* Hands the tensor to a consumer; this object is empty afterwards. If this throws, it is as before. */
     Dlpack export_move(Request const &request = {}) && {
         DLManagedTensorVersioned *out = nullptr;
         auto const raw = request.raw();
         detail::check([&](devx_error *error) { return devx_tensor_export_move(handle_.address(), &raw, &out, error); });
         return Dlpack(out);
     }
-    /* The same as the struct of DLPack before 1.0. */
+    /* The same two, with the struct of DLPack before 1.0. */
     DlpackLegacy export_share_legacy(Request const &request = {}) const {
         DLManagedTensor *out = nullptr;
         auto const raw = request.raw();
@@ -989,7 +990,7 @@ public:
         return DlpackLegacy(out);
     }
 
-    /* Hands the tensor to a consumer as a CUDA array, and keeps it. */
+    /* Hands the tensor to a consumer as a CUDA array; this object keeps its reference. */
     OwnedCudaArray export_share_cuda_array(CudaArrayRequest const &request = {}) const {
         OwnedCudaArray out;
         auto const raw = request.raw();
@@ -998,7 +999,7 @@ public:
         });
         return out;
     }
-    /* The same; nothing is left in this object. If this throws, it is as before. */
+    /* The same, but this object is empty afterwards. If this throws, it is as before. */
     OwnedCudaArray export_move_cuda_array(CudaArrayRequest const &request = {}) && {
         OwnedCudaArray out;
         auto const raw = request.raw();
@@ -1008,13 +1009,13 @@ public:
         return out;
     }
 
-    /* How the tensor can be had as a column. Nothing is taken. */
+    /* Tells how the tensor can become a column. Nothing is taken. */
     Plan plan_column() const {
         devx_plan out;
         detail::check([&](devx_error *error) { return devx_tensor_plan_column(get(), &out, error); });
         return Plan(out);
     }
-    /* The tensor as a column: its first dimension are the rows, the others fixed-size lists. */
+    /* The tensor as a column: the first dimension becomes the rows, the others become fixed-size lists. */
     Batch to_column(std::string const &name, Copy copy = Copy::never) const;
     /* The same for a column of the extension type arrow.fixed_shape_tensor, whose dimensions may lie in any order. */
     Plan plan_fixed_shape_column() const {
@@ -1023,7 +1024,7 @@ public:
         return Plan(out);
     }
     Batch to_fixed_shape_column(std::string const &name, Copy copy = Copy::never) const;
-    /* How a matrix can be had as a record batch with a column for each of its columns. Nothing is taken. */
+    /* Tells how the matrix can become a record batch with the same columns. Nothing is taken. */
     Plan plan_batch() const {
         devx_plan out;
         detail::check([&](devx_error *error) { return devx_tensor_plan_batch(get(), &out, error); });
@@ -1036,7 +1037,7 @@ private:
     detail::Handle<devx_tensor_t, devx_tensor_release> handle_;
 };
 
-/* What an import of a CUDA array gives: the elements, and which of them are valid (empty: all). */
+/* The result of importing a CUDA array: the elements, and which of them are valid (`mask` is empty if all are). */
 struct MaskedTensor {
     Tensor tensor;
     Tensor mask;
@@ -1057,7 +1058,7 @@ inline MaskedTensor Tensor::import_masked(OwnedCudaArray &&source, CudaArrayRequ
 
 /* --- schemas --- */
 
-/* The block that Arrow keeps metadata in, of pairs of keys and values. */
+/* Encodes pairs of keys and values as the block that Arrow uses for metadata. */
 inline std::string encode_metadata(std::vector<std::pair<std::string, std::string>> const &pairs) {
     std::string out;
     auto const put = [&](std::size_t number) {
@@ -1079,7 +1080,7 @@ inline std::string encode_metadata(std::vector<std::pair<std::string, std::strin
 
 namespace detail {
 
-/* A block as C has it, which does not say its size: what is cut off would be read behind its end. */
+/* A block as C takes it. C is not told its size and would read past the end of a block that is cut off, so it is checked. */
 inline char const *block_of(std::string const &metadata) {
     if (metadata.empty()) {
         return nullptr;
@@ -1117,7 +1118,7 @@ inline char const *block_of(std::string const &metadata) {
 
 } // namespace detail
 
-/* The pairs of a metadata block that devexchange has checked; nullptr has none. */
+/* The pairs in a metadata block that devexchange has checked; none for nullptr. */
 inline std::vector<std::pair<std::string, std::string>> decode_metadata(char const *block) {
     std::vector<std::pair<std::string, std::string>> out;
     if (block == nullptr) {
@@ -1142,14 +1143,14 @@ inline std::vector<std::pair<std::string, std::string>> decode_metadata(char con
     return out;
 }
 
-/* A field of a schema that is being described. */
+/* A field in the description of a schema. */
 struct Field {
     std::string name;
-    std::string format;                        /* of Arrow, for example "g" for float64 */
+    std::string format;                        /* Arrow format string, for example "g" for float64 */
     std::int64_t flags = DEVX_FIELD_NULLABLE;  /* DEVX_FIELD_... bits */
     std::vector<Field> children = {};
-    std::vector<Field> dictionary = {};        /* the field of the dictionary's values, or nothing */
-    std::string metadata = {};                 /* of encode_metadata, or nothing */
+    std::vector<Field> dictionary = {};        /* the field of the dictionary's values, or empty */
+    std::string metadata = {};                 /* from encode_metadata, or empty */
 };
 
 /* One reference to a tree of fields, which never changes. */
@@ -1171,7 +1172,7 @@ public:
     /* The schema of a record batch with these columns. */
     static Schema of(std::vector<Field> columns) { return create(Field{"", "+s", 0, std::move(columns)}); }
 
-    /* Takes an Arrow schema from its producer. If this throws, it is still `source`'s. */
+    /* Takes an Arrow schema from its producer. If this throws, `source` still has it. */
     static Schema import_from(OwnedSchema &&source) { return import_from(source.get()); }
     static Schema import_from(ArrowSchema *source) {
         Schema out;
@@ -1189,7 +1190,7 @@ public:
         detail::check([&](devx_error *error) { return devx_schema_share(get(), out.handle_.address(), error); });
         return out;
     }
-    /* Hands the schema to a consumer and keeps it. */
+    /* Hands the schema to a consumer; this object keeps its reference. */
     OwnedSchema export_share() const {
         OwnedSchema out;
         detail::check([&](devx_error *error) { return devx_schema_export(get(), out.get(), error); });
@@ -1232,7 +1233,7 @@ public:
     devx_column const &raw() const noexcept { return raw_; }
     std::string_view name() const noexcept { return raw_.name; }
     std::string_view format() const noexcept { return raw_.format; }
-    /* The name of the type, for people; of a dictionary those of the indices and of the values, as "int32 -> utf8". */
+    /* A readable name of the type; for a dictionary, the types of the indices and of the values, as in "int32 -> utf8". */
     std::string type_name() const {
         std::string const own = devexchange::type_name(raw_.format);
         return has_dictionary() ? own + " -> " + dictionary().type_name() : own;
@@ -1240,20 +1241,20 @@ public:
     std::vector<std::pair<std::string, std::string>> metadata() const { return decode_metadata(raw_.metadata); }
     bool nullable() const noexcept { return (raw_.flags & DEVX_FIELD_NULLABLE) != 0; }
     std::int64_t length() const noexcept { return raw_.length; }
-    /* Where row 0 is in the buffers. */
+    /* The index of row 0 in the buffers. */
     std::int64_t offset() const noexcept { return raw_.offset; }
     /* The addresses of the buffers, in memory of the batch's device. */
     Span<void const *const> buffers() const noexcept { return {raw_.buffers, detail::to_size(raw_.n_buffers)}; }
     std::int64_t n_children() const noexcept { return raw_.n_children; }
     bool has_dictionary() const noexcept { return raw_.has_dictionary != 0; }
 
-    /* The number of nulls; counted if it is not known. */
+    /* The number of nulls; if it is not known, they are counted, in host memory only. */
     std::int64_t null_count() const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) { return devx_column_null_count(batch_, &raw_, &out, error); });
         return out;
     }
-    /* The same in memory of any device: if it is not known, the validity is copied on `stream`, and the host waits. */
+    /* The same in memory of any device: if it is not known, the validity buffer is copied on `stream`, and the host waits. */
     std::int64_t null_count_on(std::int64_t stream) const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) {
@@ -1266,7 +1267,7 @@ public:
         detail::check([&](devx_error *error) { return devx_column_is_valid(batch_, &raw_, row, &out, error); });
         return out != 0;
     }
-    /* All values of a column of numbers, or of dates and times as the integers that they are stored as. */
+    /* All values of a column of numbers; dates and times are read as the integers that they are stored as. */
     template <class T> Span<T const> values() const {
         void const *out = nullptr;
         detail::check(
@@ -1286,22 +1287,22 @@ public:
         detail::check([&](devx_error *error) { return devx_column_bytes(batch_, &raw_, row, &out, &length, error); });
         return {out, length};
     }
-    /* The bytes of a row of a column whose values all have as many (numbers, dates, decimals, fixed-size binary), as they
-     * are stored; they need not be aligned. */
+    /* The bytes of a row, as stored, in a column whose values all have the same size (numbers, dates, decimals, fixed-size
+     * binary); they need not be aligned. */
     std::string_view fixed(std::int64_t row) const {
         char const *out = nullptr;
         std::size_t length = 0;
         detail::check([&](devx_error *error) { return devx_column_fixed(batch_, &raw_, row, &out, &length, error); });
         return {out, length};
     }
-    /* The value of a row of any type as text, to be shown: text in quotes as in JSON, nothing as null. */
+    /* The value of a row of any type as readable text: text in quotes as in JSON, null as null (devx_column_text). */
     std::string text(std::int64_t row) const;
-    /* Where the value of a row is stored, behind dictionaries, unions and runs; nothing if it is null there or on the
+    /* Where the value of a row is stored, behind dictionaries, unions and runs; std::nullopt if it is null there or on the
      * way. */
     std::optional<StoredValue> resolve(std::int64_t row) const;
     /* Which child of a union holds the value of a row. */
     UnionValue union_value(std::int64_t row) const;
-    /* Which run of a run-end encoded column a row is in: the row of its value in the second child. */
+    /* The run of a run-end encoded column that a row is in: the row of its value in the second child. */
     std::int64_t run(std::int64_t row) const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) { return devx_column_run(batch_, &raw_, row, &out, error); });
@@ -1312,20 +1313,20 @@ public:
         return made(
             [&](devx_column *out, devx_error *error) { return devx_column_list(batch_, &raw_, row, out, error); });
     }
-    /* Of a struct and of a fixed-size list the rows that this column sees; of a list all values. */
+    /* A child: of a struct or a fixed-size list, what belongs to the rows that this column sees; of a list, all values. */
     Column child(std::int64_t index) const {
         return made(
             [&](devx_column *out, devx_error *error) { return devx_column_child(batch_, &raw_, index, out, error); });
     }
-    /* So many of the rows, from the one at `offset` on. */
+    /* `length` of the rows, from row `offset` on. */
     Column slice(std::int64_t offset, std::int64_t length) const {
         return made([&](devx_column *out, devx_error *error) {
             return devx_column_slice(batch_, &raw_, offset, length, out, error);
         });
     }
-    /* The rows as a batch of their own, which shares the memory: a record batch if the column is a struct. */
+    /* A batch of the rows, which shares the memory. It is a record batch if the column is a struct. */
     Batch share() const;
-    /* The values that the rows are indices of. */
+    /* The dictionary that the values of the rows are indices into. */
     Column dictionary() const {
         return made(
             [&](devx_column *out, devx_error *error) { return devx_column_dictionary(batch_, &raw_, out, error); });
@@ -1335,7 +1336,7 @@ public:
         detail::check([&](devx_error *error) { return devx_column_dictionary_index(batch_, &raw_, row, &out, error); });
         return out;
     }
-    /* How the column can be had as a tensor. Nothing is taken. */
+    /* Tells how the column can become a tensor. Nothing is taken. */
     Plan plan_tensor() const {
         devx_plan out;
         detail::check([&](devx_error *error) { return devx_column_plan_tensor(batch_, &raw_, &out, error); });
@@ -1361,13 +1362,13 @@ private:
     devx_column raw_;
 };
 
-/* Where a value is stored: the column of its type, and the row of that. */
+/* Where a value is stored: the column of its type, and the row in that column. */
 struct StoredValue {
     Column column;
     std::int64_t row;
 };
 
-/* What a row of a union is: its type id, the child that holds the value, and the row of that. */
+/* The value of a row of a union: its type id, the child that holds it, and the row in that child. */
 struct UnionValue {
     std::int32_t type_id;
     Column child;
@@ -1402,15 +1403,15 @@ inline UnionValue Column::union_value(std::int64_t row) const {
 
 /* --- batches --- */
 
-/* One array that is being described: in the same tree as the fields of its schema. */
+/* One array in the description of a batch. The nodes form the same tree as the fields of the schema. */
 struct Node {
     std::int64_t length = 0;
     std::vector<void const *> buffers = {}; /* validity first (nullptr if there are no nulls) */
     std::vector<Node> children = {};
     std::vector<Node> dictionary = {};
-    std::int64_t null_count = -1; /* -1 if it is not known: then it is counted when somebody asks */
+    std::int64_t null_count = -1; /* -1 if not known: then it is counted when somebody asks */
     std::int64_t offset = 0;
-    std::vector<std::int64_t> sizes = {}; /* bytes of each buffer, -1 if not known; those left out are not known */
+    std::vector<std::int64_t> sizes = {}; /* bytes of each buffer, -1 if not known; a size that is left out is not known */
 };
 
 /* One reference to an Arrow array with its schema: a record batch if the type is struct. */
@@ -1437,8 +1438,9 @@ public:
         return create(schema, Node{length, {nullptr}, std::move(columns)}, std::move(owner));
     }
 
-    /* A record batch of columns that are batches themselves, of the same length on the same device, under new names. They
-     * are shared. On a GPU they are ordered by `stream`, which waits for all of them; none is needed if all are ready. */
+    /* A record batch of columns, each of which is a batch, under new names. All have the same length and are on the same
+     * device. They are shared. On a GPU, they are ordered by `stream`, which waits for all of them; none is needed if all are
+     * ready. */
     static Batch of_columns(std::vector<std::pair<std::string, std::reference_wrapper<Batch const>>> const &columns,
                             std::int64_t stream = no_stream) {
         std::vector<char const *> names;
@@ -1454,7 +1456,7 @@ public:
         return out;
     }
 
-    /* Takes an array from its producer. If this throws, it is still `source`'s. */
+    /* Takes an array from its producer. If this throws, `source` still has it. */
     static Batch import_from(OwnedArray &&source, Schema const &schema) { return import_from(source.get(), schema); }
     static Batch import_from(OwnedDeviceArray &&source, Schema const &schema) {
         return import_from(source.get(), schema);
@@ -1473,7 +1475,7 @@ public:
         return out;
     }
 
-    /* Takes an array together with its schema. If this throws, both are still their owners'. */
+    /* Takes an array together with its schema. If this throws, both still belong to their owners. */
     static Batch import_from(OwnedArray &&source, OwnedSchema &&schema) {
         return import_from(source.get(), schema.get());
     }
@@ -1544,7 +1546,7 @@ public:
         detail::check([&](devx_error *error) { return devx_batch_share(get(), out.handle_.address(), error); });
         return out;
     }
-    /* So many of the rows, from the one at `offset` on, as a batch of their own, which shares the memory. */
+    /* A batch of `length` rows, from row `offset` on. It shares the memory. */
     Batch slice(std::int64_t offset, std::int64_t length) const {
         Batch out;
         detail::check([&](devx_error *error) {
@@ -1552,14 +1554,14 @@ public:
         });
         return out;
     }
-    /* A copy in one block of host memory, without offsets but in run-end-encoded columns. */
+    /* A copy in one block of host memory. It has no offsets, except in run-end encoded columns. */
     Batch copy() const {
         Batch out;
         detail::check([&](devx_error *error) { return devx_batch_copy(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A copy on another device, or the same, queued on `stream`; into plain host memory it is waited for. Within that any
-     * stream will do; copy() needs none. */
+    /* A copy on another device, or on the same one, queued on `stream`. A copy into plain host memory is waited for. Within
+     * plain host memory, any stream will do; copy() needs none. */
     Batch copy_to(DLDevice device, std::int64_t stream) const {
         Batch out;
         detail::check([&](devx_error *error) {
@@ -1567,23 +1569,23 @@ public:
         });
         return out;
     }
-    /* Makes `stream` wait, on the device, until the data may be touched. */
+    /* Makes `stream` wait, on the device, until the data is ready. */
     void wait(std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_batch_wait(get(), stream, error); });
     }
-    /* Work queued on `stream` uses the batch: its memory is released only after that. */
+    /* Says that work that is queued on `stream` uses the batch: its memory is given back only after that work. */
     void used_on(std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_batch_used_on(get(), stream, error); });
     }
-    /* The data is there after what is queued on `stream`; as of a tensor. */
+    /* Says that the data is ready when the work that is queued on `stream` is done; see Tensor::produced_on. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_batch_produced_on(get(), stream, error); });
     }
-    /* Asks the driver whether the buffers are where the batch says; what only the data tells is left out. */
+    /* Asks the driver whether the buffers are where the batch says, but for data whose size only offsets and views tell. */
     void check_pointers() const {
         detail::check([&](devx_error *error) { return devx_batch_check_pointers(get(), error); });
     }
-    /* How a record batch of equal columns can be had as a matrix. Nothing is taken. */
+    /* Tells how a record batch can become a matrix; all columns have to be of the same number type. Nothing is taken. */
     Plan plan_matrix() const {
         devx_plan out;
         detail::check([&](devx_error *error) { return devx_batch_plan_matrix(get(), &out, error); });
@@ -1598,7 +1600,7 @@ public:
         });
         return Tensor(out);
     }
-    /* Hands the batch to a consumer and keeps it. */
+    /* Hands the batch to a consumer; this object keeps its reference. */
     OwnedArray export_share() const {
         OwnedArray out;
         detail::check([&](devx_error *error) { return devx_batch_export_share(get(), out.get(), error); });
@@ -1609,7 +1611,7 @@ public:
         detail::check([&](devx_error *error) { return devx_batch_export_share_device(get(), out.get(), error); });
         return out;
     }
-    /* Hands the batch to a consumer; nothing is left in this object. If this throws, it is as before. */
+    /* Hands the batch to a consumer; this object is empty afterwards. If this throws, it is as before. */
     OwnedArray export_move() && {
         OwnedArray out;
         detail::check([&](devx_error *error) { return devx_batch_export_move(handle_.address(), out.get(), error); });
@@ -1661,7 +1663,7 @@ inline Batch Column::share() const {
 
 namespace detail {
 
-/* What `devx_batch_source` calls. */
+/* The function in `devx_batch_source::next`. */
 template <class Source> devx_status next_of(void *context, devx_batch_t **out, devx_error *error) noexcept {
     return status_of(error, [&] {
         Batch batch = (*static_cast<Source *>(context))();
@@ -1682,8 +1684,8 @@ public:
     BatchStream() noexcept = default;
     explicit BatchStream(devx_batch_stream_t *raw) noexcept : handle_(raw) {}
 
-    /* A stream of what `source()` returns: batches, then an empty Batch. What it throws is the stream's error. It is
-     * called on whatever thread pulls, not any more after the end or an error, and destroyed with the stream. */
+    /* A stream of what `source()` returns: batches, then an empty Batch. What it throws is the stream's error. `source` is
+     * called on whatever thread pulls, and not again after the end or an error. It is destroyed with the stream. */
     template <class Source>
     static BatchStream create(Schema const &schema, Source &&source, DLDeviceType device_type = kDLCPU) {
         using Stored = std::decay_t<Source>;
@@ -1701,7 +1703,7 @@ public:
         });
     }
 
-    /* Takes a stream from its producer. If this throws, it is still `source`'s. */
+    /* Takes a stream from its producer. If this throws, `source` still has it. */
     static BatchStream import_from(OwnedStream &&source) { return import_from(source.get()); }
     static BatchStream import_from(OwnedDeviceStream &&source) { return import_from(source.get()); }
     static BatchStream import_from(ArrowArrayStream *source) {
@@ -1732,14 +1734,15 @@ public:
         detail::check([&](devx_error *error) { return devx_batch_stream_device_type(get(), &out, error); });
         return static_cast<DLDeviceType>(out);
     }
-    /* The next batch, or an empty one at the end, again and again. Throws the stream's error, again and again. */
+    /* The next batch, or an empty one at the end and on every later call. Throws the stream's error, also on every later
+     * call. */
     Batch next() {
         devx_batch_t *out = nullptr;
         detail::check([&](devx_error *error) { return devx_batch_stream_next(get(), &out, error); });
         return Batch(out);
     }
 
-    /* Hands the stream to a consumer; nothing is left in this object. If this throws, it is as before. */
+    /* Hands the stream to a consumer; this object is empty afterwards. If this throws, it is as before. */
     OwnedStream export_move() && {
         OwnedStream out;
         detail::check(
@@ -1756,8 +1759,8 @@ public:
     /* The end of the range. */
     struct sentinel {};
 
-    /* For a range-for: each step pulls the next batch, which may be moved from. It cannot be copied, so it is a
-     * std::input_iterator of C++20, and none of C++17. */
+    /* For a range-based for: each step pulls the next batch, which may be moved from. The iterator cannot be copied, so it is
+     * an input iterator of C++20 (std::input_iterator), but not of C++17. */
     class iterator {
     public:
         using iterator_concept = std::input_iterator_tag;
@@ -1786,7 +1789,7 @@ public:
 
     private:
         BatchStream *stream_ = nullptr;
-        mutable Batch batch_; /* the stream's, not a part of where this is */
+        mutable Batch batch_; /* belongs to the stream; not part of the iterator's position */
     };
 
     iterator begin() { return iterator(this); }
@@ -1805,7 +1808,7 @@ public:
     explicit Metadata(devx_metadata_t *raw) noexcept : handle_(raw) {}
 
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
-    /* The block, encoded as ArrowSchema.metadata; empty if there is none. Valid as long as this. */
+    /* The block, encoded as ArrowSchema.metadata; empty if there is none. Valid as long as this object. */
     std::string_view block() const {
         char const *block = nullptr;
         std::size_t bytes = 0;
@@ -1821,7 +1824,7 @@ private:
 
 namespace detail {
 
-/* A callable as devx_wake has it. */
+/* The devx_wake record of a callable. */
 template <class Wake> devx_wake wake_of(Wake *wake) noexcept {
     devx_wake raw{};
     raw.context = wake;
@@ -1830,7 +1833,7 @@ template <class Wake> devx_wake wake_of(Wake *wake) noexcept {
     return raw;
 }
 
-/* Whether the call worked, `false` if it says DEVX_NOT_READY. */
+/* `true` if the call succeeds, `false` if it returns DEVX_NOT_READY; throws any other error. */
 template <class Call> bool ready(Call &&call) {
     devx_error error;
     devx_status const status = call(&error);
@@ -1842,29 +1845,29 @@ template <class Call> bool ready(Call &&call) {
 
 } // namespace detail
 
-/* Times are in nanoseconds: 0 does not wait, a negative one waits for as long as it takes. */
+/* Times are in nanoseconds: 0 does not wait, a negative time is as long as it takes. */
 inline constexpr std::int64_t forever = -1;
 
 /*
- * The consumer of somebody's asynchronous stream:
+ * The consumer of an asynchronous stream:
  *
  *   auto reader = AsyncReader::create(4);                    // keeps four batches requested
  *   produce(reader.handler());                               // to any producer
  *   while (auto batch = reader.next()) { ... }               // throws where the stream has an error
  *
- * Unlike other objects here, one may be used from several threads at once.
+ * Unlike most objects here, an AsyncReader may be used from several threads at once.
  */
 class AsyncReader {
 public:
     AsyncReader() noexcept = default;
     explicit AsyncReader(devx_async_reader_t *raw) noexcept : handle_(raw) {}
 
-    /* Keeps `limit` batches requested; with 0 they come only after request(). `abi_h_metadata` says that the producer is
-     * laid out as in Arrow's abi.h, so that its metadata can be read. */
+    /* Keeps `limit` batches requested; if it is 0, batches come only after request(). `abi_h_metadata` says that the producer's
+     * struct is that of Arrow's abi.h, so that its metadata can be read. */
     static AsyncReader create(std::int64_t limit = 4, bool abi_h_metadata = false) {
         return make(limit, abi_h_metadata, nullptr);
     }
-    /* Also calls `wake()`, which must not throw, on any thread when there is something to ask for. */
+    /* Also calls `wake()`, which must not throw, on any thread, when there is something to poll for. */
     template <class Wake> static AsyncReader create(std::int64_t limit, bool abi_h_metadata, Wake &&wake) {
         return detail::hand_over(std::forward<Wake>(wake), [&](auto *stored) {
             devx_wake const raw = detail::wake_of(stored);
@@ -1876,7 +1879,8 @@ public:
     devx_async_reader_t *get() const noexcept { return handle_.get(); }
     devx_async_reader_t *release() noexcept { return handle_.release(); }
 
-    /* The handler for a producer, once; whoever has it calls its release once. It may outlive this. */
+    /* The handler to pass to a producer; a second call throws. The producer that takes it calls its release once; if none takes
+     * it, the caller does. It may outlive this object. */
     ArrowAsyncDeviceStreamHandler *handler() const {
         ArrowAsyncDeviceStreamHandler *out = nullptr;
         detail::check([&](devx_error *error) { return devx_async_reader_handler(get(), &out, error); });
@@ -1885,7 +1889,7 @@ public:
     void request(std::int64_t n) const {
         detail::check([&](devx_error *error) { return devx_async_reader_request(get(), n, error); });
     }
-    /* The stream ends here, without an error. */
+    /* Asks the producer to stop: the stream ends here, without an error. */
     void cancel() const {
         detail::check([&](devx_error *error) { return devx_async_reader_cancel(get(), error); });
     }
@@ -1900,7 +1904,7 @@ public:
         try_next(out, forever, metadata);
         return out;
     }
-    /* As next(); `false` if nothing has come in time, then `out` is as before. */
+    /* Like next(), but returns `false` and leaves `out` as it is if nothing has come in time. */
     bool try_next(Batch &out, std::int64_t timeout_ns = 0, Metadata *metadata = nullptr) const {
         devx_batch_t *batch = nullptr;
         devx_metadata_t *block = nullptr;
@@ -1915,7 +1919,7 @@ public:
         }
         return come;
     }
-    /* What the producer said of itself when the schema came. */
+    /* The device type and the metadata of the producer; throws DEVX_NOT_READY before the schema has come. */
     DLDeviceType device_type() const {
         std::int32_t out = 0;
         detail::check([&](devx_error *error) { return devx_async_reader_producer(get(), &out, nullptr, error); });
@@ -1926,7 +1930,7 @@ public:
         detail::check([&](devx_error *error) { return devx_async_reader_producer(get(), nullptr, &out, error); });
         return Metadata(out);
     }
-    /* The errno code of the producer's error, 0 if there was none. */
+    /* The errno code of the producer's error; 0 if there was none. */
     std::int32_t producer_error(Metadata *metadata = nullptr) const {
         std::int32_t out = 0;
         devx_metadata_t *block = nullptr;
@@ -1951,26 +1955,27 @@ private:
 };
 
 /*
- * The producer of an asynchronous stream, for somebody's handler:
+ * The producer of an asynchronous stream, for the handler of a consumer:
  *
  *   auto writer = AsyncWriter::create(handler);
  *   writer.start(schema);
  *   while (more && writer.ready()) { writer.send_move(next_batch()); }
  *   writer.finish();
  *
- * If the consumer cancelled or refused something, what comes next throws and the handler is released.
+ * If the consumer cancelled or refused something, the next call throws and the handler is released.
  */
 class AsyncWriter {
 public:
     AsyncWriter() noexcept = default;
     explicit AsyncWriter(devx_async_writer_t *raw) noexcept : handle_(raw) {}
 
-    /* Takes the handler; if this throws, it is untouched. `metadata` is of encode_metadata, or nothing. */
+    /* Takes the handler; if this throws, the handler is untouched. `metadata` is from encode_metadata, or empty. */
     static AsyncWriter create(ArrowAsyncDeviceStreamHandler *handler, DLDeviceType device_type = kDLCPU,
                               std::string const &metadata = {}) {
         return make(handler, device_type, metadata, nullptr);
     }
-    /* Also calls `wake()`, which must not throw, on any thread when the consumer asked for something: then call ready(0). */
+    /* Also calls `wake()`, which must not throw, on any thread, when the consumer has asked for something: then call
+     * ready(0). */
     template <class Wake>
     static AsyncWriter create(ArrowAsyncDeviceStreamHandler *handler, DLDeviceType device_type,
                               std::string const &metadata, Wake &&wake) {
@@ -1987,7 +1992,7 @@ public:
     void start(Schema const &schema) const {
         detail::check([&](devx_error *error) { return devx_async_writer_start(get(), schema.get(), error); });
     }
-    /* Batches that are requested and not sent. */
+    /* The number of batches that are requested and not sent yet. */
     std::int64_t demand() const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) { return devx_async_writer_demand(get(), &out, error); });
@@ -1998,11 +2003,11 @@ public:
         detail::check([&](devx_error *error) { return devx_async_writer_is_cancelled(get(), &out, error); });
         return out != 0;
     }
-    /* Whether a batch can be sent, in time. */
+    /* Waits until a batch can be sent; `false` if that takes longer than the time. */
     bool ready(std::int64_t timeout_ns = forever) const {
         return detail::ready([&](devx_error *error) { return devx_async_writer_ready(get(), timeout_ns, error); });
     }
-    /* Gives the consumer the batch. If this throws, the batch is still in `batch`. */
+    /* Sends the consumer the batch. If this throws, `batch` still has it. */
     void send_move(Batch &&batch, std::string const &metadata = {}) const {
         char const *const block = detail::block_of(metadata);
         devx_batch_t *raw = batch.release();
@@ -2016,7 +2021,7 @@ public:
     void finish() const {
         detail::check([&](devx_error *error) { return devx_async_writer_finish(get(), error); });
     }
-    /* Tells the consumer of an error, an errno code other than 0. */
+    /* Reports an error to the consumer; `code` is an errno code other than 0. */
     void fail(std::int32_t code, std::string const &message, std::string const &metadata = {}) const {
         detail::check([&](devx_error *error) {
             return devx_async_writer_fail(get(), code, message.c_str(), detail::block_of(metadata), error);
@@ -2039,14 +2044,14 @@ private:
 
 /* --- memory managers --- */
 
-/* Memory that a manager gave. It is given back when this goes, also after the manager. */
+/* Memory from a manager. It is given back when this object is destroyed, which may be after the manager. */
 struct Memory {
     void *address = nullptr;
     DLDevice device = cpu;
     Owner owner = {};
 };
 
-/* Memory that is asked of a manager. */
+/* A request for memory from a manager. */
 inline devx_memory_request memory_request(DLDevice device, std::int64_t bytes, std::int64_t stream = no_stream,
                                           std::uint32_t host_flags = 0) noexcept {
     devx_memory_request request{};
@@ -2060,12 +2065,12 @@ inline devx_memory_request memory_request(DLDevice device, std::int64_t bytes, s
 
 namespace detail {
 
-/* Whether an expression of a type is one. */
+/* Whether an expression with a type is well-formed. */
 template <template <class> class Expression, class T, class = void> struct can : std::false_type {};
 template <template <class> class Expression, class T>
 struct can<Expression, T, std::void_t<Expression<T>>> : std::true_type {};
 
-/* What a manager of one's own may have besides `allocate`. */
+/* The members that a program's own manager may have besides `allocate`. */
 template <class Own> using can_initialize = decltype(std::declval<Own &>().initialize(std::int32_t{}));
 template <class Own>
 using can_pin = decltype(std::declval<Own &>().pin(std::int32_t{}, std::declval<void *>(), std::int64_t{},
@@ -2076,7 +2081,7 @@ template <class Own> using can_reset = decltype(std::declval<Own &>().reset(std:
 template <class Own> using can_trim = decltype(std::declval<Own &>().trim(std::int32_t{}, std::int64_t{}));
 template <class Own> using can_defer_cleanup = decltype(std::declval<Own &>().defer_cleanup(true));
 
-/* The table of an object of C++, which is its context. What the object has no member for is left out. */
+/* The table of callbacks of a C++ object, which is its context. Callbacks for which the object has no member are left out. */
 template <class Own> devx_manager_table manager_table(Own *context) noexcept {
     devx_manager_table table{};
     table.version = DEVX_MANAGER_VERSION;
@@ -2143,7 +2148,7 @@ template <class Own> devx_manager_table manager_table(Own *context) noexcept {
 
 } // namespace detail
 
-/* While this is there, a manager holds back what is given up. The manager outlives it. */
+/* As long as this object lives, a manager holds back memory that is given up. The manager must outlive it. */
 class CleanupDeferral {
 public:
     explicit CleanupDeferral(devx_manager_t const *manager) : manager_(manager) {
@@ -2162,46 +2167,47 @@ private:
 };
 
 /*
- * Who allocates: one reference to a manager of the library's or of one's own.
+ * A memory manager, from the library or the program itself: one reference.
  *
  *   auto const manager = Manager::pool();
  *   auto const tensor = Tensor::allocate_with(manager, cuda(), dtype<float>, {2, 3}, stream);
  *
- * Memory that it gave outlives it. Any thread may use it.
+ * Memory from it may outlive it. Any thread may use it.
  */
 class Manager {
 public:
     Manager() noexcept = default;
     explicit Manager(devx_manager_t *raw) noexcept : handle_(raw) {}
 
-    /* Asks the driver for each allocation: every kind of memory. */
+    /* Asks the driver for each allocation, for every kind of memory. */
     static Manager driver() { return made(&devx_manager_create_driver); }
-    /* As driver(), with managed memory for every request of device memory. */
+    /* Like driver(), but gives managed memory for every request for device memory. */
     static Manager managed() { return made(&devx_manager_create_managed); }
     /* Plain and pinned host memory only. */
     static Manager host_only() { return made(&devx_manager_create_host_only); }
-    /* A stream-ordered pool on each device: at most `limit` bytes in use, up to `keep` unused ones kept; -1: no limit. */
+    /* A stream-ordered pool on each device: at most `limit` bytes in use, up to `keep` unused bytes kept; -1 for no limit. */
     static Manager pool(std::int64_t limit = -1, std::int64_t keep = -1) {
         return made([&](auto out, auto error) { return devx_manager_create_pool(limit, keep, out, error); });
     }
-    /* As pool(), of memory that can be offered to other processes. */
+    /* Like pool(), with memory that can be offered to other processes. */
     static Manager shareable_pool(std::int64_t limit = -1, std::int64_t keep = -1) {
         return made([&](auto out, auto error) { return devx_manager_create_shareable_pool(limit, keep, out, error); });
     }
-    /* Lets another one, which is shared, have at most `limit` bytes in use; -1 only counts. No more than 64 stand one over
-       the other (DEVX_TOO_DEEP). */
+    /* Allocates from `inner`, which is shared, and has at most `limit` bytes in use; with -1, it only counts. At most 64
+       managers can stand one over the other (DEVX_TOO_DEEP). */
     static Manager limited(Manager const &inner, std::int64_t limit) {
         return made(
             [&](auto out, auto error) { return devx_manager_create_limited(inner.get(), limit, out, error); });
     }
-    /* A manager of one's own: an object with `Memory allocate(devx_memory_request const &)`, or that can be called so (a
-     * lambda), and any of
+    /* The program's own manager: an object that has `Memory allocate(devx_memory_request const &)`, or can itself be called
+     * with a request (a lambda), and has any of
      *
      *   initialize(id), Owner pin(id, address, bytes, flags), devx_memory_info memory_info(id),
      *   devx_ipc_handle ipc_handle(address), reset(id), trim(id, keep), defer_cleanup(bool begin)
      *
-     * as devx_manager_table has them. They are called from any thread, several at once; what they throw is the error of
-     * the call (of defer_cleanup it is dropped). The object goes with the manager and all memory of it. */
+     * as in devx_manager_table. They are called from any thread, several at once. What they throw is the error of the call;
+     * what defer_cleanup throws is dropped. The object is destroyed when the manager and all memory from it have been given
+     * up. */
     template <class Own> static Manager create(Own &&own) {
         return detail::hand_over(std::forward<Own>(own), [](auto *stored) {
             devx_manager_table const table = detail::manager_table(stored);
@@ -2213,18 +2219,18 @@ public:
     devx_manager_t *get() const noexcept { return handle_.get(); }
     devx_manager_t *release() noexcept { return handle_.release(); }
 
-    /* Prepares for allocations on a device; any number of times. */
+    /* Prepares for allocations on a device. May be called any number of times. */
     void initialize(std::int32_t device_id) const {
         detail::check([&](devx_error *error) { return devx_manager_initialize(get(), device_id, error); });
     }
-    /* Memory, given back in the order of the request's stream, if there is one (devx_manager_allocate). */
+    /* Allocates memory, which is given back in the order of the request's stream, if there is one (devx_manager_allocate). */
     Memory allocate(devx_memory_request const &request) const {
         devx_memory raw{};
         detail::check([&](devx_error *error) { return devx_manager_allocate(get(), &request, &raw, error); });
         DLDevice const device{static_cast<DLDeviceType>(raw.device_type), raw.device_id};
         return Memory{raw.address, device, Owner(raw.owner)};
     }
-    /* Pins host memory that is there already, which outlives the result: DEVX_HOST_... bits in `host_flags`. */
+    /* Pins existing host memory, which must outlive the result; `host_flags` are DEVX_HOST_... bits. */
     Owner pin(std::int32_t device_id, void *address, std::size_t bytes, std::uint32_t host_flags = 0) const {
         devx_owner raw{};
         detail::check([&](devx_error *error) {
@@ -2237,14 +2243,14 @@ public:
         detail::check([&](devx_error *error) { return devx_manager_memory_info(get(), device_id, &out, error); });
         return out;
     }
-    /* The driver's handle of the allocation that an address lies in: for programs that send handles on their own. */
+    /* The driver's handle of the allocation that contains an address: for programs that send handles themselves. */
     devx_ipc_handle ipc_handle(void const *address) const {
         devx_ipc_handle out{};
         detail::check([&](devx_error *error) { return devx_manager_ipc_handle(get(), address, &out, error); });
         return out;
     }
-    /* Gives all memory of a device back, also what is in use, and what others have of the manager that a limited one asks:
-       nobody uses it after this (devx_manager_reset). */
+    /* Gives back all memory of a device, even if it is in use; a limited manager also resets the one that it allocates from.
+       Nobody may use the memory afterwards (devx_manager_reset). */
     void reset(std::int32_t device_id) const {
         detail::check([&](devx_error *error) { return devx_manager_reset(get(), device_id, error); });
     }
@@ -2252,7 +2258,8 @@ public:
     void trim(std::int32_t device_id, std::size_t keep = 0) const {
         detail::check([&](devx_error *error) { return devx_manager_trim(get(), device_id, keep, error); });
     }
-    /* Holds back what is given up as long as the result is there, which a manager that goes at once would not outlive. */
+    /* Holds back memory that is given up as long as the result lives. Not for a temporary manager, which would not outlive
+     * it. */
     CleanupDeferral defer_cleanup() const & { return CleanupDeferral(get()); }
     CleanupDeferral defer_cleanup() const && = delete;
     devx_manager_statistics statistics() const {
@@ -2283,7 +2290,7 @@ inline Tensor Tensor::allocate_with(Manager const &manager, DLDevice device, DLD
 
 /* --- sharing between processes --- */
 
-/* How a tensor or batch can be offered to other processes. Nothing is taken. */
+/* Tells how a tensor or batch can be offered to other processes. Nothing is taken. */
 inline Plan ipc_plan(Tensor const &tensor) {
     devx_plan out;
     detail::check([&](devx_error *error) { return devx_ipc_plan_tensor(tensor.get(), &out, error); });
@@ -2296,7 +2303,7 @@ inline Plan ipc_plan(Batch const &batch) {
 }
 
 /*
- * An exporter. Its offers end with it; what it gave stays valid until the importers release it.
+ * An exporter. Its offers end with it; what was imported stays valid until the importers release it.
  *
  *   auto const server = IpcServer::create("@weights");       // a name without a file, or the path of a socket
  *   server.offer("layer 1", tensor);
@@ -2306,7 +2313,7 @@ public:
     IpcServer() noexcept = default;
     explicit IpcServer(devx_ipc_server_t *raw) noexcept : handle_(raw) {}
 
-    /* Listens; for processes of the same user. */
+    /* Listens at an address, for processes of the same user. */
     static IpcServer create(std::string const &address) {
         IpcServer out;
         char const *const at = detail::c_text(address, "address");
@@ -2318,8 +2325,8 @@ public:
     devx_ipc_server_t *get() const noexcept { return handle_.get(); }
     devx_ipc_server_t *release() noexcept { return handle_.release(); }
 
-    /* Offers the memory under a name, in place of what had it; memory that cannot be shared is copied if `copy` allows. What
-     * is read-only is so for importers, too, also if it was copied. */
+    /* Offers the memory under a name, in place of any offer that had that name. Memory that cannot be shared is copied if
+     * `copy` allows it. A read-only tensor is read-only for importers, too, even if it was copied. */
     void offer(std::string const &name, Tensor const &tensor, Copy copy = Copy::never) const {
         char const *const text = detail::c_text(name, "name");
         detail::check([&](devx_error *error) {
@@ -2332,14 +2339,15 @@ public:
             return devx_ipc_server_offer_batch(get(), text, batch.get(), static_cast<std::int32_t>(copy), error);
         });
     }
-    /* Ends an offer; whether there was one. What was given of it stays valid. A fork is refused, as for an offer. */
+    /* Ends an offer and returns whether there was one. What was imported from it stays valid. A child of a fork can neither
+     * make nor end offers. */
     bool withdraw(std::string const &name) const {
         char const *const text = detail::c_text(name, "name");
         std::int32_t out = 0;
         detail::check([&](devx_error *error) { return devx_ipc_server_withdraw(get(), text, &out, error); });
         return out != 0;
     }
-    /* How much was given and is not released yet; what a client imports again while it holds it counts once. */
+    /* The number of imports that are not released yet; what a client imports again while it holds it counts once. */
     std::int64_t leases() const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) { return devx_ipc_server_leases(get(), &out, error); });
@@ -2351,9 +2359,9 @@ private:
 };
 
 /*
- * A connection of an importer. What was imported may outlive it, and is given back to the exporter when it goes. The
- * exporter is trusted as a producer in this process is: the memory holds what it says, and nobody writes it while it is
- * read.
+ * A connection of an importer. What was imported may outlive it, and is given back to the exporter when it is released.
+ * The exporter is trusted like a producer in this process: the memory holds what the exporter says, and nobody writes it
+ * while it is read.
  *
  *   auto const tensor = IpcClient::create("@weights").import_tensor("layer 1");
  */
@@ -2362,7 +2370,7 @@ public:
     IpcClient() noexcept = default;
     explicit IpcClient(devx_ipc_client_t *raw) noexcept : handle_(raw) {}
 
-    /* Connects to an exporter of the same user, which has `timeout_ns` for each answer, `forever` for as long as it takes. */
+    /* Connects to an exporter of the same user. It has `timeout_ns` for each answer; `forever` is as long as it takes. */
     static IpcClient create(std::string const &address, std::int64_t timeout_ns = DEVX_IPC_TIMEOUT_NS) {
         IpcClient out;
         char const *const at = detail::c_text(address, "address");
@@ -2375,7 +2383,7 @@ public:
     devx_ipc_client_t *get() const noexcept { return handle_.get(); }
     devx_ipc_client_t *release() noexcept { return handle_.release(); }
 
-    /* The tensor that is offered under a name, without a copy. */
+    /* Imports the tensor that is offered under a name, without a copy. */
     Tensor import_tensor(std::string const &name) const {
         devx_tensor_t *out = nullptr;
         char const *const text = detail::c_text(name, "name");

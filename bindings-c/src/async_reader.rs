@@ -44,7 +44,7 @@ unsafe fn devx_async_reader_create(
     })
 }
 
-/// Gives the handler for a producer; it can be had once.
+/// Gives the handler to pass to a producer; a second call fails.
 ///
 /// The producer that takes the handler calls its `release` exactly once; if none takes it, the caller does. The handler is
 /// valid until then, also after the reader was released.

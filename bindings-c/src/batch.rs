@@ -43,8 +43,8 @@ unsafe fn devx_batch_create(
 ///
 /// `sizes` has a number for each buffer of all nodes, in their order: its bytes, or −1 if that is not known. `sizes` is NULL
 /// if no size is known. A buffer is refused if it is smaller than the type, length and offset of its array require. A data
-/// buffer in host memory is also refused if it is smaller than the last offset says, or the sizes in an array of views; the
-/// library reads these only if it knows how large their own buffer is. It reads no other offsets, and no views.
+/// buffer in host memory is also refused if it is smaller than the last offset says, or than the sizes in an array of views
+/// say; the library reads these only if it knows how large their own buffer is. It reads no other offsets, and no views.
 #[ffi_export]
 unsafe fn devx_batch_create_sized(
     schema: *const SchemaHandle,

@@ -179,7 +179,7 @@ unsafe fn devx_column_dictionary(
     })
 }
 
-/// Gives the number of nulls of a column. If it is not known, it is counted, in host memory only.
+/// Gives the number of nulls of a column. If it is not known, they are counted, in host memory only.
 #[ffi_export]
 unsafe fn devx_column_null_count(
     batch: *const BatchHandle,

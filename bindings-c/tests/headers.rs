@@ -1,8 +1,8 @@
-//! The committed headers are what the sources say (`DEVX_BLESS=1` rewrites them).
+//! Checks that the committed headers are what the sources generate (`DEVX_BLESS=1` rewrites them).
 //!
-//! cbindgen writes what the data looks like, one header from one file of `core/src/abi`; safer-ffi
-//! writes the functions. Both speak C well enough, but not nicely: what is here besides the two
-//! calls puts declarations in the order of the source and comments into words of C.
+//! cbindgen writes the data layouts, one header from each file of `core/src/abi`; safer-ffi writes
+//! the functions. The C of both is correct, but not nice: the code besides the two calls puts
+//! declarations into the order of the source, and comments into the terms of C.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
@@ -24,8 +24,8 @@ struct Layout {
     source: &'static str,
     /// Sources of the types that `source` uses.
     uses: &'static [&'static str],
-    /// What is included before the guard opens: a header of a standard's name must not hold more
-    /// than the standard within its guard, or whoever has the official one misses something.
+    /// Included before the guard opens. Within its guard, a header with a standard's name must hold
+    /// nothing but the standard, or a program with the official header would miss something.
     includes: &'static [&'static str],
     style: Style,
 }
@@ -108,19 +108,19 @@ const LAYOUTS: [Layout; 8] = [
 /// Open sets are integers in Rust; DLPack's header says `enum`.
 const ENUMS: [&str; 2] = ["DLDeviceType", "DLDataTypeCode"];
 
-/// What DLPack's header leaves without a tag: `struct DLTensor` is not a name there.
+/// Types without a tag in DLPack's header: `struct DLTensor` is not a name there.
 const TAGLESS: [&str; 6] = ["DLPackVersion", "DLDeviceType", "DLDevice", "DLDataTypeCode", "DLDataType", "DLTensor"];
 
-/// DLPack's macros for compilers, which no Rust constant can be the source of.
+/// DLPack's macros for compilers, which cannot come from Rust constants.
 const DLPACK_MACROS: &str = "\
-/** Linkage of C, in both languages. */
+/** C linkage, in C and in C++. */
 #ifdef __cplusplus
 #define DLPACK_EXTERN_C extern \"C\"
 #else
 #define DLPACK_EXTERN_C
 #endif
 
-/** For functions of a Windows DLL: defined by DLPACK_EXPORTS where they are made. */
+/** Marks functions of a Windows DLL; DLPACK_EXPORTS is defined where the DLL is built. */
 #ifdef _WIN32
 #ifdef DLPACK_EXPORTS
 #define DLPACK_DLL __declspec(dllexport)
@@ -145,7 +145,7 @@ fn function_header_is_up_to_date() {
     check("devexchange.h", &functions().expect("writing to memory does not fail"));
 }
 
-/// Compares with the committed file, or writes it.
+/// Compares the text with the committed file, or writes that.
 fn check(path: &str, text: &str) {
     assert!(text.is_ascii(), "{path}: some compilers do not read UTF-8; see `ascii` in this file");
     let file = Path::new(INCLUDE).join(path);
@@ -252,7 +252,7 @@ impl Item {
         value.trim().trim_end_matches(';')
     }
 
-    /// The text of a constant that is a C string, which cbindgen does not know.
+    /// The text of a constant that is a C string; cbindgen does not know such constants.
     fn string(&self) -> Option<&str> {
         self.text.contains(": &CStr =").then(|| self.value().trim_start_matches("c\"").trim_end_matches('"'))
     }
@@ -354,7 +354,7 @@ fn arranged<'a>(declarations: impl IntoIterator<Item = (bool, &'a str)>) -> Stri
     text
 }
 
-/// Sets comments anew: on one line where that is enough, and without lines that are too long.
+/// Sets comments anew: on one line if they fit there, and without lines that are too long.
 fn set_comments(text: &str) -> String {
     let mut set = String::new();
     let mut lines = text.lines();
@@ -382,7 +382,7 @@ fn set_comments(text: &str) -> String {
     set.trim_end().to_owned()
 }
 
-/// Keeps the lines of a paragraph if all of them fit, for they may be broken on purpose.
+/// Keeps the lines of a paragraph if all of them fit, because they may be broken on purpose.
 fn set_paragraph(lines: &[&str], prefix: &str) -> String {
     let fits = |line: &&str| prefix.len() + line.len() <= WIDTH;
     if lines.iter().all(fits) {
@@ -395,8 +395,8 @@ fn set_paragraph(lines: &[&str], prefix: &str) -> String {
     wrapped(&words.join(" "), prefix) + &end
 }
 
-/// What DLPack's header does that cbindgen does not: no tags for some types, an underlying type for
-/// the device type in C++, `unsigned long` flags.
+/// Changes cbindgen's text where DLPack's header differs: no tags for some types, an underlying type
+/// for the device type in C++, `unsigned long` flags.
 fn as_dlpack(mut text: String) -> String {
     for name in TAGLESS {
         for keyword in ["struct", "enum"] {
@@ -446,10 +446,10 @@ fn functions() -> std::io::Result<String> {
          * (DEVX_BLESS=1 cargo test -p devexchange-c). Do not edit.\n *\n{}\n */\n\
          #ifndef {GUARD}\n#define {GUARD}\n\n\
          #include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n{includes}\n\
-         /** The version of this header, {}, as devx_version() says that of the library. */\n\
+         /** The version of this header, {}, as a number like that of devx_version(). */\n\
          #define DEVEXCHANGE_VERSION {:#08x}\n\n\
          #ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n\
-         /** Not there if a dlpack/dlpack.h of before DLPack 1.0 was included first. */\n\
+         /** Not defined if a dlpack/dlpack.h from before DLPack 1.0 was included first. */\n\
          struct DLManagedTensorVersioned;\n\n{body}\n\
          #ifdef __cplusplus\n}} /* extern \"C\" */\n#endif\n\n#endif /* {GUARD} */\n",
         conventions(),
@@ -458,19 +458,19 @@ fn functions() -> std::io::Result<String> {
     ))
 }
 
-/// What the documentation of the crate says of every function.
+/// The conventions in the documentation of the crate.
 fn conventions() -> String {
     let lines = include_str!("../src/lib.rs").lines().map_while(|line| line.strip_prefix("//!"));
     lines.skip(2).map(|line| format!(" *{line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// As `devx_version` has it.
+/// The version as a number, like that of `devx_version`.
 fn version_number() -> u32 {
     let parts = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse::<u32>().expect("a number"));
     parts.fold(0, |number, part| number << 8 | part)
 }
 
-/// A comment as cbindgen writes it, without what only Rust's documentation knows.
+/// A comment as cbindgen writes it, without the markup of Rust's documentation.
 fn comment(docs: &str) -> String {
     let mut text = String::from("/**\n");
     for line in docs.lines().skip(1).filter(|line| line.trim() != "") {
@@ -487,7 +487,7 @@ fn comment(docs: &str) -> String {
     text
 }
 
-/// A declaration in the usual spacing, on one line if it fits, else with a line for each parameter.
+/// A declaration in the usual spacing, on one line if it fits, otherwise with a line per parameter.
 fn prototype(code: &str) -> String {
     let words: Vec<_> = code.split_whitespace().collect();
     let line = words.join(" ").replacen(" (", "(", 1).replace("( ", "(").replace("* *", "**").replace("* ", "*");
@@ -507,7 +507,7 @@ fn prototype(code: &str) -> String {
     text
 }
 
-/// Names of Rust records as names of C: `DevxBatchInfo` is `devx_batch_info`.
+/// Turns names of Rust records into names of C: `DevxBatchInfo` becomes `devx_batch_info`.
 fn in_c(text: &str) -> String {
     let mut renamed = String::new();
     let mut rest = text;
@@ -527,7 +527,7 @@ fn in_c(text: &str) -> String {
     renamed + rest
 }
 
-/// The signs that our comments use, as every compiler reads them.
+/// Turns the signs that our comments use into ASCII, which every compiler reads.
 fn ascii(text: &str) -> String {
     (text.replace('…', "...").replace(['−', '–'], "-"))
         .replace('→', "->")

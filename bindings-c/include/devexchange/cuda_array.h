@@ -14,18 +14,18 @@ extern "C" {
 
 /** The version of the CUDA Array Interface that has a `stream`. */
 #define DEVX_CUDA_ARRAY_VERSION 3
-/** `devx_cuda_array.stream` in place of Python's `None`: nothing to wait for. */
+/** Value of `devx_cuda_array.stream` for Python's `None`: there is nothing to wait for. */
 #define DEVX_CUDA_ARRAY_NO_STREAM -1
 
 /**
  * An array in memory that a CUDA device can access (CUDA Array Interface, versions 0 to 3).
  *
- * A consumer that takes it moves it: copies the struct and sets `release` of the source to NULL; it
- * calls `release` once, from any thread, when its work is done or ordered behind `stream`.
- * Everything that the members point to belongs to the struct and lives until then.
+ * To take the array, a consumer moves it: it copies the struct and sets `release` of the source to
+ * NULL. It then calls `release` once, from any thread, when its work is done or ordered behind
+ * `stream`. Everything that the members point to belongs to the struct and lives until then.
  */
 typedef struct devx_cuda_array {
-  /** Version of the interface that the members follow; `stream` has a meaning from 3 on. */
+  /** Version of the interface that the members follow; `stream` is only valid from version 3 on. */
   int32_t version;
   /** 1 if the elements must not be written, otherwise 0. */
   int32_t read_only;
@@ -35,38 +35,41 @@ typedef struct devx_cuda_array {
   int64_t ndim;
   /** `ndim` extents. */
   const int64_t *shape;
-  /** `ndim` distances in bytes, or NULL for compact row-major order. */
+  /** `ndim` strides in bytes, or NULL for compact row-major order. */
   const int64_t *strides;
   /** Type of the elements as NumPy writes it: byte order, kind, bytes; for example `"<f4"`. */
   const char *typestr;
   /** NumPy's `descr` as text for structured elements, or NULL. */
   const char *descr;
   /**
-   * Which elements are valid: an array, true or not true, whose shape is this one's or can be
-   * broadcast to it; or NULL if all are. It has a stream of its own, and is part of this struct and
-   * released with it: its own `release` is NULL.
+   * An array that is true where an element is valid, and whose shape is that of this array or can
+   * be broadcast to it; NULL if all are valid. The mask has its own stream. It is part of this
+   * struct and released with it: its `release` is NULL.
    */
   const struct devx_cuda_array *mask;
   /**
-   * The stream that the producer works on, in version 3: 1 the legacy default stream, 2 the
-   * per-thread one, otherwise a handle; `DEVX_CUDA_ARRAY_NO_STREAM` if there is nothing to wait
-   * for; never 0.
+   * The stream that the producer works on, in version 3: 1 is the legacy default stream, 2 the
+   * per-thread one, any other value a handle; `DEVX_CUDA_ARRAY_NO_STREAM` if there is nothing to
+   * wait for. Never 0.
    */
   int64_t stream;
-  /** Gives the array up and sets itself to NULL. NULL if the array was moved from. */
+  /**
+   * Releases the array and sets this field to NULL. NULL if the array was released or moved from.
+   */
   void (*release)(struct devx_cuda_array *array);
   /** For the producer's own use. */
   void *private_data;
 } devx_cuda_array;
 
 /**
- * The legacy default stream stands for the producer's: it is waited for, and it waits at the end.
+ * The legacy default stream takes the place of the producer's: it is waited for at the import, and
+ * waits for the consumer's work at the release.
  */
 #define DEVX_NO_STREAM_LEGACY_DEFAULT 0
 
 /**
- * The host waits until the device has done all its work. That breaks what is captured on the device
- * meanwhile.
+ * The host waits until the device has done all its work. That breaks any graph capture on the
+ * device.
  */
 #define DEVX_NO_STREAM_HOST_SYNC 1
 
@@ -74,19 +77,20 @@ typedef struct devx_cuda_array {
 #define DEVX_NO_STREAM_TRUST 2
 
 /**
- * How a CUDA array is taken in or handed out.
+ * How a CUDA array is imported or exported.
  *
- * A NULL request means: version 3, no stream, `DEVX_NO_STREAM_LEGACY_DEFAULT`.
+ * A NULL request means version 3, no stream and `DEVX_NO_STREAM_LEGACY_DEFAULT`.
  */
 typedef struct devx_cuda_array_request {
-  /** Highest version that the consumer reads (for an export): 0 to 3. */
+  /** Export: highest version that the consumer reads, 0 to 3. */
   int32_t max_version;
-  /** What takes the place of a stream in versions that have none: one of `DEVX_NO_STREAM_...`. */
+  /** What takes the place of the stream in versions that have none: one of `DEVX_NO_STREAM_...`. */
   int32_t no_stream;
   /**
-   * Import: the stream that the consumer works on; it waits for the data. Export: the stream that
-   * the data is to be ordered on if it does not lie behind one already, alive until the array is
-   * released. `DEVX_CUDA_ARRAY_NO_STREAM` if there is none.
+   * Import: the stream that the consumer works on; it is made to wait for the data. Export: the
+   * stream to order the data on, which must stay alive until the array is released.
+   * `DEVX_CUDA_ARRAY_NO_STREAM` if there is none: then an export orders data that is not ready on
+   * the stream that it is queued on already, or else on the legacy default stream.
    */
   int64_t stream;
 } devx_cuda_array_request;

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /**
- * What a call came to: `DEVX_OK` (0), or the reason why nothing was done.
+ * The outcome of a call: `DEVX_OK` (0), or the reason why nothing was done.
  *
  * The set is open: a newer library may return numbers that this header does not name.
  * A number is never given a second meaning.
@@ -24,11 +24,11 @@ typedef int32_t devx_status;
 #define DEVX_OK 0
 /** A pointer that the call needs is NULL. */
 #define DEVX_NULL_ARGUMENT 1
-/** An argument has a value that the call does not take. */
+/** An argument has a value that the call does not accept. */
 #define DEVX_INVALID_ARGUMENT 2
-/** The struct was released or moved from already (its `release` is NULL). */
+/** The struct has already been released or moved from (its `release` is NULL). */
 #define DEVX_RELEASED 3
-/** The handle was closed already. */
+/** The handle, stream or connection that the call works on has already been closed. */
 #define DEVX_CLOSED 4
 /** An Arrow format string is missing, malformed or unknown. */
 #define DEVX_INVALID_FORMAT 5
@@ -48,19 +48,19 @@ typedef int32_t devx_status;
 #define DEVX_INVALID_METADATA 12
 /** Two things that belong together differ (array and schema, dictionary and index, ...). */
 #define DEVX_MISMATCH 13
-/** The tree is deeper or larger than the limits. */
+/** A tree, or a chain of managers or streams, is deeper or larger than the limits. */
 #define DEVX_TOO_DEEP 14
-/** A protocol version that this library does not speak. */
+/** One of the two sides does not read this version of a protocol or record. */
 #define DEVX_VERSION 15
 /** The device is unknown, absent, or not the one that was asked for. */
 #define DEVX_DEVICE 16
-/** Well-formed, but not supported by this library. */
+/** The request is well-formed, but this library does not support it. */
 #define DEVX_UNSUPPORTED 17
 /** Possible only with a copy, which the caller did not allow. */
 #define DEVX_COPY_REQUIRED 18
 /** Not possible, not even with a copy. */
 #define DEVX_IMPOSSIBLE 19
-/** Read-only memory was asked for where only writable memory can be described. */
+/** The memory is read-only, and the call would write it or describe it as writable. */
 #define DEVX_READ_ONLY 20
 /** Memory could not be allocated. */
 #define DEVX_OUT_OF_MEMORY 21
@@ -68,19 +68,20 @@ typedef int32_t devx_status;
 #define DEVX_INVALID_TEXT 22
 /** An index is out of range. */
 #define DEVX_OUT_OF_RANGE 23
-/** A stream value that the device does not take (DLPack `stream`). */
+/** The device does not accept this value for a stream. */
 #define DEVX_INVALID_STREAM 24
-/** What is asked for is not ready, and this call does not wait for it, or not any longer. */
+/** The result is not ready, and the call does not wait, or its time to wait is over. */
 #define DEVX_NOT_READY 25
 /** A call of the device driver failed; `driver_code` says how. */
 #define DEVX_DRIVER 26
 
 /**
- * A callback failed, of the caller or of a producer, consumer or manager, or gave what it must not.
+ * A callback of the caller, a producer, a consumer or a manager failed or returned something
+ * invalid.
  */
 #define DEVX_CALLBACK 27
 
-/** The object is in use by another call; it takes one at a time. */
+/** The object is in use by another call and takes one at a time, or it has no room for more. */
 #define DEVX_BUSY 28
 /** A call of the operating system failed; the text says which and how. */
 #define DEVX_SYSTEM 29
@@ -91,10 +92,10 @@ typedef int32_t devx_status;
 #define DEVX_ERROR_MESSAGE_BYTES 496
 
 /**
- * The error record: owned by the caller, written only on failure, nothing in it to free.
+ * The error record: owned by the caller and written only on failure. Nothing in it has to be freed.
  *
- * Every function that can fail takes a pointer to one as its last argument; NULL means that the
- * text is not wanted.
+ * Every function that can fail takes a pointer to an error record as its last argument, or NULL if
+ * the caller does not need the text.
  */
 typedef struct devx_error {
   /** The status that the call returned. */
@@ -102,136 +103,147 @@ typedef struct devx_error {
   /** The code of the failed device driver call (`CUresult`), or 0. */
   int32_t driver_code;
   /**
-   * NUL-terminated UTF-8: the field, the value, and what was expected. Cut at a character if too
-   * long.
+   * NUL-terminated UTF-8: the field, its value, and what was expected. Cut at a character if it is
+   * too long.
    */
   char message[DEVX_ERROR_MESSAGE_BYTES];
 } devx_error;
 
 /**
- * Who keeps memory alive: `release(context)` is called exactly once, when nothing refers to the
- * memory any more, from any thread, and returns on that thread, which a coroutine may not. It must
- * neither throw nor wait for another release: one that it brings about by giving up what it holds
- * may come only after it has returned. A NULL `release` means nothing to call.
+ * Keeps memory alive until nothing refers to it any more.
+ *
+ * `release(context)` is then called exactly once, from any thread. It must return on the thread
+ * that called it (a coroutine that moves to another thread does not), and it must not throw. Nor
+ * must it wait for another release: a release that it causes by giving up what it holds may come
+ * only after it has returned. A NULL `release` means that there is nothing to call.
  */
 typedef struct devx_owner {
-  /** Handed to `release` as it is. */
+  /** Passed to `release` unchanged. */
   void *context;
-  /** Called once; on failure of the call that was given the owner it is not called at all. */
+  /** Called once. If the call that was given the owner fails, it is not called at all. */
   void (*release)(void *context);
 } devx_owner;
 
 /**
- * Whom to wake when there is something to poll for. `wake(context)` may come on any thread, also on
- * several at once and while other callbacks run further up on the same stack: it wakes a thread, a
- * task or an event loop and does nothing else. It must not throw.
+ * Tells the caller that there is something to poll for.
+ *
+ * `wake(context)` may come on any thread, on several at once, and while other callbacks run further
+ * up on the same stack. It wakes a thread, a task or an event loop, and must do nothing else. It
+ * must not throw.
  */
 typedef struct devx_wake {
-  /** Handed to both functions as it is. */
+  /** Passed to both functions unchanged. */
   void *context;
-  /** NULL means nothing to call. */
+  /** NULL means that there is nothing to call. */
   void (*wake)(void *context);
   /**
-   * Called once, from any thread, when nobody will be woken any more; NULL means nothing to call.
-   * On failure of the call that was given the record it is not called at all.
+   * Called once, from any thread, when `wake` will not be called any more; NULL means that there is
+   * nothing to call. If the call that was given the record fails, it is not called at all.
    */
   void (*release)(void *context);
 } devx_wake;
 
-/** What `devx_batch_t` is a handle of. */
+/** The object behind a `devx_batch_t` handle. */
 typedef struct devx_batch devx_batch;
 
 /**
- * Where the batches of a stream come from. The functions are called on whatever thread pulls, one
- * call at a time. They must not throw.
+ * The source of the batches of a stream.
+ *
+ * Its functions are called on whatever thread pulls, one call at a time. They must not throw.
  */
 typedef struct devx_batch_source {
-  /** Handed to both functions as it is. */
+  /** Passed to both functions unchanged. */
   void *context;
   /**
-   * Gives the next batch: `*out`, which is NULL before, becomes a handle that the stream takes
-   * over, or stays NULL at the end. Any status but `DEVX_OK` is an error, with the text and the
-   * driver code of `*error`, which may be left as it is; then `*out` is not looked at. Not called
-   * any more after the end or an error.
+   * Gives the next batch. `*out` is NULL before the call; it becomes a handle, which the stream
+   * takes over, or stays NULL at the end. Any status but `DEVX_OK` is an error, with the text and
+   * the driver code from `*error`, which may be left as it is; `*out` is then ignored. Not called
+   * again after the end or an error.
    */
   devx_status (*next)(void *context, struct devx_batch **out, struct devx_error *error);
   /**
-   * Called once, from any thread, when the stream is released; NULL means nothing to call. On
-   * failure of the call that was given the source it is not called at all.
+   * Called once, from any thread, when the stream is released; NULL means that there is nothing to
+   * call. If the call that was given the source fails, it is not called at all.
    */
   void (*release)(void *context);
 } devx_batch_source;
 
 /**
- * How many nanoseconds an exporter in another process has for an answer, unless its importer says
- * otherwise: ten seconds.
+ * The usual time, in nanoseconds, that an exporter in another process has for an answer: ten
+ * seconds.
  */
 #define DEVX_IPC_TIMEOUT_NS 10000000000
 
-/** Pinned memory for all contexts, not only for the one of its device. */
+/** Flag of pinned memory: pinned for all contexts, not only for that of its device. */
 #define DEVX_HOST_PORTABLE 1
-/** Pinned memory that devices can use. */
+/** Flag of pinned memory: devices can use it. */
 #define DEVX_HOST_MAPPED 2
-/** Pinned memory that the host writes fast and reads slowly. */
+/** Flag of pinned memory: the host writes it fast and reads it slowly. */
 #define DEVX_HOST_WRITE_COMBINED 4
 
-/** Memory that is asked of a manager. */
+/** A request for memory from a manager. */
 typedef struct devx_memory_request {
   /** Kind of memory: CUDA (2), CUDA_HOST (3), CUDA_MANAGED (13) or CPU (1). */
   int32_t device_type;
-  /** The device that it is for. */
+  /** The device that the memory is for. */
   int32_t device_id;
-  /** How much; 0 is fine. */
+  /** Number of bytes; 0 is fine. */
   int64_t bytes;
   /**
-   * The stream in whose order device memory is given and taken back; -1 if it has to be ready at
-   * once, as memory of the other kinds always has: of that a manager of one's own is told no
-   * stream. Nor is it ever asked for 2: what it gives may be given back on another thread, so 1
-   * stands for it, which comes before and after.
+   * The stream in whose order device memory is allocated and given back; -1 if the memory has to be
+   * ready at once.
+   *
+   * A manager made with `devx_manager_create` always gets -1 for memory of the other kinds, which
+   * has to be ready at once in any case. It gets 1 in place of 2: the memory may be given back on
+   * another thread, where 2 names another stream, and work on 1 comes before and after work on
+   * either.
    */
   int64_t stream;
-  /** `DEVX_HOST_...` bits, of pinned memory. */
+  /** `DEVX_HOST_...` bits, for pinned memory. */
   uint32_t host_flags;
   /** Always zero. */
   uint32_t reserved;
 } devx_memory_request;
 
-/** Memory that a manager gave. */
+/** Memory from a manager. */
 typedef struct devx_memory {
   /**
-   * Address of the first byte, a multiple of the size of the elements that go there, as memory of
-   * `malloc` and of a device is. NULL if no bytes were asked for.
+   * Address of the first byte: a multiple of the size of the elements that will be stored there, as
+   * addresses from `malloc` and from a device's allocator are. NULL if no bytes were requested.
    */
   void *address;
-  /** Where it is. */
+  /** Kind of the device that the memory is on. */
   int32_t device_type;
   /** Number of the device. */
   int32_t device_id;
   /**
-   * Gives it back: called once, from any thread. A release that only has another thread do so holds
-   * the stream of the request until then (`devx_stream_hold`).
+   * Gives the memory back when it is released, once, from any thread. A release function that
+   * leaves this to another thread has to hold the stream of the request until then
+   * (`devx_stream_hold`).
    */
   struct devx_owner owner;
 } devx_memory;
 
-/** How much memory there is. */
+/** How much memory a manager has on a device. */
 typedef struct devx_memory_info {
-  /** Bytes that can still be had. */
+  /** Bytes that can still be allocated. */
   int64_t free_bytes;
   /** Bytes in all. */
   int64_t total_bytes;
 } devx_memory_info;
 
-/** By what another process opens the allocation that an address lies in (`cuIpcOpenMemHandle`). */
+/**
+ * A handle with which another process opens the allocation that contains an address
+ * (`cuIpcOpenMemHandle`).
+ */
 typedef struct devx_ipc_handle {
   /** The driver's handle. */
   uint8_t handle[64];
   /**
-   * Where the address is, in bytes from the beginning of the allocation, which is what the handle
-   * opens.
+   * Bytes from the beginning of the allocation, which is where the handle opens it, to the address.
    */
   int64_t offset;
-  /** Bytes of the allocation. */
+  /** Size of the allocation in bytes. */
   int64_t bytes;
   /** The device that the allocation is on. */
   int32_t device_id;
@@ -239,11 +251,11 @@ typedef struct devx_ipc_handle {
   uint32_t reserved;
 } devx_ipc_handle;
 
-/** What a manager allocated and got back. */
+/** Counts of what a manager has allocated and got back. */
 typedef struct devx_manager_statistics {
   /** Bytes in use now. */
   int64_t bytes;
-  /** Most bytes that were in use at a time. */
+  /** Most bytes in use at any one time. */
   int64_t peak_bytes;
   /** Allocations in use now. */
   int64_t allocations;
@@ -251,7 +263,7 @@ typedef struct devx_manager_statistics {
   int64_t total_allocations;
   /** Bytes allocated since the beginning. */
   int64_t total_bytes;
-  /** Requests that were refused for want of memory. */
+  /** Requests that were refused for lack of memory. */
   int64_t refused;
 } devx_manager_statistics;
 
@@ -259,32 +271,35 @@ typedef struct devx_manager_statistics {
 #define DEVX_MANAGER_VERSION 1
 
 /**
- * A memory manager of the caller's: a table of callbacks that the library then allocates through.
+ * The caller's own memory manager: a table of callbacks through which the library allocates.
  *
- * They may be called from any thread, several at once, also before `initialize`, and must not
- * throw. All but `allocate` may be NULL: what needs `pin` or `memory_info` is DEVX_UNSUPPORTED
- * then, the driver is asked in place of `ipc_handle`, and without another one nothing is done. A
- * status other than `DEVX_OK` is an error, with the text and the driver code of `*error`, which may
- * be left as it is. The interface is that of Numba's external memory management plugin.
+ * The callbacks may be called from any thread, several at once, and before `initialize`. They must
+ * not throw. A status other than `DEVX_OK` is an error, with the text and the driver code from
+ * `*error`, which may be left as it is. The interface is that of Numba's external memory management
+ * plugin.
+ *
+ * All callbacks but `allocate` may be NULL. Without `pin` or `memory_info`, calls that need it
+ * return DEVX_UNSUPPORTED; without `ipc_handle`, the library asks the driver; in place of any other
+ * callback, it does nothing.
  */
 typedef struct devx_manager_table {
   /** `DEVX_MANAGER_VERSION`. */
   int32_t version;
   /** Always zero. */
   int32_t reserved;
-  /** Handed to all callbacks as it is. */
+  /** Passed to all callbacks unchanged. */
   void *context;
-  /** Prepares for a device; any number of times. */
+  /** Prepares for a device. May be called any number of times. */
   devx_status (*initialize)(void *context, int32_t device_id, struct devx_error *error);
   /**
-   * Allocates: fills in `*out`, which is zero before. The owner that it gives is released once,
-   * also after `reset`.
+   * Allocates memory and fills in `*out`, which is zero before the call. The owner in it is
+   * released once, also after `reset`.
    */
   devx_status (*allocate)(void *context,
                           const struct devx_memory_request *request,
                           struct devx_memory *out,
                           struct devx_error *error);
-  /** Pins host memory until the owner is released. */
+  /** Pins host memory until the owner in `*out` is released. */
   devx_status (*pin)(void *context,
                      int32_t device_id,
                      void *address,
@@ -298,25 +313,28 @@ typedef struct devx_manager_table {
                              struct devx_memory_info *out,
                              struct devx_error *error);
   /**
-   * Gives the handle of the allocation that an address of this manager's lies in; without this
-   * callback the driver is asked.
+   * Gives the handle of the allocation that contains `address`, which is from this manager. Without
+   * this callback, the library asks the driver.
    */
   devx_status (*ipc_handle)(void *context,
                             const void *address,
                             struct devx_ipc_handle *out,
                             struct devx_error *error);
-  /** Everything of a device has been given back; what the manager kept for it may go. */
+  /**
+   * Called when all memory of a device has been given back: the manager may now free what it kept
+   * for that device.
+   */
   devx_status (*reset)(void *context, int32_t device_id, struct devx_error *error);
-  /** Gives unused memory back, except for `keep` bytes. */
+  /** Gives unused memory of a device back, except for `keep` bytes. */
   devx_status (*trim)(void *context, int32_t device_id, int64_t keep, struct devx_error *error);
   /**
-   * Cleanup is deferred from now on (`begin` is 1), or no longer (0); the library holds back
-   * releases meanwhile.
+   * Called when a deferral of cleanup begins (`begin` is 1) or ends (0). In between, the library
+   * holds back releases.
    */
   void (*defer_cleanup)(void *context, int32_t begin);
   /**
-   * Called once, from any thread, when the manager and all memory of it are given up. On failure of
-   * the call that was given the table it is not called at all.
+   * Called once, from any thread, when the manager and all memory from it have been given up. If
+   * the call that was given the table fails, it is not called at all.
    */
   void (*release)(void *context);
 } devx_manager_table;
@@ -325,17 +343,17 @@ typedef struct devx_manager_table {
  * What a consumer asks of a DLPack export: the arguments of `__dlpack__` (array API, data
  * interchange).
  *
- * A NULL request means: the newest version, no synchronisation, no copy.
+ * A NULL request means the newest version, no synchronisation and no copy.
  */
 typedef struct devx_dlpack_request {
   /**
-   * Highest major version that the consumer reads: at least 1 for an export of the versioned
-   * struct. Exports of the legacy struct do not look at it.
+   * Highest major version that the consumer reads. At least 1 for an export as the versioned
+   * struct; exports as the legacy struct ignore it.
    */
   uint32_t max_major;
   /** Highest minor version of that major version that the consumer knows. */
   uint32_t max_minor;
-  /** The consumer's stream: on the CPU -1 (no synchronisation) only. */
+  /** The consumer's stream, or -1 for no synchronisation. For the CPU, only -1 is accepted. */
   int64_t stream;
   /** `DEVX_COPY_NEVER`, `DEVX_COPY_IF_NEEDED` or `DEVX_COPY_ALWAYS`. */
   int32_t copy;
@@ -356,10 +374,11 @@ typedef struct devx_dlpack_request {
 #define DEVX_FIELD_KEYS_SORTED 4
 
 /**
- * One field of a schema that is being described.
+ * One field in the description of a schema.
  *
- * A schema is a list of fields in depth-first order: a field, then each of its children with all
- * that is below it, then its dictionary's values. All texts are copied.
+ * A schema is described by a list of fields in depth-first order: a field, then each of its
+ * children with all that is below it, then the field of its dictionary's values. All texts are
+ * copied.
  */
 typedef struct devx_field {
   /** Arrow format string, for example `"g"` for float64. */
@@ -372,26 +391,30 @@ typedef struct devx_field {
   int64_t flags;
   /** Number of children; they follow in the list. */
   int64_t n_children;
-  /** 1 if dictionary-encoded: the values' field follows after the children; otherwise 0. */
+  /** 1 if dictionary-encoded (the field of the values follows after the children), otherwise 0. */
   int64_t has_dictionary;
 } devx_field;
 
-/** One node of an array that is being described, in the same order as the fields of its schema. */
+/**
+ * One node in the description of an array. Nodes are in the same order as the fields of the schema.
+ */
 typedef struct devx_node {
   /** Number of elements. */
   int64_t length;
   /**
-   * Number of nulls, or -1 if not known; with 0 nobody has to look at the validity, whatever it
-   * holds.
+   * Number of nulls, or -1 if not known. With 0, nobody has to look at the validity buffer,
+   * whatever it holds.
    */
   int64_t null_count;
   /** Elements to skip in each buffer. */
   int64_t offset;
   /**
-   * The buffers' addresses in the order of the Arrow columnar format: validity first (NULL if
-   * there are no nulls). The table is copied, the buffers are not. Arrow asks for the first
-   * offset of a list or text without elements, too: a NULL becomes one in host memory, and stays
-   * NULL in that of a device, where some consumers read it.
+   * Addresses of the buffers in the order of the Arrow columnar format: validity first (NULL if
+   * there are no nulls). The table is copied, the buffers are not.
+   *
+   * Arrow requires the first offset even of a list or text array without elements. In host
+   * memory, a NULL offset buffer is replaced by one that has it. In device memory it stays NULL,
+   * although some consumers read it.
    */
   const void *const *buffers;
   /** Number of buffers. */
@@ -401,13 +424,13 @@ typedef struct devx_node {
 /**
  * A column: a borrowed view of one array of a batch, valid as long as the batch is.
  *
- * `offset` and `length` are those of the rows that are seen: the slices of the arrays above are
- * already in them.
+ * `offset` and `length` describe the rows that the column sees: they already include the slices of
+ * its parent arrays.
  */
 typedef struct devx_column {
   /** Arrow format string. */
   const char *format;
-  /** Name, never NULL (`""` where there is none). */
+  /** Name; never NULL (`""` if there is none). */
   const char *name;
   /** Arrow metadata block, or NULL. */
   const char *metadata;
@@ -419,7 +442,7 @@ typedef struct devx_column {
   int64_t null_count;
   /** Index of the first element in each buffer. */
   int64_t offset;
-  /** The buffers' addresses, as in `devx_node`; memory of the batch's device. */
+  /** Addresses of the buffers, as in `devx_node`, in memory of the batch's device. */
   const void *const *buffers;
   /** Number of buffers. */
   int64_t n_buffers;
@@ -431,11 +454,13 @@ typedef struct devx_column {
   int64_t node;
 } devx_column;
 
-/** What a batch is, at a glance. */
+/** The size of a batch, and the device that it is on. */
 typedef struct devx_batch_info {
   /** Number of rows. */
   int64_t length;
-  /** Number of columns: the children if the type is a struct, otherwise 0 (then see the root). */
+  /**
+   * Number of columns: the children if the type is a struct, otherwise 0 (see `devx_batch_root`).
+   */
   int64_t n_columns;
   /** Number of arrays in the whole tree. */
   int64_t n_nodes;
@@ -448,11 +473,13 @@ typedef struct devx_batch_info {
 /** Bytes of `devx_device_info.name`, the terminating NUL included. */
 #define DEVX_DEVICE_NAME_BYTES 128
 
-/** What a device is called and how much memory it has. */
+/** The name of a device, how much memory it has, and what identifies it. */
 typedef struct devx_device_info {
-  /** NUL-terminated UTF-8. */
+  /** The name, NUL-terminated UTF-8. */
   char name[DEVX_DEVICE_NAME_BYTES];
-  /** The same in every process, whatever the order of devices there; zero for the CPU. */
+  /**
+   * Identifies the device in every process, whatever the order of devices there; zero for the CPU.
+   */
   uint8_t uuid[16];
   /** Bytes that are free now; -1 for the CPU. */
   int64_t free_bytes;
@@ -464,17 +491,17 @@ typedef struct devx_device_info {
   int32_t reserved;
 } devx_device_info;
 
-/** How an exchange could be done: `DEVX_PLAN_VIEW`, `DEVX_PLAN_COPY` or `DEVX_PLAN_IMPOSSIBLE`. */
+/** Kind of a plan: as a view, without a copy. */
 #define DEVX_PLAN_VIEW 0
-/** Only with a copy; `reason` says why. */
+/** Kind of a plan: only with a copy; `reason` says why. */
 #define DEVX_PLAN_COPY 1
-/** Not at all; `reason` says why. */
+/** Kind of a plan: not at all; `reason` says why. */
 #define DEVX_PLAN_IMPOSSIBLE 2
 
 /** Bytes of `devx_plan.reason`, the terminating NUL included. */
 #define DEVX_PLAN_REASON_BYTES 240
 
-/** The answer to "can this be seen as that?", asked before anything is taken. */
+/** How an exchange could be done, asked before anything is taken. */
 typedef struct devx_plan {
   /** One of `DEVX_PLAN_...`. */
   int32_t kind;
@@ -486,7 +513,7 @@ typedef struct devx_plan {
   char reason[DEVX_PLAN_REASON_BYTES];
 } devx_plan;
 
-/** How many there were, and how many of them are not released yet. */
+/** How many objects of one kind there were, and how many of them are not released yet. */
 typedef struct devx_count {
   /** Since the library was loaded. */
   int64_t total;
@@ -494,7 +521,7 @@ typedef struct devx_count {
   int64_t live;
 } devx_count;
 
-/** The ledger: what this library has handed out and taken in. */
+/** The ledger: how much this library has handed out and taken in. */
 typedef struct devx_ledger {
   /** DLPack tensors handed to consumers. */
   struct devx_count tensor_exports;

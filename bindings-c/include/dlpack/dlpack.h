@@ -9,14 +9,14 @@
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
 
-/** Linkage of C, in both languages. */
+/** C linkage, in C and in C++. */
 #ifdef __cplusplus
 #define DLPACK_EXTERN_C extern "C"
 #else
 #define DLPACK_EXTERN_C
 #endif
 
-/** For functions of a Windows DLL: defined by DLPACK_EXPORTS where they are made. */
+/** Marks functions of a Windows DLL; DLPACK_EXPORTS is defined where the DLL is built. */
 #ifdef _WIN32
 #ifdef DLPACK_EXPORTS
 #define DLPACK_DLL __declspec(dllexport)
@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-/** Major version that this header describes. Another major version is another memory layout. */
+/** Major version that this header describes. Another major version has another memory layout. */
 #define DLPACK_MAJOR_VERSION 1
 /** Minor version that this header describes. A higher one only adds values to the open sets. */
 #define DLPACK_MINOR_VERSION 3
@@ -40,19 +40,19 @@ extern "C" {
 #define DLPACK_FLAG_BITMASK_READ_ONLY (1UL << 0)
 
 /**
- * Flag of a versioned tensor: the producer made a copy, and nobody else looks at it until the
- * deleter is called.
+ * Flag of a versioned tensor: the producer made a copy for this consumer, and nobody else accesses
+ * it until the deleter is called.
  */
 #define DLPACK_FLAG_BITMASK_IS_COPIED (1UL << 1)
 
 /**
- * Flag of a versioned tensor: each element of less than 8 bits has whole bytes to itself.
+ * Flag of a versioned tensor: each element of less than 8 bits is padded to whole bytes.
  * Without the flag such elements are packed.
  */
 #define DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED (1UL << 2)
 
 /**
- * Which kind of device memory belongs to.
+ * The kind of device that memory belongs to.
  *
  * The set is open: a newer producer may use numbers that are not named here.
  */
@@ -79,13 +79,13 @@ typedef enum {
   kDLROCM = 10,
   /** Page-locked main memory of ROCm (`hipMallocHost`). */
   kDLROCMHost = 11,
-  /** For trying out a new kind of device; its meaning is a private agreement. */
+  /** Reserved for trying out a new kind of device; its meaning is a private agreement. */
   kDLExtDev = 12,
   /** Unified memory of CUDA (`cudaMallocManaged`). */
   kDLCUDAManaged = 13,
   /**
-   * Unified shared memory of a oneAPI device. Only the oneAPI runtime knows the device behind it,
-   * the kind of the allocation and the context that it is bound to.
+   * Unified shared memory of a oneAPI device. Only the oneAPI runtime can tell the device behind
+   * it, the kind of the allocation, and the context that the allocation is bound to.
    */
   kDLOneAPI = 14,
   /** A WebGPU buffer. */
@@ -99,7 +99,7 @@ typedef enum {
 } DLDeviceType;
 
 /**
- * What the bits of an element mean: the values of `DLDataType.code`.
+ * The meaning of an element's bits: the values of `DLDataType.code`.
  *
  * The set is open: a newer producer may use numbers that are not named here.
  */
@@ -145,7 +145,8 @@ typedef enum {
 /**
  * Version of a struct that crosses the boundary.
  *
- * On a major version that it does not know, a consumer reads nothing else, and calls the deleter.
+ * A consumer that does not know the major version reads nothing else of the struct and calls the
+ * deleter.
  */
 typedef struct {
   /** Changes with the memory layout. */
@@ -179,10 +180,11 @@ typedef struct {
 /** A view of a tensor. It owns nothing. */
 typedef struct {
   /**
-   * Address on the device (a `cl_mem` for OpenCL). The first element lies `byte_offset` behind it.
+   * Address on the device (a `cl_mem` for OpenCL); the first element is `byte_offset` bytes after
+   * it. NULL if the tensor has no elements.
    *
-   * The standard asks for alignment to 256 bytes; many producers do not care, so do not rely on it.
-   * NULL if the tensor has no elements.
+   * The standard requires alignment to 256 bytes, but many producers do not observe it: do not rely
+   * on it.
    */
   void *data;
   /** Where the memory is. */
@@ -196,7 +198,7 @@ typedef struct {
   /**
    * Step along each dimension in elements, not bytes, `ndim` numbers; may be NULL if `ndim` is 0.
    *
-   * Before 1.2, NULL also stood for row-major without gaps.
+   * Before 1.2, NULL also stood for compact row-major order.
    */
   int64_t *strides;
   /** Bytes from `data` to the first element. */
@@ -210,21 +212,22 @@ typedef struct DLManagedTensor {
   /** For the producer's own use. */
   void *manager_ctx;
   /**
-   * Called exactly once, when the consumer is done; frees the struct too. NULL: nothing to call.
+   * Called exactly once, when the consumer is done; also frees the struct. NULL: nothing to call.
    */
   void (*deleter)(struct DLManagedTensor *tensor);
 } DLManagedTensor;
 
-/** A tensor and its owner: what is handed over today. */
+/** A tensor and its owner, with a version: the struct of DLPack from 1.0 on. */
 typedef struct DLManagedTensorVersioned {
-  /** Version of this struct; to be read before all else. */
+  /** Version of this struct; read it before anything else. */
   DLPackVersion version;
   /** For the producer's own use. */
   void *manager_ctx;
   /**
-   * Called exactly once, when the consumer is done; frees the struct too. NULL: nothing to call.
+   * Called exactly once, when the consumer is done; also frees the struct. NULL: nothing to call.
    *
-   * The fields up to here keep their places in every version, so that it can always be called.
+   * The fields up to here keep their places in every version, so that the deleter can always be
+   * called.
    */
   void (*deleter)(struct DLManagedTensorVersioned *tensor);
   /** `DLPACK_FLAG_BITMASK_...` bits; the others are 0. */
@@ -236,9 +239,9 @@ typedef struct DLManagedTensorVersioned {
 /**
  * Makes a new tensor in the library that offers the function.
  *
- * Of `prototype`, only dtype, ndim, shape and device are read. Returns 0 and writes `out`; or
+ * Only dtype, ndim, shape and device of `prototype` are read. Returns 0 and writes `out`; or
  * returns -1 and calls `set_error` with `error_ctx`, the kind of the error and a text.
- * Like all functions of the table it does not throw.
+ * Like all functions of the table, it does not throw.
  */
 typedef int (*DLPackManagedTensorAllocator)(DLTensor *prototype,
                                             struct DLManagedTensorVersioned **out,
@@ -250,7 +253,7 @@ typedef int (*DLPackManagedTensorAllocator)(DLTensor *prototype,
 /**
  * Exports a Python tensor (`PyObject *`) as a tensor that the caller then owns.
  *
- * Does not synchronise: work on the data belongs on the stream that `DLPackCurrentWorkStream`
+ * Does not synchronise: the caller queues its work on the stream that `DLPackCurrentWorkStream`
  * gives. Returns 0, or -1 with a Python exception set.
  */
 typedef int (*DLPackManagedTensorFromPyObjectNoSync)(void *py_object,
@@ -265,9 +268,9 @@ typedef int (*DLPackManagedTensorFromPyObjectNoSync)(void *py_object,
 typedef int (*DLPackDLTensorFromPyObjectNoSync)(void *py_object, DLTensor *out);
 
 /**
- * Gives the stream that the library currently queues its work on, on one device.
+ * Gives the stream of a device on which the library currently queues its work.
  *
- * For the CPU there is nothing to ask, and the answer is NULL.
+ * The CPU has no stream: the answer is NULL.
  * Returns 0, or -1 with a Python exception set.
  */
 typedef int (*DLPackCurrentWorkStream)(DLDeviceType device_type,
@@ -282,11 +285,9 @@ typedef int (*DLPackCurrentWorkStream)(DLDeviceType device_type,
 typedef int (*DLPackManagedTensorToPyObjectNoSync)(struct DLManagedTensorVersioned *tensor,
                                                    void **out_py_object);
 
-/** Head of the function table; stays the same in every version. */
+/** Head of the function table; its layout is the same in every version. */
 typedef struct DLPackExchangeAPIHeader {
-  /**
-   * Version of the table that follows; a consumer compares the major version before it reads on.
-   */
+  /** Version of the table that follows; a consumer checks the major version before it reads on. */
   DLPackVersion version;
   /** Table of an older version, or NULL. */
   struct DLPackExchangeAPIHeader *prev_api;
@@ -295,8 +296,8 @@ typedef struct DLPackExchangeAPIHeader {
 /**
  * Function table of an array library.
  *
- * Python types offer it as `__dlpack_c_exchange_api__`, a capsule with the name
- * `dlpack_exchange_api` on the type. It stays valid until the process ends.
+ * Python types offer it as their attribute `__dlpack_c_exchange_api__`, a capsule with the name
+ * `dlpack_exchange_api`. The table stays valid until the process ends.
  */
 typedef struct DLPackExchangeAPI {
   /** Version and older tables. */
@@ -307,7 +308,7 @@ typedef struct DLPackExchangeAPI {
   DLPackManagedTensorFromPyObjectNoSync managed_tensor_from_py_object_no_sync;
   /** Imports into a Python tensor; never NULL. */
   DLPackManagedTensorToPyObjectNoSync managed_tensor_to_py_object_no_sync;
-  /** Describes a Python tensor for the length of a call; NULL if not offered. */
+  /** Describes a Python tensor for the duration of a call; NULL if not offered. */
   DLPackDLTensorFromPyObjectNoSync dltensor_from_py_object_no_sync;
   /** Gives the current stream; never NULL. */
   DLPackCurrentWorkStream current_work_stream;

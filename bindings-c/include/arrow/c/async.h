@@ -15,16 +15,16 @@ extern "C" {
 #endif
 
 /**
- * One array that is on its way: the consumer fetches it when and where it suits.
+ * One array that is on its way: the consumer fetches it when and on whatever thread it likes.
  *
- * There is no release: `extract_data` cleans up too.
+ * There is no release: `extract_data` also cleans up.
  */
 struct ArrowAsyncTask {
   /**
-   * Writes the array, which the caller then owns. Called exactly once, from any thread; quick, and
-   * without blocking I/O.
+   * Writes the array, which the caller then owns. Called exactly once, from any thread. It is quick
+   * and does no blocking I/O.
    *
-   * Returns 0, or an `errno` code; then the handler's `on_error` is called too.
+   * Returns 0, or an `errno` code; the handler's `on_error` is then called, too.
    */
   int (*extract_data)(struct ArrowAsyncTask *task, struct ArrowDeviceArray *out);
   /** For the producer's own use. */
@@ -32,29 +32,30 @@ struct ArrowAsyncTask {
 };
 
 /**
- * The producer as one consumer sees it: asks for more, or for an end.
+ * The producer as one consumer sees it: the consumer asks it for more arrays, or for an end.
  *
- * Belongs to the producer, who cleans it up when it has called the handler's `release`.
+ * The struct belongs to the producer, which cleans it up after it has called the handler's
+ * `release`.
  */
 struct ArrowAsyncProducer {
   /** Kind of the device that all arrays lie on, one of `ARROW_DEVICE_...`. */
   ArrowDeviceType device_type;
   /**
-   * Asks for `n` more arrays (`n` > 0); without it none come.
+   * Asks for `n` more arrays (`n` > 0); without a request, none come.
    *
    * May be called within `on_schema` and `on_next_task`, and never calls `on_next_task` itself.
-   * After `cancel` it does nothing. A failure is told through `on_error`.
+   * After `cancel` it does nothing. A failure is reported through `on_error`.
    */
   void (*request)(struct ArrowAsyncProducer *producer, int64_t n);
   /**
    * Asks for an end, from any thread, any number of times.
    *
-   * Arrays may still come; at last the handler's `release` is called. Not an error in itself:
-   * `on_error` is called only if cancelling fails.
+   * Arrays may still come; the last call is that of the handler's `release`. Cancelling is not an
+   * error: `on_error` is called only if it fails.
    */
   void (*cancel)(struct ArrowAsyncProducer *producer);
   /**
-   * Metadata of the whole stream, encoded as in `ArrowSchema`, or NULL. Valid as long as the
+   * Metadata of the whole stream, encoded as in `ArrowSchema`, or NULL. Valid as long as this
    * struct.
    */
   const char *additional_metadata;
@@ -63,29 +64,30 @@ struct ArrowAsyncProducer {
 };
 
 /**
- * The consumer as the producer sees it: told of the type, of each array, of errors and of the end.
+ * The consumer as the producer sees it: the producer passes it the type, each array, errors and the
+ * end.
  *
- * The functions that return `int` return 0, or an `errno` code; then the producer stops and calls
- * `release`.
+ * The functions that return `int` return 0, or an `errno` code, upon which the producer stops and
+ * calls `release`.
  */
 struct ArrowAsyncDeviceStreamHandler {
   /**
-   * Called once and first, unless there is an error first. The consumer moves or releases the
-   * schema; the struct around it stays the producer's.
+   * Called once, before the other functions, unless an error comes first. The consumer moves or
+   * releases the schema; the struct that held it stays the producer's.
    */
   int (*on_schema)(struct ArrowAsyncDeviceStreamHandler *handler, struct ArrowSchema *stream_schema);
   /**
-   * Called for each array, never from two threads at once; a NULL task is the end.
+   * Called for each array, never from two threads at once. A NULL task marks the end.
    *
-   * The task may be copied to be used later. `metadata` is encoded as in `ArrowSchema`, may be
-   * NULL, and is valid only during the call.
+   * The consumer may copy the task to use it later. `metadata` is encoded as in `ArrowSchema`, may
+   * be NULL, and is valid only during the call.
    */
   int (*on_next_task)(struct ArrowAsyncDeviceStreamHandler *handler,
                       struct ArrowAsyncTask *task,
                       const char *metadata);
   /**
-   * Called on an error with an `errno` code; then `release` follows. `message` and `metadata` may
-   * be NULL and are valid only during the call. Must not call the producer.
+   * Called on an error, with an `errno` code; `release` follows. `message` and `metadata` may be
+   * NULL and are valid only during the call. Must not call the producer.
    */
   void (*on_error)(struct ArrowAsyncDeviceStreamHandler *handler,
                    int code,
@@ -94,7 +96,8 @@ struct ArrowAsyncDeviceStreamHandler {
   /** Called last, in every case. Must not call the producer. */
   void (*release)(struct ArrowAsyncDeviceStreamHandler *handler);
   /**
-   * Written by the producer before its first call (other than `release`), valid until `release`.
+   * Set by the producer before it first calls a function other than `release`; valid until
+   * `release`.
    */
   struct ArrowAsyncProducer *producer;
   /** For the consumer's own use. */

@@ -21,8 +21,9 @@ extern "C" {
 /**
  * Type, name and metadata of an array.
  *
- * Lies in main memory. Whoever holds it calls `release` once; a NULL `release` marks a struct that
- * was released or moved from. To move it, copy the bytes and set `release` of the source to NULL.
+ * The struct lies in main memory. Its holder calls `release` once; a NULL `release` marks a struct
+ * that was released or moved from. To move a struct, copy its bytes and set `release` of the source
+ * to NULL.
  */
 struct ArrowSchema {
   /** Type as an Arrow format string, for example `"g"` for float64. */
@@ -39,7 +40,7 @@ struct ArrowSchema {
   struct ArrowSchema **children;
   /** Type of the dictionary's values, or NULL if not dictionary-encoded. */
   struct ArrowSchema *dictionary;
-  /** Releases the struct with all that is below it, and sets its own `release` to NULL. */
+  /** Releases the struct and everything below it, and sets its own `release` to NULL. */
   void (*release)(struct ArrowSchema *schema);
   /** For the producer's own use. */
   void *private_data;
@@ -71,7 +72,7 @@ struct ArrowArray {
   struct ArrowArray **children;
   /** The dictionary's values, or NULL if not dictionary-encoded. */
   struct ArrowArray *dictionary;
-  /** Releases the struct with all that is below it, and sets its own `release` to NULL. */
+  /** Releases the struct and everything below it, and sets its own `release` to NULL. */
   void (*release)(struct ArrowArray *array);
   /** For the producer's own use. */
   void *private_data;

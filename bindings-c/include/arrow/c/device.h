@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /**
- * Which kind of device memory belongs to; the same numbers as in DLPack.
+ * The kind of device that memory belongs to; the numbers are those of DLPack.
  *
  * The set is open: a newer producer may use numbers that are not named here.
  */
@@ -38,7 +38,7 @@ typedef int32_t ArrowDeviceType;
 #define ARROW_DEVICE_ROCM 10
 /** Page-locked main memory of ROCm (`hipMallocHost`). */
 #define ARROW_DEVICE_ROCM_HOST 11
-/** For trying out a new kind of device; its meaning is a private agreement. */
+/** Reserved for trying out a new kind of device; its meaning is a private agreement. */
 #define ARROW_DEVICE_EXT_DEV 12
 /** Unified memory of CUDA (`cudaMallocManaged`). */
 #define ARROW_DEVICE_CUDA_MANAGED 13
@@ -62,11 +62,11 @@ struct ArrowDeviceArray {
   /** Kind of the device, one of `ARROW_DEVICE_...`. */
   ArrowDeviceType device_type;
   /**
-   * Address of what to wait for before the buffers are touched (CUDA: a `cudaEvent_t *`), or NULL
-   * if they are ready. It belongs to the array and goes with it.
+   * Address of the event to wait for before the buffers are touched (CUDA: a `cudaEvent_t *`), or
+   * NULL if they are ready. The event belongs to the array and is released with it.
    */
   void *sync_event;
-  /** All 0. */
+  /** Always zero. */
   int64_t reserved[3];
 };
 

@@ -22,15 +22,16 @@ struct ArrowDeviceArrayStream {
   /** Kind of the device that all arrays lie on, one of `ARROW_DEVICE_...`. */
   ArrowDeviceType device_type;
   /**
-   * Writes the type that all arrays have, in main memory. The caller owns it, apart from the
+   * Writes the type that all arrays have, in main memory. The caller owns it, independently of the
    * stream.
    */
   int (*get_schema)(struct ArrowDeviceArrayStream *stream, struct ArrowSchema *out);
   /**
-   * Writes the next array, or a released one at the end. The caller owns it, apart from the stream.
+   * Writes the next array, or a released one at the end. The caller owns it, independently of the
+   * stream.
    */
   int (*get_next)(struct ArrowDeviceArrayStream *stream, struct ArrowDeviceArray *out);
-  /** Text about the last call, if that failed; or NULL. Valid until the next call. */
+  /** Gives a text about the last call if that failed, or NULL. It is valid until the next call. */
   const char *(*get_last_error)(struct ArrowDeviceArrayStream *stream);
   /** Releases the stream, not the arrays that it gave; sets its own `release` to NULL. */
   void (*release)(struct ArrowDeviceArrayStream *stream);

@@ -13,18 +13,19 @@ extern "C" {
 #endif
 
 /**
- * A source of arrays that the consumer pulls from, one call at a time.
+ * A source of arrays, from which the consumer pulls with one call at a time.
  *
  * The functions that return `int` return 0, or an `errno` code.
  */
 struct ArrowArrayStream {
-  /** Writes the type that all arrays have. The caller owns it, apart from the stream. */
+  /** Writes the type that all arrays have. The caller owns it, independently of the stream. */
   int (*get_schema)(struct ArrowArrayStream *stream, struct ArrowSchema *out);
   /**
-   * Writes the next array, or a released one at the end. The caller owns it, apart from the stream.
+   * Writes the next array, or a released one at the end. The caller owns it, independently of the
+   * stream.
    */
   int (*get_next)(struct ArrowArrayStream *stream, struct ArrowArray *out);
-  /** Text about the last call, if that failed; or NULL. Valid until the next call. */
+  /** Gives a text about the last call if that failed, or NULL. It is valid until the next call. */
   const char *(*get_last_error)(struct ArrowArrayStream *stream);
   /** Releases the stream, not the arrays that it gave; sets its own `release` to NULL. */
   void (*release)(struct ArrowArrayStream *stream);
