@@ -1,5 +1,5 @@
-/* What the tests of bad input have in common: memory that must not be touched, and what is spoiled. Each is refused with a
- * status and a text that names the field and the value, the source as it was and still its owner's, the output not written.
+/* What the tests of bad input share: memory that must not be touched, and good structs to spoil. Each bad input is refused with
+ * a status and a text that names the field and the value. The source is untouched and still its owner's; no output is written.
  */
 #ifndef DEVEXCHANGE_TESTS_BAD_H_
 #define DEVEXCHANGE_TESTS_BAD_H_
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* An address where reading and writing kill the program. */
+/* An address that kills a program that reads or writes there. */
 static inline void *forbidden(void) {
     static void *page = NULL;
     if (page == NULL) {
@@ -24,7 +24,7 @@ static inline void *forbidden(void) {
     return page;
 }
 
-/* `bytes` that can be read, directly before some that cannot. */
+/* `bytes` bytes that can be read and written, directly before bytes that cannot. */
 static inline void *last_bytes_of_a_page(size_t bytes) {
     size_t const page = (size_t)sysconf(_SC_PAGESIZE);
     char *pages = (char *)mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -39,7 +39,7 @@ static inline void free_page_of(void *memory) {
     munmap((void *)((uintptr_t)memory & ~(uintptr_t)(page - 1)), 2 * page);
 }
 
-/* As CHECK_REFUSED, for a case of a table. */
+/* Like CHECK_REFUSED, for a case in a table. */
 static inline void check_refusal(const char *name, devx_status got, devx_status expected, const char *part) {
     CHECK_MSG(got == expected, "%s: %s instead of %s: %.150s", name, devx_status_name(got), devx_status_name(expected),
               error.message);
@@ -49,7 +49,7 @@ static inline void check_refusal(const char *name, devx_status got, devx_status 
               error.message);
 }
 
-/* A case of a table: what it is called is what spoils. */
+/* A case in a table: its name is the function that spoils the input. */
 #define BAD(spoil, status, part) {#spoil, spoil, status, part}
 
 /* A schema to spoil:

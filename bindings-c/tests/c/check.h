@@ -15,8 +15,8 @@
  *   ok - needs_a_gpu # skip no device
  *   not ok - refuses_null: test_x.c:7: devx_count() is 3, expected 0
  *
- * A failed check ends its function. In a helper that is the helper only: call helpers that check through
- * CHECK_CALL, which ends the test too. The program's arguments, if there are any, name the tests to run.
+ * A failed check ends its function. In a helper, it ends only the helper: call helpers that check through
+ * CHECK_CALL, which ends the test, too. The program's arguments, if there are any, name the tests to run.
  */
 #ifndef DEVEXCHANGE_TESTS_CHECK_H_
 #define DEVEXCHANGE_TESTS_CHECK_H_
@@ -92,7 +92,7 @@ static inline int check_same_text_(char const *left, char const *right) {
         }                                                                                                              \
     } while (0)
 
-/* The condition holds, and if not, this printf-like text says more. */
+/* The condition holds; if not, this printf-like text says more. */
 #define CHECK_MSG(condition, ...)                                                                                      \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -164,7 +164,7 @@ static inline int check_same_text_(char const *left, char const *right) {
         }                                                                                                              \
     } while (0)
 
-/* Calls a void helper that checks, and goes on only if it was satisfied. */
+/* Calls a void helper that checks, and goes on only if none of its checks failed. */
 #define CHECK_CALL(call)                                                                                               \
     do {                                                                                                               \
         call;                                                                                                          \
@@ -173,7 +173,7 @@ static inline int check_same_text_(char const *left, char const *right) {
         }                                                                                                              \
     } while (0)
 
-/* This test cannot be done here. */
+/* Skips this test, which cannot run here. */
 #define SKIP(reason)                                                                                                   \
     do {                                                                                                               \
         snprintf(check_state_.why, sizeof check_state_.why, "%s", (reason));                                           \

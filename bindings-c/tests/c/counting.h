@@ -1,5 +1,5 @@
-/* Counts what a program allocates: malloc and its relatives are defined here, so that those of the library pass here, too.
- * Valgrind and ASan bring a malloc of their own, which goes first; then nothing can be counted, and tests say so.
+/* Counts what a program allocates: malloc and its relatives are defined here, so that calls of the library come here, too.
+ * Valgrind and ASan have their own malloc, which takes precedence: then nothing can be counted, and tests say so.
  */
 #ifndef COUNTING_H_
 #define COUNTING_H_
@@ -67,11 +67,11 @@ void free(void *memory) {
         (into) = allocations;                                                                                          \
     } while (0)
 
-/* Whether allocations are seen here. */
+/* Whether allocations come here. */
 static int counts(void) {
     int seen = 0;
     void *memory = NULL;
-    /* Compilers know that malloc changes nothing. */
+    /* Compilers assume that malloc changes no variable of ours. */
     void *(*volatile allocate)(size_t) = malloc;
     COUNT_ALLOCATIONS(seen, memory = allocate(1));
     free(memory);

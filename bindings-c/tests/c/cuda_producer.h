@@ -1,4 +1,4 @@
-/* A producer of the CUDA Array Interface as somebody else would write it: one block that its release frees.
+/* A foreign producer of the CUDA Array Interface: one block, which its release frees.
  */
 #ifndef DEVEXCHANGE_TESTS_CUDA_PRODUCER_H_
 #define DEVEXCHANGE_TESTS_CUDA_PRODUCER_H_

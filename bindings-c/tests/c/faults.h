@@ -1,5 +1,5 @@
-/* Scenes in which each allocation of the library fails once, and what they have in common. A scene goes on after a call
- * that failed, as far as there is something to go on with. Included first, and linked with tests/corpus.
+/* Scenes in which each allocation of the library fails once, and what they share. After a call that failed, a scene goes on as
+ * far as it can. Included first, and linked with tests/corpus.
  */
 #ifndef DEVEXCHANGE_TESTS_FAULTS_H_
 #define DEVEXCHANGE_TESTS_FAULTS_H_
@@ -14,12 +14,12 @@
 
 static struct tally tally;
 
-/* What came of the calls of a scene: the last one without memory, and one that failed for another reason. */
+/* The outcome of the calls of a scene: how many had no memory or a callback that had none, and one that failed otherwise. */
 static int without_memory;
 static int told;
 static char otherwise[220];
 
-/* The call worked, or had no memory, or lacked what an earlier call would have given. */
+/* Notes the outcome of a call: it succeeds, or has no memory, or lacks what an earlier call would have given. */
 static inline int note(const char *call, devx_status status) {
     if (status == DEVX_OUT_OF_MEMORY || status == DEVX_CALLBACK) {
         without_memory += status == DEVX_OUT_OF_MEMORY;
@@ -34,7 +34,7 @@ static inline int note(const char *call, devx_status status) {
 
 typedef void act(void);
 
-/* What the library keeps for good is made before, where memory may not be missing: docs/reliability.md. */
+/* What the library keeps for good is made before, where no allocation fails: see docs/reliability.md. */
 struct scene {
     act *before, *play, *after;
 };
@@ -42,8 +42,8 @@ struct scene {
 /* How many allocations failed, in all sweeps of the program. */
 static int64_t injected;
 
-/* Before the library is asked for anything: or what was given back once is not allocated again. What a thread has for
- * itself is made with its first exchange, which `warm` is.
+/* To be called before the library is used. Keeping blocks is turned off, because a block that is kept is not allocated again.
+ * `warm` is the first exchange of the thread: it allocates what each thread keeps for itself.
  */
 static inline void make_allocations_fail(act *warm) {
     setenv("DEVEXCHANGE_KEEP_BLOCKS", "0", 1);
@@ -53,7 +53,7 @@ static inline void make_allocations_fail(act *warm) {
     CHECK_INT(corpus_fault_disarm(), 0);
 }
 
-/* Plays a scene while the nth allocation fails; how many did. */
+/* Plays a scene while the nth allocation fails; returns how many failed. */
 static inline int64_t play(const struct scene *scene, int64_t nth, int from_then_on) {
     tally = (struct tally){0};
     without_memory = told = 0;
@@ -97,7 +97,7 @@ static inline void sweep(const struct scene *scene) {
 static double values[6] = {0, 1, 2, 3, 4, 5};
 static int64_t const shape[2] = {2, 3};
 
-/* An owner that counts as one thing that is alive until it is released. */
+/* An owner that counts as one living object until it is released. */
 static inline void let_go(void *context) {
     atomic_fetch_sub(&((struct tally *)context)->live, 1);
 }

@@ -1,4 +1,4 @@
-/* Memory that comes back from importers. Included after what asks for nanosleep (_POSIX_C_SOURCE).
+/* Waits for memory that comes back from importers. Included after _POSIX_C_SOURCE is defined, for nanosleep.
  */
 #ifndef DEVEXCHANGE_TESTS_LEASES_H_
 #define DEVEXCHANGE_TESTS_LEASES_H_
@@ -7,7 +7,7 @@
 
 #include "test_support.h"
 
-/* Nobody has anything any more: an importer says so, or its end does, and a thread of the exporter's hears it. */
+/* Checks that no importer holds anything any more. An importer says so, or its end does; a thread of the exporter notices. */
 static inline void check_leases_end(const devx_ipc_server_t *server) {
     struct timespec const pause = {0, 500 * 1000};
     int64_t leases = -1;

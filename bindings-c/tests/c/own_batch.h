@@ -1,4 +1,4 @@
-/* Batches of ours, made of fields and nodes.
+/* Batches of this library, made from fields and nodes.
  */
 #ifndef DEVEXCHANGE_TESTS_OWN_BATCH_H_
 #define DEVEXCHANGE_TESTS_OWN_BATCH_H_
@@ -30,7 +30,7 @@ static inline devx_batch_t *create(const devx_field *fields, const devx_node *no
     return batch;
 }
 
-/* Hands the batch out as a device array and a schema, and takes both in again. */
+/* Exports the batch as a device array and a schema, and imports both again. */
 static inline devx_batch_t *round_trip(devx_batch_t *batch) {
     devx_schema_t *schema = NULL, *imported = NULL;
     struct ArrowSchema described;

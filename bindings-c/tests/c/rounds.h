@@ -1,7 +1,7 @@
-/* Rounds of exchanges: how many, and whether the memory of the process stays as it is.
+/* Rounds of exchanges: how many there are, and whether the memory of the process stays the same.
  *
- * DEVX_ROUNDS sets another number than ten thousand. Only what comes after the first tenth counts: before that, pools and
- * tables fill.
+ * DEVX_ROUNDS sets another number than ten thousand. Only rounds after the first tenth count: before that, pools and tables
+ * fill.
  */
 #ifndef DEVEXCHANGE_TESTS_ROUNDS_H_
 #define DEVEXCHANGE_TESTS_ROUNDS_H_
@@ -33,17 +33,18 @@ static inline long resident_kb(void) {
 
 static long resident_after_a_tenth;
 
-/* In each round: looks at the memory after the first tenth. */
+/* Called in each round: notes the memory after the first tenth. */
 static inline void note_round(int i, int n) {
     if (i == n / 10) {
         resident_after_a_tenth = resident_kb();
     }
 }
 
-/* From so many rounds on the memory is judged. Valgrind, which runs fewer, finds leaks itself and grows by its own books. */
+/* From this number of rounds on, the memory is judged. Under valgrind there are fewer rounds: its own records let the process
+ * grow, and it finds leaks itself. */
 enum { ROUNDS_TO_JUDGE = 10000 };
 
-/* After the last round. */
+/* Called after the last round: checks that the memory has not grown. */
 static inline void check_flat(char const *what, int n) {
     long const now = resident_kb(), grown = now - resident_after_a_tenth;
     printf("# %s: %d rounds, %ld kB after the first tenth, %+ld kB at the end\n", what, n, resident_after_a_tenth, grown);

@@ -1,4 +1,4 @@
-/* Streams of device 0, and six numbers in their order: what the tests of tensors, batches and releases there have in common.
+/* Streams of device 0, and six numbers in their order: shared by the tests of tensors, batches and releases there.
  */
 #ifndef DEVEXCHANGE_TESTS_STREAMS_H_
 #define DEVEXCHANGE_TESTS_STREAMS_H_
@@ -20,7 +20,7 @@ static inline void make_six(int64_t stream, devx_tensor_t **out) {
     CHECK_OK(devx_tensor_write(*out, six, sizeof six, stream, &error));
 }
 
-/* The same by a copy that is queued, and that nobody has waited for: a write the host waits for. */
+/* The same, by a copy that is queued and that nobody has waited for. (A write would be waited for by the host.) */
 static inline void queue_six(int64_t stream, devx_tensor_t **out) {
     devx_tensor_t *source = NULL;
     CHECK_CALL(make_six(stream, &source));
@@ -34,7 +34,7 @@ static inline void check_six(const devx_tensor_t *tensor, int64_t stream) {
     CHECK(memcmp(values, six, sizeof six) == 0);
 }
 
-/* What the consumer of an export does: work of its own on its stream, which nobody makes wait any more. */
+/* What the consumer of an export does: its own work on its stream, which nobody makes wait any more. */
 static inline void consume_six(const void *memory, int64_t stream) {
     device_pointer copy = 0;
     double values[SIX] = {0};

@@ -1,4 +1,4 @@
-/* Asynchronous streams: our reader and writer with each other on two threads, and each with somebody else's peer. */
+/* Asynchronous streams: our reader and writer with each other on two threads, and each with a foreign peer. */
 #include "test_support.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 static const int64_t second = 1000000000;
 
-/* --- what wakes --- */
+/* --- wakes --- */
 
 struct woken {
     atomic_int wakes;
@@ -34,7 +34,7 @@ static devx_schema_t *numbers_schema(void) {
     return devx_schema_create(fields, 2, &schema, &error) == DEVX_OK ? schema : NULL;
 }
 
-/* So many rows, at most 8. */
+/* A batch with this number of rows, at most 8. */
 static devx_batch_t *numbers(const devx_schema_t *schema, int64_t rows, struct tally *tally, devx_error *said) {
     static const int32_t values[8] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const void *const none[] = {NULL};
@@ -129,7 +129,7 @@ static void check_schema(devx_async_reader_t *reader) {
     CHECK(metadata == NULL);
 }
 
-/* Takes batches until the end, an error, or so many; says how many came. */
+/* Takes batches until the end, an error, or this number; returns how many came. */
 static int read_some(devx_async_reader_t *reader, int most, devx_status *status) {
     for (int i = 0;; ++i) {
         devx_batch_t *batch = NULL;
@@ -233,7 +233,7 @@ static void producer_cancel(struct ArrowAsyncProducer *producer) {
     ((struct foreign_producer *)producer->private_data)->cancels += 1;
 }
 
-/* Extracting twice would read what is freed. */
+/* Extracting twice would read freed memory. */
 static int task_extract(struct ArrowAsyncTask *task, struct ArrowDeviceArray *out) {
     struct foreign_task *own = (struct foreign_task *)task->private_data;
     if (out != NULL) {

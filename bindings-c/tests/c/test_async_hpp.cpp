@@ -21,7 +21,7 @@ static dx::Batch numbers(dx::Schema const &schema, std::int64_t length) {
     return dx::Batch::of(schema, length, {dx::Node{length, {nullptr, values}}}, dx::Owner());
 }
 
-// What the call throws, as a status; DEVX_OK if nothing.
+// The status of what the call throws; DEVX_OK if it throws nothing.
 template <class Call> static devx_status thrown(Call &&call) {
     try {
         call();

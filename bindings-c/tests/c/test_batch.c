@@ -1,4 +1,4 @@
-/* Record batches and other arrays, in and out as ArrowArray and ArrowDeviceArray: how their columns read. */
+/* Import and export of record batches and other arrays as ArrowArray and ArrowDeviceArray, and reading their columns. */
 #include "own_batch.h"
 
 static void check_valid(const devx_batch_t *batch, const devx_column *column, int64_t row, int expected) {
@@ -238,7 +238,7 @@ static void check_struct(const devx_batch_t *batch) {
     CHECK_INT(root.n_children, 2);
     CHECK_OK(devx_column_child(batch, &root, 1, &named, &error));
     CHECK_INT(named.offset, text.offset);
-    /* Some at once are what each is. */
+    /* Several columns in one call are the same as one by one. */
     devx_column all[3];
     memset(all, 0x5a, sizeof all);
     devx_column const untouched = all[2];
@@ -376,7 +376,7 @@ TEST(dictionary_indices_of_every_width) {
     }
 }
 
-/* A list of structs of lists of texts, each level with an offset of its own. */
+/* A list of structs of lists of texts, each level with its own offset. */
 static void check_deep(const devx_batch_t *batch) {
     devx_column column, people, names, list;
     CHECK_OK(devx_batch_root(batch, &column, &error));
@@ -480,7 +480,7 @@ TEST(a_batch_without_columns_has_rows) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
-/* Nulls that nobody counted are counted over the rows that are seen, and not kept. */
+/* Nulls that nobody has counted are counted over the rows that the column sees, and the count is not kept. */
 TEST(null_counts_are_of_the_rows_that_are_seen) {
     struct tally tally = {0};
     static unsigned char const bits[2] = {0x0f, 0x02}; /* rows 0 to 3 and 9 are there */

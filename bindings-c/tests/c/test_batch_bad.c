@@ -1,4 +1,4 @@
-/* Bad arrays of Arrow, bad descriptions of batches, and values that lie. */
+/* Bad Arrow arrays, bad descriptions of batches, and data that contradicts itself. */
 #include "bad.h"
 
 /* --- what is wrong with an array --- */
@@ -162,7 +162,7 @@ static struct bad_array const bad_arrays[] = {
 };
 enum { BAD_ARRAYS = sizeof bad_arrays / sizeof *bad_arrays };
 
-/* The structs of an array, to be put back as they were: what is spoiled may be the root or one below it. */
+/* Saved structs of an array, to restore them: the spoiled struct may be the root or one below it. */
 struct array_copy {
     struct ArrowArray root, children[COLUMNS], dictionary, pair_values, text_values;
     struct ArrowArray *places[COLUMNS], *dictionary_place, *pair_place, *text_place;
@@ -270,7 +270,7 @@ TEST(released_and_missing_arrays_are_refused) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
-/* A width that takes 2^31 - 1 bytes, and so many of them that their number of bytes is beyond 2^63. */
+/* Values of 2^31 - 1 bytes, and so many of them that they take more than 2^63 bytes. */
 TEST(wide_binaries_are_counted_in_full) {
     struct tally tally = {0};
     struct ArrowSchema described = foreign_schema(&tally, "w:2147483647", "x");
@@ -383,9 +383,9 @@ TEST(bad_lists_of_nodes_are_refused) {
     devx_schema_release(&schema);
 }
 
-/* --- values that lie --- */
+/* --- data that contradicts itself --- */
 
-/* Nothing of the data is read at import, so this is found when a row is looked at. */
+/* An import reads none of the data, so this is found when a row is read. */
 TEST(values_that_lie_are_found_when_they_are_read) {
     static int32_t const backwards[] = {0, 3, 1, 2, 100};
     static int32_t const negative[] = {-5, 1};
@@ -424,7 +424,7 @@ TEST(values_that_lie_are_found_when_they_are_read) {
     devx_batch_release(&batch);
     devx_schema_release(&schema);
 
-    /* A list beyond its values. */
+    /* A list that reaches beyond its values. */
     const void *list_buffers[] = {NULL, backwards}, *number_buffers[] = {NULL, memory};
     devx_field const list[] = {{"+l", "x", NULL, 0, 1, 0}, {"i", "item", NULL, 0, 0, 0}};
     devx_node const list_nodes[] = {{4, 0, 0, list_buffers, 2}, {4, 0, 0, number_buffers, 2}};
@@ -456,7 +456,7 @@ TEST(values_that_lie_are_found_when_they_are_read) {
     devx_batch_release(&batch);
     devx_schema_release(&schema);
 
-    /* A buffer that is not aligned is taken, for those who copy; as values of a type it is not given out. */
+    /* An unaligned buffer is accepted, because a consumer may copy from it; but it is not handed out as values of a type. */
     struct ArrowSchema described = foreign_schema(&tally, "i", "x");
     struct ArrowArray array = foreign_numbers(&tally, 3);
     const void *const aligned = array.buffers[1];

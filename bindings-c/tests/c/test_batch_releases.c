@@ -1,7 +1,7 @@
-/* What of a batch consumers are handed, and that all of it is released exactly once, in whatever order it is given up. */
+/* What consumers get of a batch, and that all of it is released exactly once, in whatever order it is given up. */
 #include "own_batch.h"
 
-/* A record batch of ours {number: int32, text: utf8} of four rows. */
+/* A record batch {number: int32, text: utf8} of four rows, made by this library. */
 static int32_t const numbers[] = {0, 1, 2, 3, 4, 5, 6};
 static int32_t const ends_of_texts[] = {0, 1, 3, 3, 6};
 static char const letters[] = "abbccc";
@@ -73,7 +73,7 @@ static devx_batch_t *import_foreign(struct tally *tally) {
 
 enum { HANDLE, SHARED, EXPORTED, CHILD };
 
-/* Five parts of one batch, given up in the order of `order`; SHARED also gives up the schema that it got. */
+/* Five parts of one batch, released in the order of `order`; SHARED also releases the schema that was taken from the batch. */
 static void release_in_order(devx_batch_t *batch, struct tally *tally, int at_end, const int *order) {
     devx_batch_t *shared = NULL;
     devx_schema_t *schema = NULL;

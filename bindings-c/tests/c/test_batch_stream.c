@@ -1,11 +1,11 @@
-/* Streams of batches: from a source of ours and from foreign producers, to us and to foreign consumers. */
+/* Streams of batches: from our own source and from foreign producers, to us and to foreign consumers. */
 #include "test_support.h"
 
 #include <errno.h>
 
-/* --- producers, as somebody else writes them --- */
+/* --- foreign producers --- */
 
-/* What a foreign producer does: gives `good` batches, then does the last thing, again and again. */
+/* What a foreign producer does: it gives `good` batches, and then does the last thing again and again. */
 struct foreign_stream {
     struct tally *tally;
     int good;
@@ -280,7 +280,7 @@ TEST(a_device_stream_goes_in_and_out) {
     CHECK_INT(array.device_type, ARROW_DEVICE_CPU);
     CHECK_INT(array.device_id, -1);
     release_array(&array.array);
-    /* As host arrays, it is the same stream. */
+    /* Exported as a stream of host arrays, it is the same stream. */
     CHECK_OK(devx_batch_stream_import_device(&exported, &stream, &error));
     CHECK_OK(devx_batch_stream_export(&stream, &plain, &error));
     CHECK_OK(devx_batch_stream_import(&plain, &stream, &error));
@@ -402,7 +402,7 @@ TEST(an_error_of_a_foreign_producer_is_never_the_end) {
         }
         CHECK_INT(own->calls, 2); /* not called again */
         devx_batch_release(&batch);
-        /* Handed on, it fails with the producer's own code. */
+        /* Exported again, the stream fails with the producer's own code. */
         CHECK_OK(devx_batch_stream_export(&stream, &source, &error));
         CHECK_INT(source.get_next(&source, &array), ENOSPC);
         CHECK_HAS(source.get_last_error(&source), all[i].part);

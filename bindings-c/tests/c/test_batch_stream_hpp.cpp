@@ -173,7 +173,7 @@ static_assert(std::sentinel_for<dx::BatchStream::sentinel, dx::BatchStream::iter
 static_assert(std::ranges::input_range<dx::BatchStream>);
 #endif
 
-// No iterator of C++17: those can be copied.
+// Not an iterator of C++17: those can be copied.
 template <class T, class = void> static constexpr bool has_category = false;
 template <class T>
 static constexpr bool has_category<T, std::void_t<typename std::iterator_traits<T>::iterator_category>> = true;

@@ -1,4 +1,4 @@
-/* Threads keep blocks that they gave back: after the first round an exchange allocates nothing, whatever it is. */
+/* Threads keep blocks that they gave back: after the first round, no exchange allocates anything, whatever it is. */
 #define _GNU_SOURCE
 #include "counting.h"
 
@@ -81,7 +81,7 @@ TEST(batches_of_any_width_allocate_nothing) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
-/* A thread that only gives back keeps no more than it may, and nothing when it ends. */
+/* A thread that only gives blocks back keeps no more than the limit, and nothing when it ends. */
 enum { HANDED = 3000 };
 
 static struct ArrowDeviceArray handed[HANDED];
@@ -103,7 +103,7 @@ TEST(what_another_thread_gives_back_is_bounded) {
         for (int i = 0; i < HANDED; ++i) CHECK_OK(devx_batch_export_share_device(batch, &handed[i], &error));
         CHECK_INT(pthread_create(&thread, NULL, give_back, NULL), 0);
         CHECK_INT(pthread_join(thread, NULL), 0);
-        /* All of it is freed there, or it would be more with each round. */
+        /* All of it is freed there; otherwise it would grow with each round. */
         if (round == 0) before = mallinfo2().uordblks;
         CHECK(mallinfo2().uordblks < (size_t)before + (1 << 16));
     }

@@ -16,7 +16,7 @@ static std::int32_t const text_offsets[] = {0, 1, 3};
 static dx::Node const number_node{4, {nullptr, numbers}};
 static dx::Node const text_node{2, {nullptr, text_offsets, "abc"}};
 
-// What is static is kept by nobody.
+// A batch over static memory, which needs no owner.
 static dx::Batch batch(dx::Field const &field, dx::Node const &node) {
     return dx::Batch::create(dx::Schema::create(field), node, dx::Owner());
 }

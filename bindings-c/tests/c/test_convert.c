@@ -1,11 +1,11 @@
-/* Tensors as columns and columns as tensors: the plan, the view, the copy, the refusal. */
+/* Conversions of tensors to columns and of columns to tensors: plans, views, copies and refusals. */
 #include "own_batch.h"
 
 static int32_t const twelve[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 static const void *const no_buffers[] = {NULL};
 static const void *const twelve_buffers[] = {NULL, twelve};
 
-/* A column that is one array. */
+/* A batch that is a single column. */
 static devx_batch_t *create_one(const char *format, int64_t length, int64_t offset, int64_t nulls,
                                 const void *const *buffers, int64_t n, struct tally *tally) {
     devx_field const one = field(format, "x", 0);
@@ -214,7 +214,7 @@ TEST(what_a_tensor_cannot_say_is_impossible) {
     CHECK_INT(tally.releases, 8);
 }
 
-/* A bitmap in which the rows that are seen have no null is no obstacle. */
+/* A validity bitmap is no obstacle if the rows that the column sees have no nulls. */
 TEST(nulls_outside_the_slice_do_not_count) {
     struct tally tally = {0};
     static unsigned char const bits[2] = {0xfb, 0xff};

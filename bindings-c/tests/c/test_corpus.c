@@ -1,5 +1,5 @@
-/* The corpus of bad input (tests/corpus) through the C API: a test for each case. What the cases are, and what becomes
- * of the structs, the library of the corpus knows; here they are imported and the errors compared. */
+/* The corpus of bad input (tests/corpus) through the C API: a test for each case. The library of the corpus makes the cases and
+ * checks what becomes of their structs; this program imports them and compares the errors. */
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include <corpus.h>
 #include <devexchange.h>
@@ -9,7 +9,7 @@
 
 static int64_t const PATIENCE_NS = INT64_C(10000000000);
 
-/* What an import gave. */
+/* The result of an import. */
 struct imported {
     devx_schema_t *schema;
     devx_batch_t *batch;
@@ -29,11 +29,11 @@ static int64_t failed;
 
 #define WRONG(...) (snprintf(why, sizeof why, __VA_ARGS__), why)
 
-/* --- reading, for what only the data says --- */
+/* --- reading, which finds what only the data shows --- */
 
 static devx_status read_rows(devx_batch_t *batch, const devx_column *column);
 
-/* A row, wherever it is stored, as a list or bytes; one that is neither has nothing that could be wrong. */
+/* Reads a row, wherever it is stored, as a list or as bytes; in any other row nothing can be wrong. */
 static devx_status read_row(devx_batch_t *batch, const devx_column *column, int64_t row) {
     devx_column stored, values;
     const char *bytes;
@@ -70,7 +70,7 @@ static devx_status read_batch(devx_batch_t *batch) {
     return status == DEVX_OK ? read_rows(batch, &root) : status;
 }
 
-/* All batches until there are no more. */
+/* Reads all batches until there are no more. */
 static devx_status read_stream(const struct imported *from, int64_t *batches) {
     for (;;) {
         devx_batch_t *batch = NULL;
@@ -129,7 +129,7 @@ static devx_status import_ipc(corpus_made *made, int batch, struct imported *out
     return status;
 }
 
-/* Imports what was made. 0 if there is no import of that kind. */
+/* Imports the structs of a case. Returns 0 if there is no import of that kind. */
 static int import(const char *kind, corpus_made *made, struct imported *out, devx_status *status) {
     void *const at = corpus_address(made);
     if (strcmp(kind, "schema") == 0) {
@@ -166,7 +166,7 @@ static void close_all(struct imported *all) {
 
 /* --- a case --- */
 
-/* What is wrong with the error, or NULL. `status` is that of the call which failed, if one did. */
+/* Says what is wrong with the error, or NULL. `status` is that of the call that failed, if one did. */
 static const char *judge(int64_t i, devx_status status, const char *stage, int64_t batches) {
     const char *const expected = corpus_text(i, "status"), *const says = corpus_text(i, "says");
     if (batches != corpus_batches(i)) {
@@ -175,7 +175,7 @@ static const char *judge(int64_t i, devx_status status, const char *stage, int64
     if (status == DEVX_OK) {
         return expected[0] == '\0' ? NULL : WRONG("it was accepted, but is %s: %s", expected, says);
     }
-    /* Without memory for it a text is shorter. */
+    /* A text is shorter if there is no memory for it. */
     int const said = failed > 0 || strstr(error.message, says) != NULL;
     if (strcmp(devx_status_name(status), expected) != 0 || !said ||
         strcmp(stage, corpus_text(i, "stage")) != 0) {
@@ -184,7 +184,7 @@ static const char *judge(int64_t i, devx_status status, const char *stage, int64
     return error.status == status ? NULL : WRONG("the record says %s", devx_status_name(error.status));
 }
 
-/* The same, of a callback of the producer's that failed. */
+/* The same, for a callback of the producer that failed. */
 static const char *judge_callback(devx_status status) {
     int const right = status == corpus_callback_status() && error.status == status &&
                       strstr(error.message, corpus_callback_says()) != NULL;
@@ -193,7 +193,8 @@ static const char *judge_callback(devx_status status) {
                          devx_status_name(corpus_callback_status()), corpus_callback_says());
 }
 
-/* What fails while a case is run: nothing, an allocation, this one or all from then on, or a callback in some way. */
+/* What fails while a case runs: nothing; the nth allocation, alone or with all that follow; or the nth callback, in some
+ * way. */
 struct fault {
     enum { NOTHING, ALLOCATION, CALLBACK } what;
     int64_t nth;
@@ -227,7 +228,7 @@ static const char *run(int64_t i, struct fault fault) {
     if (wrong == NULL && failed > 0 && fault.what == CALLBACK) {
         wrong = judge_callback(status);
     } else if (wrong == NULL && (failed == 0 || status != DEVX_OUT_OF_MEMORY)) {
-        /* Without memory that is the error, wherever it comes. */
+        /* Missing memory is itself the error, wherever it happens. */
         wrong = judge(i, status, stage, batches);
     }
     const char *const left = corpus_end(made);
@@ -238,8 +239,8 @@ static const char *run(int64_t i, struct fault fault) {
     return outstanding == 0 ? NULL : WRONG("%d things are outstanding", (int)outstanding);
 }
 
-/* A case again and again, while each of its allocations fails, alone or with all that follow, or each callback of its
- * producer, in each way. NULL, or what is wrong. */
+/* Runs a case again and again, while each of its allocations fails, alone or with all that follow, or while each callback of
+ * its producer fails in each way. Returns NULL, or what is wrong. */
 static const char *sweep(int64_t i, int what, int ways, int64_t *faults) {
     for (int how = 0; how < ways; ++how) {
         struct fault fault = {what, 0, how};
@@ -258,18 +259,18 @@ static const char *sweep(int64_t i, int what, int ways, int64_t *faults) {
     return NULL;
 }
 
-/* Whether what is imported is asked for more, and is good. */
+/* Whether the case is good input from which batches are pulled through callbacks. */
 static int has_callbacks(int64_t i) {
     const char *const kind = corpus_text(i, "kind");
     return (strstr(kind, "stream") != NULL || strcmp(kind, "async") == 0) && corpus_text(i, "status")[0] == '\0';
 }
 
-/* What a client keeps for itself is not made without memory: docs/reliability.md. */
+/* Whether allocations of the case may fail; what a client keeps for itself needs memory: see docs/reliability.md. */
 static int has_faults(int64_t i) {
     return strncmp(corpus_text(i, "kind"), "ipc_", 4) != 0;
 }
 
-/* Whether a refused import writes its output. The cases themselves have outputs that are NULL. */
+/* Checks that a refused import does not write its output. The outputs of the cases themselves are NULL before. */
 static const char *run_outputs(void) {
     devx_schema_t *schema = UNWRITTEN;
     for (int64_t i = 0; i < corpus_count(); ++i) {
@@ -300,7 +301,7 @@ static int report(const char *name, const char *wrong) {
 }
 
 int main(void) {
-    /* Or what was given back once is not allocated again. */
+    /* Otherwise a block that was given back once is not allocated again. */
     setenv("DEVEXCHANGE_KEEP_BLOCKS", "0", 1);
     int64_t ran = 0, of_cuda = 0, faults = 0, callbacks = 0;
     int bad = report("nobody has to want the text", run_outputs());
@@ -324,7 +325,7 @@ int main(void) {
     bad += report("allocations can fail", changed > 0 && faults > 10000 ? NULL : "they do not");
     bad += report("callbacks can fail", callbacks > 150 ? NULL : "they do not");
     bad += report("every case was run", ran == corpus_count_for("c") && ran > 300 ? NULL : "some were not");
-    /* scripts/test-c.sh says so where it has placed the simulated driver. */
+    /* scripts/test-c.sh sets this variable if it has put the simulated driver in place. */
     if (getenv("SIMCUDA_DEVICES") != NULL) {
         bad += report("there is a driver", of_cuda > 0 ? NULL : "these were the cases of a machine without one");
     }

@@ -1,4 +1,4 @@
-/* The CUDA driver as somebody else uses it, for tests in which a producer or a consumer is not ours. Included first.
+/* The CUDA driver as a foreign program uses it, for tests with a foreign producer or consumer. Included first.
  */
 #ifndef DEVEXCHANGE_TESTS_TEST_DRIVER_H_
 #define DEVEXCHANGE_TESTS_TEST_DRIVER_H_
@@ -24,7 +24,7 @@ static struct {
     driver_code (*fill)(device_pointer to, uint8_t value, size_t bytes, void *stream);
     driver_code (*wait)(void *stream, void *event, uint32_t flags);
     driver_code (*synchronize)(void *stream);
-    /* Of the simulated one only. */
+    /* Only the simulated driver has these. */
     uint64_t (*calls)(const char *function);
     size_t (*findings)(void);
 } driver;
@@ -55,7 +55,7 @@ static inline int has_driver(void) {
         CHECK_MSG(driver.member != NULL, "%s is not there", (name));                                                   \
     } while (0)
 
-/* Makes the primary context of device 0 current, as the programs do that use the driver. */
+/* Makes the primary context of device 0 current, as programs that use the driver do. */
 static inline void use_driver(void) {
     void *context = NULL;
     if (driver.init == NULL) {
@@ -95,7 +95,7 @@ enum { SIX = 6 };
 static const double six[SIX] = {0, 1, 2, 3, 4, 5};
 static const int64_t shape_of_six[] = {2, 3};
 
-/* A producer's memory. That it is freed under running work is what the simulated driver would not forgive. */
+/* A producer's memory. The simulated driver reports a finding if it is freed under running work. */
 struct foreign_memory {
     atomic_int releases;
     device_pointer address;
@@ -108,7 +108,7 @@ static inline void free_foreign_memory(void *context) {
     atomic_fetch_add(&memory->releases, 1);
 }
 
-/* Releases that wait for work, or for the device, come on a thread of the library's. */
+/* Waits for releases that wait for work, or for the device: they come on a thread of the library. */
 static inline void settle(void) {
     struct timespec const pause = {0, 1000 * 1000};
     for (int i = 0; devx_releases_waiting() > 0 && i < 20 * 1000; ++i) {
@@ -117,7 +117,7 @@ static inline void settle(void) {
     CHECK_INT(devx_releases_waiting(), 0);
 }
 
-/* The same, and nothing is left over. */
+/* The same, and checks that nothing is left over. */
 static inline void finish_releases(void) {
     CHECK_CALL(settle());
     CHECK_INT(devx_releases_lost(), 0);

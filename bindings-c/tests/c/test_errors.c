@@ -1,9 +1,9 @@
-/* Errors themselves, and NULL everywhere. */
+/* The error record, and NULL in place of every pointer. */
 #include "test_support.h"
 
 /* --- NULL, everywhere --- */
 
-/* Each call with one pointer that it needs missing. */
+/* Each call, with one pointer missing that it needs. */
 TEST(null_arguments_are_refused) {
     struct tally tally = {0};
     devx_tensor_t *tensor = NULL, *no_tensor = NULL, *other = UNWRITTEN;

@@ -1,5 +1,5 @@
-/* Each allocation of the library fails once: what is handed out and made of host memory. What is taken in is
- * test_corpus.c's; test_faults_managers.c, test_faults_device.c and test_faults_async.c are about the rest.
+/* Each allocation of the library fails once: in exports, and in everything that is made over host memory. Imports are tested in
+ * test_corpus.c, the rest in test_faults_managers.c, test_faults_device.c and test_faults_async.c.
  */
 #include "faults.h"
 
@@ -106,7 +106,7 @@ static void columns_and_tensors(void) {
     devx_tensor_release(&tensor);
 }
 
-/* The call is refused, if there is memory to say why. */
+/* The call is refused for this reason, or for lack of memory to say so. */
 #define REFUSES(call, why)                                                                                             \
     do {                                                                                                               \
         devx_status const refused = call;                                                                              \
@@ -130,7 +130,7 @@ static void what_is_not_there(void) {
     devx_schema_release(&schema);
 }
 
-/* What is asked of a batch, and refused: the texts of errors need memory, too. */
+/* Questions about a batch that are refused: the texts of errors need memory, too. */
 static void what_a_batch_says(void) {
     devx_schema_t *schema = NULL;
     devx_batch_t *batch = made_batch(&schema), *copy = NULL, *pair = NULL, *part = NULL;
@@ -249,7 +249,7 @@ static const char *address_of_server(void) {
     return address;
 }
 
-/* Its thread is made where memory is not missing. */
+/* Makes the server where no allocation fails, because it starts a thread. */
 static void make_server(void) {
     CHECK_OK(devx_ipc_server_create(address_of_server(), &server, &error));
 }
@@ -283,7 +283,7 @@ static void tensors_of_an_exporter(void) {
     devx_tensor_release(&shared);
 }
 
-/* What was given comes back, whatever failed. */
+/* Checks that all leases come back, whatever failed. */
 static void release_server(void) {
     CHECK_CALL(check_leases_end(server));
     devx_ipc_server_release(&server);

@@ -1,4 +1,4 @@
-/* Each allocation of the library fails once in asynchronous streams: both of their ends are made, used and given up here. */
+/* Each allocation of the library fails once in asynchronous streams, both ends of which are made, used and released here. */
 #include "faults.h"
 
 static void on_wake(void *context) {
@@ -45,7 +45,7 @@ static void start(struct both *both) {
     both->started = TRY(devx_async_writer_start(both->writer, both->schema, &error)) && both->batch != NULL;
 }
 
-/* Sends what is requested. A reader that found no memory cancels, which is no error of the call's; it tells later. */
+/* Sends what is requested. A reader that has no memory cancels, which is no error of this call; the reader reports it later. */
 static void send(struct both *both) {
     int64_t demand = 0;
     (void)TRY(devx_async_writer_demand(both->writer, &demand, &error));
@@ -61,7 +61,7 @@ static void send(struct both *both) {
 }
 
 static void take(struct both *both) {
-    /* An error is not the end; but without memory to say that nothing has come, that is the error each time. */
+    /* An error is not the end. But if there is no memory to say that nothing has come, every call gives that error. */
     for (int last = 0, errors = 0; !last && errors < 2;) {
         devx_batch_t *batch = NULL;
         devx_metadata_t *metadata = NULL;
@@ -96,7 +96,7 @@ static void asynchronous_streams(void) {
     end(&both);
 }
 
-/* By the producer, by the consumer, and by nobody. */
+/* Streams that are broken off by the producer, by the consumer, and by neither. */
 static void asynchronous_streams_that_break_off(void) {
     for (int how = 0; how < 3; ++how) {
         struct both both;

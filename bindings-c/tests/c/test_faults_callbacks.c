@@ -1,5 +1,5 @@
-/* Callbacks of a program that fail, and releases that call the library from within. Producers of streams that fail are
- * test_corpus.c's.
+/* Callbacks of a program that fail, and releases that call the library. Producers of streams that fail are tested in
+ * test_corpus.c.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <corpus.h>
@@ -12,7 +12,7 @@ static int64_t injected;
 static int64_t const shape[2] = {2, 3};
 static int64_t const NOW = 0;
 
-/* --- a consumer of an asynchronous stream, of which each callback fails, asks for what cannot be, or cancels --- */
+/* --- a consumer of an asynchronous stream whose callbacks fail, make impossible requests, or cancel --- */
 
 /* The first call that fails, and what it says. */
 static devx_status first;
@@ -33,7 +33,7 @@ static void send_three(devx_async_writer_t *writer, devx_schema_t *schema, devx_
         CHECK_OK(devx_batch_share(batch, &shared, &error));
         goes_on = went(devx_async_writer_send_move(writer, &shared, NULL, &error)) &&
                   went(devx_async_writer_ready(writer, NOW, &error));
-        /* What was refused is still ours. */
+        /* A batch that was refused is still ours. */
         devx_batch_release(&shared);
     }
     if (goes_on) {
@@ -41,7 +41,7 @@ static void send_three(devx_async_writer_t *writer, devx_schema_t *schema, devx_
     }
 }
 
-/* Sends three batches while the nth callback of the consumer fails. 0 if there are not so many. */
+/* Sends three batches while the nth callback of the consumer fails. Returns 0 if there are fewer callbacks. */
 static int send_while_failing(int64_t nth, int how) {
     devx_tensor_t *tensor = NULL;
     devx_batch_t *batch = NULL;
@@ -86,11 +86,11 @@ TEST(every_callback_of_an_asynchronous_consumer) {
         failed += nth - 1;
     }
     injected += failed;
-    /* Schema, three batches, and the end for who fails with a code. */
+    /* The callbacks are the schema, three batches, and the end if the consumer fails with a code. */
     CHECK_INT(failed, 18);
 }
 
-/* --- a source of batches, of which each call fails, or gives what is not of its stream --- */
+/* --- a source of batches whose calls fail, or give batches that do not fit the stream --- */
 
 struct source {
     devx_batch_t *batch;
@@ -119,7 +119,7 @@ static void end_of_source(void *context) {
     atomic_fetch_add(&tally.releases, 1);
 }
 
-/* Reads a stream of the source's to its end: directly, or as a consumer of either struct. */
+/* Reads a stream of the source to its end: directly, or as a consumer of either struct. */
 static void read_all(struct source *source, int through) {
     devx_batch_source const record = {source, next_or_fail, end_of_source};
     devx_batch_stream_t *stream = NULL, *again = NULL;
@@ -142,7 +142,7 @@ static void read_all(struct source *source, int through) {
     do {
         devx_batch_release(&batch);
     } while (went(devx_batch_stream_next(again, &batch, &error)) && batch != NULL);
-    /* It stays so. */
+    /* The next call gives the same. */
     devx_status const now = devx_batch_stream_next(again, &batch, NULL);
     CHECK(now == first && batch == NULL);
     devx_batch_stream_release(&again);
@@ -175,7 +175,7 @@ TEST(every_call_of_a_source) {
                     CHECK_INT(first, DEVX_OK);
                     break;
                 }
-                /* Across the struct an error is a code and a text. */
+                /* Through a struct, an error is only a code and a text. */
                 CHECK_INT(first, how == 2 && through == 0 ? DEVX_MISMATCH : DEVX_CALLBACK);
                 static const char *const says[3] = {"", "as asked", "the batch has 5 columns"};
                 CHECK_MSG(strstr(said.message, says[how]) != NULL, "it says %.200s", said.message);
@@ -189,7 +189,7 @@ TEST(every_call_of_a_source) {
 
 /* --- releases that call the library --- */
 
-/* What a release gives up besides. */
+/* What a release also gives up. */
 static struct {
     devx_tensor_t *tensor;
     devx_batch_t *batch;
@@ -199,7 +199,7 @@ static struct {
     int reentered, went_wrong;
 } held;
 
-/* What a program may do in a release: it makes, hands out and takes in, and gives up other things of the library's. */
+/* What a program may do in a release: create, export and import, and release other objects of the library. */
 static void reenter(void) {
     devx_error inner;
     devx_tensor_t *tensor = NULL, *again = NULL;
@@ -217,7 +217,7 @@ static void reenter(void) {
     devx_tensor_release(&tensor);
     held.reentered += 1;
     held.went_wrong += !right || devx_ledger_outstanding() < 0;
-    /* One of these may be the last user of something whose release comes here, too. */
+    /* Each of these may be the last user of something whose release comes here, too. */
     devx_batch_stream_release(&held.stream);
     devx_batch_release(&held.batch);
     devx_tensor_release(&held.tensor);
@@ -252,7 +252,7 @@ static void reenter_and_release_schema(struct ArrowSchema *schema) {
 
 static double values[6];
 
-/* Things whose release comes back into the library, one of each kind: each is made, and released last by whoever. */
+/* Objects whose release calls back into the library, one of each kind; anybody may be the last to release them. */
 static devx_tensor_t *owned_tensor(void) {
     DLTensor const described = {values, cpu, 2, float64, (int64_t *)(uintptr_t)shape, NULL, 0};
     devx_owner const owner = {&tally, reenter_and_count};
@@ -355,7 +355,7 @@ static void hold_all(void) {
     CHECK_MADE(held.reader);
 }
 
-/* The first release gives up everything else, one within the other. */
+/* The first release gives up everything else, each release within the one before. */
 static void all_came(int releases, int reentered) {
     CHECK(held.tensor == NULL && held.batch == NULL && held.stream == NULL && held.manager == NULL &&
           held.reader == NULL);
@@ -367,7 +367,7 @@ static void all_came(int releases, int reentered) {
     injected += reentered;
 }
 
-/* What is held: an owner, two batches of six structs, of which three reenter, a stream, a manager and a reader. */
+/* Held are an owner, two batches of six structs each (three of which reenter), a stream, a manager and a reader. */
 enum { HELD = 1 + 2 * 6 + 1 + 1 + 1, HELD_REENTER = 1 + 2 * 3 + 1 + 1 + 1 };
 
 TEST(a_deleter_may_call_the_library) {

@@ -1,9 +1,9 @@
-/* Each allocation of the library fails once on the simulated driver: memory of devices, orders of streams, pools.
+/* Each allocation of the library fails once on the simulated driver: for device memory, order of streams, and pools.
  */
 #include "faults.h"
 #include "test_driver.h"
 
-/* Releases wait for work, which the simulated driver does when somebody waits for it. */
+/* Releases wait for work, which the simulated driver does only when somebody waits for it. */
 static void finish_work(void) {
     while (devx_releases_waiting() > 0) {
         (void)devx_stream_synchronize(gpu, 1, NULL);
@@ -60,7 +60,7 @@ static void memory_of_a_device(void) {
     finish_work();
 }
 
-/* In the order of a stream of the library's own, which is held, closed and destroyed behind all of it. */
+/* In the order of a stream that the library made, which is held, closed, and destroyed behind all of it. */
 static void orders_of_a_device(void) {
     int64_t stream = -1, named = 0, nulls = 0;
     devx_owner hold = {NULL, NULL};

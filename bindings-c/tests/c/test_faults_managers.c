@@ -1,8 +1,8 @@
-/* Each allocation of the library fails once, and each callback of a manager: managers, and what is allocated with them.
+/* Each allocation of the library fails once, and each callback of a manager: in managers and in what is allocated with them.
  */
 #include "faults.h"
 
-/* A manager of this program's, of which each callback may fail: see the sweep of callbacks. */
+/* This program's own manager, each callback of which may fail: see the sweep of callbacks. */
 static int callbacks, failing;
 
 static int fails(void) {
@@ -79,7 +79,7 @@ static void memory_of_managers(void) {
     devx_tensor_release(&other);
 }
 
-/* Managers are made and used; what they kept back is given back in the end. */
+/* Managers are made and used; what they held back is given back at the end. */
 static void managers(void) {
     make_managers();
     if (limited != NULL && host != NULL) {

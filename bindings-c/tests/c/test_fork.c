@@ -1,5 +1,5 @@
-/* A child of fork() inherits what was handed out and what was taken: it may use it, release it and make things anew,
- * and its parent sees nothing of that. */
+/* A child of fork() inherits what was exported and imported: it may use it, release it, and make new objects, and its parent
+ * sees nothing of that. */
 #define _POSIX_C_SOURCE 200809L /* fork */
 #include "test_support.h"
 
@@ -11,7 +11,7 @@ enum { FORKS = 10 };
 
 static int64_t const shape_2x3[2] = {2, 3};
 
-/* What there is when a process forks. */
+/* What exists when the process forks. */
 struct held {
     struct tally tensors, batches;
     devx_tensor_t *tensor;
@@ -31,7 +31,7 @@ static devx_status acquire(struct held *held) {
     return status != DEVX_OK ? status : devx_batch_export_share(held->batch, &held->lent_batch, &error);
 }
 
-/* The last two are released by who has them in hand, through the structs. */
+/* The last two are released through the structs, by their holder. */
 static void let_go(struct held *held) {
     devx_tensor_release(&held->tensor);
     devx_batch_release(&held->batch);
@@ -48,7 +48,7 @@ static void *release_on_thread(void *held) {
     return NULL;
 }
 
-/* The child: 0 if all was well. It ends as a program does, with its handlers. */
+/* The child: returns 0 if all was well. It ends as a program does, with its exit handlers. */
 static int child(struct held *held, int64_t outstanding, int on_a_thread) {
     struct held fresh = {.tensor = NULL};
     pthread_t thread;
@@ -91,7 +91,7 @@ TEST(a_child_releases_what_it_inherits_and_its_parent_still_has_it) {
 
 /* --- what is offered to other processes --- */
 
-/* The child: 0 if both were refused, and nothing written. */
+/* The child: returns 0 if both calls were refused and nothing was written. */
 static int change_offers(devx_ipc_server_t *server, devx_tensor_t *tensor) {
     int32_t withdrawn = 7;
     if (devx_ipc_server_offer_tensor(server, "other", tensor, DEVX_COPY_NEVER, &error) != DEVX_UNSUPPORTED) {
@@ -118,7 +118,7 @@ TEST(a_child_cannot_change_what_its_parent_offers) {
     if (pid == 0) {
         int const wrong = change_offers(server, tensor);
         if (wrong == 0) {
-            execlp("true", "true", (char *)NULL); /* valgrind would miss the thread of the server, and what that has */
+            execlp("true", "true", (char *)NULL); /* or valgrind would miss the thread of the server and what it holds */
         }
         _exit(wrong);
     }
@@ -133,7 +133,7 @@ TEST(a_child_cannot_change_what_its_parent_offers) {
 
 /* --- a program that ends within a release --- */
 
-enum { DEEP = 60 }; /* more than are released one within the other */
+enum { DEEP = 60 }; /* more than the number of releases that go one within the other */
 
 static devx_tensor_t *chain;
 static struct tally chain_tally;
@@ -146,7 +146,7 @@ static void release_and_exit(void *context) {
     exit(chain_tally.releases == 0 ? 2 : 3);
 }
 
-/* 0 if what waited for the release that ended the program was released, but not before. */
+/* Returns 0 if what waited for the release that ends the program is released, but not before. */
 static int exit_within_a_release(void) {
     static double values[6];
     int64_t shape[2] = {2, 3};

@@ -14,7 +14,7 @@
 
 namespace dx = devexchange;
 
-// No destructor throws, nothing is copied by accident, and moving is free of surprises.
+// No destructor throws, nothing is copied by accident, and moves do not throw.
 template <class T>
 constexpr bool is_owner = std::is_nothrow_destructible_v<T> && std::is_nothrow_move_constructible_v<T> &&
                           std::is_nothrow_move_assignable_v<T> && std::is_nothrow_default_constructible_v<T> &&
@@ -34,7 +34,7 @@ static_assert(is_owner<dx::OwnedDeviceStream>);
 static_assert(is_owner<dx::Stream>);
 static_assert(std::is_base_of_v<std::runtime_error, dx::Error>);
 
-// An export that moves is of an rvalue only.
+// An export that moves takes only an rvalue.
 template <class T, class = void> struct moves_from_lvalue : std::false_type {};
 template <class T>
 struct moves_from_lvalue<T, std::void_t<decltype(std::declval<T &>().export_move())>> : std::true_type {};
@@ -58,7 +58,7 @@ static_assert(dx::same_dtype(dx::dtype<std::bfloat16_t>, DLDataType{kDLBfloat, 1
 static_assert(dx::same_dtype(dx::dtype<std::float16_t>, DLDataType{kDLFloat, 16, 1}));
 #endif
 
-// What the call throws, as text; empty if nothing.
+// The text of what the call throws; empty if it throws nothing.
 template <class Call> static std::string thrown(Call &&call, devx_status *status = nullptr) {
     try {
         call();

@@ -1,4 +1,4 @@
-/* Tensors and batches shared with another process, which is a fork from before the library was used. */
+/* Tensors and batches shared with another process, which was forked before the library was used. */
 #define _POSIX_C_SOURCE 200809L
 #include "leases.h"
 
@@ -11,7 +11,7 @@ static void address_of(char *out, size_t size, pid_t exporter) {
     snprintf(out, size, "@devexchange-c-test-%ld", (long)exporter);
 }
 
-/* The importer: 0 if all was as it should be, otherwise the number of the step that was not. */
+/* The importer: returns 0 if everything was right, otherwise the number of the step that was not. */
 static int import_all(char const *address) {
     devx_ipc_client_t *client = NULL;
     devx_tensor_t *tensor = NULL;

@@ -1,5 +1,5 @@
-/* Sharing with other processes when somebody does not do what he should. Between importer and exporter stands a proxy that
- * alters what they say; what comes out is the same tensor or a refusal, in time, and nothing is left of it. */
+/* Sharing with other processes that misbehave. A proxy between importer and exporter alters their messages; the result is the
+ * same tensor or a refusal, in time, and nothing is left over. */
 #define _GNU_SOURCE
 #include "leases.h"
 
@@ -83,7 +83,7 @@ static void check_end(devx_ipc_server_t *server) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
-/* Imports "t" at an address: DEVX_OK only if it is the tensor that was offered. */
+/* Imports "t" from an address: DEVX_OK only if it is the tensor that was offered. */
 static devx_status imported(char const *address) {
     devx_ipc_client_t *client = NULL;
     devx_tensor_t *tensor = UNWRITTEN;
@@ -118,20 +118,20 @@ struct message {
     int fds[MOST_FDS], n_fds;
 };
 
-/* What the proxy does to one message: of which side, which one, and how. */
+/* What the proxy does to one message. */
 enum how { AS_IT_IS, ALTER, CUT, GARBAGE, FILES, HANG_UP, AGAIN_AND_AGAIN };
 
 struct proxy {
     char address[64], exporter[64];
     int socket, stop[2];
     pthread_t thread;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* of the members that follow */
     int from_importer, number;
     enum how how;
     size_t at;
     unsigned char mask;
     int files[MOST_FDS], n_files;
-    /* How long the messages are that were seen, by side and number. */
+    /* Lengths of the messages seen so far, by side and number. */
     ssize_t seen[2][2];
 };
 
@@ -172,7 +172,7 @@ static int send_message(int fd, char const *bytes, size_t length, int const *fds
     return sendmsg(fd, &header, MSG_NOSIGNAL) >= 0;
 }
 
-/* Hands a message on, altered if it is the one that is to be; 0 ends the connection. */
+/* Hands a message on, altered if it is the chosen one; 0 ends the connection. */
 static int hand_on(struct proxy *proxy, struct message *message, int to, int from_importer, int number) {
     int const *fds = message->fds;
     int n_fds = message->n_fds, alive = 1;
@@ -199,7 +199,7 @@ static int hand_on(struct proxy *proxy, struct message *message, int to, int fro
         case HANG_UP:
             alive = 0;
             break;
-        case AGAIN_AND_AGAIN: /* the answer to the first request, whatever the second one is */
+        case AGAIN_AND_AGAIN: /* the answer to the first request, whatever the later requests are */
             while (send_message(to, message->bytes, (size_t)message->length, fds, n_fds)) {
             }
             alive = 0;
@@ -272,7 +272,7 @@ static void end_proxy(struct proxy *proxy) {
     close(proxy->socket);
 }
 
-/* Says what is to be done to one message. */
+/* Tells the proxy what to do to one message. */
 static void arrange(struct proxy *proxy, int from_importer, int number, enum how how, size_t at, unsigned char mask) {
     pthread_mutex_lock(&proxy->lock);
     proxy->from_importer = from_importer;
@@ -283,7 +283,7 @@ static void arrange(struct proxy *proxy, int from_importer, int number, enum how
     pthread_mutex_unlock(&proxy->lock);
 }
 
-/* Imports through the proxy, which does this to one message. */
+/* Imports through the proxy, which alters one message in this way. */
 static devx_status through(struct proxy *proxy, int from_importer, int number, enum how how, size_t at,
                            unsigned char mask) {
     arrange(proxy, from_importer, number, how, at, mask);
@@ -297,9 +297,9 @@ static size_t length_seen(struct proxy *proxy, int from_importer, int number) {
     return length;
 }
 
-/* --- another user: first, as the child may use the library only if its parent has not yet --- */
+/* --- another user: comes first, because the child may use the library only if its parent has not used it yet --- */
 
-/* The importer as another user: 0 if it was refused. */
+/* The importer, as another user: returns 0 if it was refused. */
 static int refused_as_another(char const *address) {
     devx_ipc_client_t *client = NULL;
     devx_error why;
@@ -332,7 +332,7 @@ TEST(a_process_of_another_user_is_refused) {
     CHECK_CALL(check_end(server));
 }
 
-/* --- what is said is altered --- */
+/* --- altered messages --- */
 
 TEST(every_byte_of_every_message_altered_or_cut_off) {
     struct proxy proxy;
@@ -362,8 +362,8 @@ TEST(every_byte_of_every_message_altered_or_cut_off) {
             }
         }
     }
-    /* Who the exporter says that it is, and the number of the lease, are its own. For an answer with the number of another
-     * request the importer waits in vain, and on a busy machine for the former, too.
+    /* The exporter may choose its identity and the number of the lease, so altering these changes nothing. If the number of the
+     * request in an answer is altered, the importer waits in vain, as it may for any answer on a busy machine.
      */
     CHECK(same > 0 && same + late >= 4 * (8 + 8) && refused > 200);
     CHECK_INT(through(&proxy, 0, 0, AS_IT_IS, 0, 0), DEVX_OK);
@@ -395,7 +395,7 @@ TEST(garbage_and_silence_end_in_time) {
         CHECK_INT(through(&proxy, 0, number, HANG_UP, 0, 0), DEVX_CLOSED);
         CHECK_HAS(error.message, "the exporter is gone");
     }
-    /* The answer to another request, without end. */
+    /* The answer to another request, endlessly. */
     arrange(&proxy, 0, 2, AGAIN_AND_AGAIN, 0, 0);
     CHECK_OK(devx_ipc_client_create(proxy.address, PATIENCE_NS, &client, &error));
     CHECK_OK(devx_ipc_client_import_tensor(client, "t", &tensor, &error));
@@ -408,7 +408,7 @@ TEST(garbage_and_silence_end_in_time) {
     devx_ipc_client_release(&client);
     end_proxy(&proxy);
     CHECK_CALL(check_end(server));
-    /* Nobody takes the connection; and no time at all. */
+    /* Nobody accepts the connection; and then there is no time at all. */
     address_of(address, sizeof address, "silent");
     silent = listening(address);
     begin = seconds();
@@ -474,7 +474,7 @@ TEST(files_that_are_not_what_they_should_be) {
     CHECK_CALL(check_end(server));
 }
 
-/* --- who connects and does not speak, or speaks nonsense --- */
+/* --- importers that connect and say nothing, or nonsense --- */
 
 TEST(importers_that_do_not_speak_disturb_nobody) {
     enum { SILENT = 200, TIMES = 2000 };

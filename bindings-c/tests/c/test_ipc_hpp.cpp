@@ -1,4 +1,4 @@
-// devexchange.hpp: sharing with other processes. The importer is a fork from before the library was used.
+// devexchange.hpp: sharing with other processes. The importer was forked before the library was used.
 #include <devexchange.hpp>
 
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
-/* Memory managers: those of the library, and one that this program fills in, through which the library allocates. */
+/* Memory managers: those of the library, and one that this program fills in and through which the library allocates. */
 #include "test_support.h"
 
-/* A manager over malloc that counts everything that is asked of it. */
+/* A manager over malloc that counts all requests. */
 struct books {
     _Atomic int allocations, frees, initialized, reset, trimmed, deferred, releases;
     int refuse, silent, device_type, astray;
@@ -111,7 +111,7 @@ TEST(the_library_allocates_through_a_table) {
     CHECK_INT(now.bytes, 80);
     CHECK_INT(now.allocations, 1);
     CHECK_INT(books.allocations, 1);
-    /* The manager goes first; its context lives as long as memory of it. */
+    /* The manager is released first; its context lives as long as memory from it. */
     devx_manager_release(&manager);
     CHECK(manager == NULL);
     CHECK_INT(books.releases, 0);
@@ -121,7 +121,7 @@ TEST(the_library_allocates_through_a_table) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
-/* Memory that is not as it was asked for is given back, and the error says whose it was. */
+/* Memory that is not as requested is given back, and the error says that it came from the manager. */
 TEST(what_the_table_gives_is_checked) {
     struct books books = {0};
     devx_manager_table const table = table_of(&books);
@@ -132,7 +132,7 @@ TEST(what_the_table_gives_is_checked) {
     books.astray = 1;
     CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, &tensor, &error),
                   DEVX_INVALID_ARGUMENT, "the memory of the manager: data 0x");
-    /* Also without a driver, of which nothing is asked. */
+    /* This also works without a driver, which is not needed for it. */
     books.device_type = kDLCUDA;
     CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, &tensor, &error), DEVX_CALLBACK,
                   "allocate: the manager gave memory of cuda:0 for cpu:0");
@@ -217,7 +217,7 @@ TEST(the_cpu_is_one_device) {
     devx_memory memory;
     CHECK_OK(devx_manager_create(&table, &manager, &error));
     CHECK_OK(devx_manager_allocate(manager, &request, &memory, &error));
-    /* It is not that of a GPU with the same number. */
+    /* Memory of the CPU is not memory of a GPU with the same number. */
     CHECK_OK(devx_manager_reset(manager, 0, &error));
     CHECK_INT(books.frees, 0);
     memory.owner.release(memory.owner.context);

@@ -1,11 +1,11 @@
-/* Ten thousand rounds of export, import and release with nothing left over; and how many allocations a step takes if no
- * thread keeps blocks (test_blocks.c is about those that do).
+/* Ten thousand rounds of export, import and release with nothing left over; and how many allocations a step takes if threads
+ * keep no blocks (test_blocks.c tests threads that do).
  */
 #define _GNU_SOURCE
 #include "counting.h"
 #include "rounds.h"
 
-/* Before the library is asked for anything; its first exchange on a thread allocates what the thread keeps. */
+/* Runs before the library is used. Its first exchange on a thread allocates what the thread keeps for itself. */
 __attribute__((constructor)) static void keep_no_blocks(void) {
     int64_t shape[1] = {0};
     DLTensor const empty = {NULL, {kDLCPU, 0}, 1, {kDLFloat, 64, 1}, shape, NULL, 0};
@@ -22,7 +22,7 @@ static int const widths[] = {1, 10, 1000};
 
 enum { WIDTHS = sizeof widths / sizeof *widths };
 
-/* A schema and an array of so many columns, of numbers and texts by turns, as somebody else makes them. */
+/* A foreign schema and array with this number of columns, numbers and texts by turns. */
 static void make_wide(struct tally *tally, int columns, struct ArrowSchema *schema, struct ArrowArray *array) {
     *schema = foreign_schema(tally, "+s", "");
     *array = foreign_array(tally, 4, 1);
@@ -32,7 +32,7 @@ static void make_wide(struct tally *tally, int columns, struct ArrowSchema *sche
     }
 }
 
-/* To export, too, while a consumer has it already. */
+/* An export, too, takes one allocation if a consumer already has the tensor. */
 TEST(a_tensor_takes_one_allocation_to_import_and_none_to_export) {
     NEEDS_COUNTS();
     int64_t const shape[4] = {2, 3, 1, 1};
@@ -274,7 +274,7 @@ TEST(rounds_of_own_batches) {
     CHECK_CALL(check_flat("Arrow arrays of one's own", n));
 }
 
-/* Between the two kinds, and with copies. */
+/* Between tensors and columns, and with copies. */
 TEST(rounds_of_conversions) {
     struct tally tally = {0};
     int const n = rounds();
@@ -299,8 +299,8 @@ TEST(rounds_of_conversions) {
 
 /* --- a million batches --- */
 
-/* A foreign producer that gives the same batch for ever, without an allocation of its own: what is counted is the
- * library's. A batch has to be released before the next one is pulled. */
+/* A foreign producer that gives the same batch for ever and allocates nothing itself, so that all allocations that are counted
+ * are the library's. A batch has to be released before the next one is pulled. */
 static int32_t const endless_numbers[4] = {1, 2, 3, 4};
 static const void *endless_buffers[2] = {NULL, endless_numbers};
 static struct ArrowArray endless_column;
@@ -337,8 +337,8 @@ static void endless_release(struct ArrowArrayStream *stream) {
     stream->release = NULL;
 }
 
-/* From a foreign producer through both kinds of stream, both ways, to a foreign consumer: each batch takes one
- * allocation at each of the four steps, and none stays. */
+/* From a foreign producer through both kinds of stream, imported and exported, to a foreign consumer: each batch takes one
+ * allocation at each of the four steps, and none remains. */
 TEST(a_million_batches_through_both_kinds_of_stream) {
     struct tally tally = {0};
     struct ArrowArrayStream plain = {endless_schema, endless_next, endless_last_error, endless_release, &tally};
@@ -368,7 +368,7 @@ TEST(a_million_batches_through_both_kinds_of_stream) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
-/* What is refused a thousand times leaves nothing behind either. */
+/* An import that is refused a thousand times leaves nothing behind either. */
 TEST(rounds_of_refusals) {
     struct tally tally = {0};
     int const n = rounds();

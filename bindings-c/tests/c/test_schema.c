@@ -1,4 +1,4 @@
-/* Schemas in and out as ArrowSchema. */
+/* Import and export of schemas as ArrowSchema. */
 #include "own_batch.h"
 
 /* {"key": "value", "": ""} as the Arrow specification encodes it. */
@@ -120,7 +120,7 @@ TEST(a_nested_schema_is_described_depth_first) {
     CHECK_MADE(schema);
     struct ArrowSchema first, second;
     CHECK_OK(devx_schema_export(schema, &first, &error));
-    CHECK_OK(devx_schema_export(schema, &second, &error)); /* exports do not know of each other */
+    CHECK_OK(devx_schema_export(schema, &second, &error)); /* exports are independent of each other */
     CHECK_CALL(check_tree(&first));
     first.release(&first);
     CHECK_CALL(check_tree(&second));
@@ -155,7 +155,7 @@ TEST(metadata_and_unknown_flags_come_through) {
     devx_schema_release(&schema);
     CHECK_INT(tally.releases, 2);
 
-    /* And when it is described: then it is copied. */
+    /* The same for a schema that is described: then the block is copied. */
     devx_field one = field("i", "x", 0);
     one.metadata = block;
     CHECK_OK(devx_schema_create(&one, 1, &schema, &error));
@@ -208,7 +208,7 @@ TEST(a_thousand_columns_and_sixty_four_levels_are_fine) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
-/* --- exactly once, and children of their own --- */
+/* --- released exactly once, and children that are moved out --- */
 
 TEST(a_foreign_schema_is_released_once_in_both_orders) {
     for (int handle_first = 0; handle_first < 2; ++handle_first) {
@@ -302,7 +302,8 @@ TEST(a_moved_schema_is_released_where_it_is) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
-/* Somebody may put a struct of theirs where ours was; whoever releases the tree releases it too, by its own call. */
+/* A consumer may put its own struct where ours was; whoever releases the tree also releases that struct, by its own
+ * callback. */
 TEST(a_foreign_child_in_our_tree_is_released_by_its_own_callback) {
     struct tally tally = {0};
     devx_schema_t *schema = create_tree();

@@ -1,7 +1,7 @@
-/* Bad schemas of Arrow, and bad descriptions of schemas. */
+/* Bad Arrow schemas, and bad descriptions of schemas. */
 #include "bad.h"
 
-/* Tries a schema that is spoiled already; puts `good` back in place of the root before it is released. */
+/* Tries to import a schema that is already spoiled; puts `good` back in place of the root before the schema is released. */
 static void refuse_schema(const char *name, struct ArrowSchema *source, struct ArrowSchema good, struct tally *tally,
                           devx_status status, const char *part) {
     struct ArrowSchema const before = *source;
@@ -101,7 +101,7 @@ TEST(bad_formats_are_refused) {
     }
 }
 
-/* A wrong format deep below is found, and the text says whose it is. */
+/* A wrong format deep in the tree is found, and the text says which field has it. */
 TEST(a_bad_field_is_named) {
     struct tally tally = {0};
     struct ArrowSchema source = good_schema(&tally);
@@ -124,7 +124,7 @@ TEST(bad_names_are_refused) {
     struct tally tally = {0};
     struct ArrowSchema one = foreign_schema(&tally, "i", "caf\xe9");
     CHECK_CALL(refuse_schema("name", &one, one, &tally, DEVX_INVALID_TEXT, "name is not valid UTF-8"));
-    /* A text that does not end is not read for ever. */
+    /* A text without an end is not read for ever. */
     size_t const long_enough = ((size_t)1 << 20) + 64;
     char *endless = support_memory(long_enough);
     memset(endless, 'x', long_enough - 1);
@@ -257,7 +257,7 @@ TEST(dictionaries_of_what_is_no_index_are_refused) {
     }
 }
 
-/* Nothing of this has an end, and every node looks right. */
+/* These trees have no end, and every node of them looks right. */
 TEST(cycles_end) {
     for (int children = 1; children <= 3; ++children) {
         struct tally tally = {0};
@@ -292,7 +292,7 @@ TEST(sixty_five_levels_are_refused) {
     CHECK_PTR(out, UNWRITTEN);
 }
 
-/* A producer that has one child in two places, and knows it. */
+/* A producer that has one child in two places and releases it once. */
 static void release_twin_schema(struct ArrowSchema *schema) {
     schema->n_children = 1;
     release_foreign_schema(schema);
@@ -302,7 +302,7 @@ static void release_twin_array(struct ArrowArray *array) {
     release_foreign_array(array);
 }
 
-/* Whoever moved both children out would release one struct twice. */
+/* A consumer that moved both children out would release one struct twice. */
 TEST(a_child_in_two_places_is_refused) {
     struct tally tally = {0};
     struct ArrowSchema root = foreign_schema(&tally, "+s", "");

@@ -1,6 +1,6 @@
-/* Devices, streams, and tensors in their order. scripts/test-c.sh runs this twice: as it is, where there may be no
- * driver, and on the simulated driver, for which every missing wait and every early release is a finding that ends the
- * program badly. What belongs to other libraries here (a consumer's copy, a producer's memory) calls the driver itself.
+/* Devices, streams, and tensors in the order of streams. scripts/test-c.sh runs this twice: as it is, where there may be no
+ * driver, and on the simulated driver, which reports every missing wait and every early release as a finding that makes the
+ * program fail. Foreign code here (a consumer's copy, a producer's memory) calls the driver itself.
  */
 #include "streams.h"
 
@@ -167,7 +167,7 @@ TEST(a_device_says_what_it_is) {
     CHECK_OK(devx_device_count(kDLCUDA, &count, &error));
     CHECK(count >= 1);
     CHECK_OK(devx_device_get_info(gpu, &info, &error));
-    /* Nothing can take the simulated one for a GPU, and only that. */
+    /* The simulated device, and no other, says that it is simulated. */
     CHECK_INT(strstr(info.name, "Simulated") != NULL, driver.calls != NULL);
     CHECK(info.driver_version >= 11000);
     CHECK(info.total_bytes > 0 && info.free_bytes >= 0 && info.free_bytes <= info.total_bytes);
@@ -199,7 +199,7 @@ TEST(memory_is_written_and_read) {
     CHECK_CALL(make_stream(&stream));
     CHECK_CALL(make_six(stream, &tensor));
     CHECK_CALL(check_six(tensor, stream));
-    /* Another stream waits for the one that the memory is of, as far as that is known. */
+    /* A read on another stream waits for the stream that the data is queued on. */
     CHECK_CALL(check_six(tensor, 1));
     CHECK_CALL(check_six(tensor, 2));
     CHECK_OK(devx_tensor_check_pointers(tensor, &error));
@@ -216,7 +216,7 @@ TEST(memory_is_written_and_read) {
     CHECK_REFUSED(devx_tensor_export_share(tensor, &always, &managed, &error), DEVX_DEVICE,
                   "an export copies nothing else; make a copy first (copy_to)");
 
-    /* Memory that is not of the pool is ready at once. */
+    /* Memory that is not from the pool is ready at once. */
     CHECK_CALL(make_six(1, &plain));
     CHECK_CALL(check_six(plain, 1));
     devx_tensor_release(&plain);
@@ -326,7 +326,7 @@ TEST(an_import_is_ordered_by_its_stream) {
     uint64_t const calls = driver.calls == NULL ? 0 : driver.calls("*");
     CHECK_OK(devx_tensor_import_on(exported, mine, &taken, &error));
     if (driver.calls != NULL) {
-        CHECK_INT(driver.calls("*"), calls); /* there is nothing to ask */
+        CHECK_INT(driver.calls("*"), calls); /* the driver is not needed */
     }
     /* The legacy default stream knows nothing of `mine`: it has to wait. */
     CHECK_OK(devx_tensor_wait(taken, 1, &error));
@@ -376,7 +376,7 @@ TEST(out_of_memory_is_an_error_with_the_drivers_code) {
     }
     int64_t const never[] = {INT64_MAX / 8};
     CHECK_REFUSED(devx_tensor_allocate(gpu, float64, never, 1, stream, &tensor, &error), DEVX_OUT_OF_MEMORY, "");
-    /* A copy that does not find room leaves its source as it was. */
+    /* A copy for which there is no room leaves its source as it was. */
     devx_owner const owner = counting_owner(&tally);
     int64_t shape[] = {too_much[0]};
     DLTensor const description = {(void *)(uintptr_t)4096, cpu, 1, float64, shape, NULL, 0}; /* never looked at */
@@ -451,7 +451,7 @@ TEST(a_stream_of_another_device_loses_nothing) {
     CHECK_OK(devx_stream_create(second, &stream, &error));
     CHECK(devx_tensor_allocate(gpu, float64, shape_of_six, 2, stream, &refused, &error) != DEVX_OK);
     CHECK_PTR(refused, UNWRITTEN);
-    /* Where it may be used, the order holds across devices. */
+    /* Where a stream of another device may be used, the order holds across devices. */
     CHECK_CALL(make_six(1, &tensor));
     CHECK_OK(devx_tensor_wait(tensor, stream, &error));
     CHECK_OK(devx_tensor_used_on(tensor, stream, &error));

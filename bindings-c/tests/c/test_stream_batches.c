@@ -1,5 +1,5 @@
-/* Record batches in device memory: copies there and back, the event of an array, and what is wrong with one. Run as
- * test_stream.c is: a wait that is missing is a finding of the simulated driver.
+/* Record batches in device memory: copies there and back, the event of an array, and bad arrays. It is run like test_stream.c:
+ * the simulated driver reports a missing wait as a finding.
  */
 #include "streams.h"
 
@@ -91,7 +91,7 @@ TEST(a_batch_with_texts_and_nulls_goes_to_the_device_and_back) {
     CHECK_OK(devx_batch_get_info(device, &info, &error));
     CHECK_INT(info.device_type, kDLCUDA);
     CHECK_INT(info.length, ROWS);
-    /* The host does not read it where it is. */
+    /* The host cannot read the data where it is. */
     CHECK_OK(devx_batch_column_named(device, "number", &number, &error));
     CHECK_REFUSED(devx_column_values(device, &number, int32, &values, &error), DEVX_DEVICE, "not host memory");
     CHECK_OK(devx_batch_copy_to(device, gpu, other, &second, &error));
@@ -106,7 +106,7 @@ TEST(a_batch_with_texts_and_nulls_goes_to_the_device_and_back) {
     CHECK_CALL(destroy_stream(stream));
 }
 
-/* On the device, by a copy that is queued: of a copy from host memory the host waits for. */
+/* A batch on the device, by a copy that is queued: for a copy from host memory, the host would wait. */
 static void make_device_batch(int64_t stream, devx_batch_t **out) {
     struct tally tally = {0};
     devx_batch_t *host = NULL, *device = NULL;

@@ -1,4 +1,4 @@
-/* The CUDA Array Interface as a C struct. Without a driver, what needs one is refused and nothing is taken. */
+/* The CUDA Array Interface as a C struct. Without a driver, calls that need one are refused and take nothing. */
 #include "cuda_producer.h"
 
 TEST(an_array_comes_in_and_goes_out) {

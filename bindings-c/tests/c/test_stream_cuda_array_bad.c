@@ -1,6 +1,5 @@
-/* What an importer of the CUDA Array Interface must not fall over: each refused with a status and a text that names the
- * field and the value, the array as it was and still its owner's, no output written. What a driver has to be asked for is
- * tested with one. */
+/* Bad input of the CUDA Array Interface: each case is refused with a status and a text that names the field and the value. The
+ * array is untouched and still its owner's; no output is written. Cases for which a driver must be asked are run with one. */
 #include "cuda_producer.h"
 
 /* --- what is wrong with an array --- */
@@ -209,7 +208,7 @@ static struct bad_case {
     {"mask of version 9", mask_of_another_version, DEVX_VERSION, "mask: version is 9", WITH_DRIVER | WITH_MASK},
 };
 
-/* As CHECK_REFUSED, and nothing may have been taken or written. */
+/* Like CHECK_REFUSED; also checks that nothing was taken or written. */
 static void check_case(struct bad_case const *bad) {
     struct tally tally = {0};
     devx_cuda_array array = produce(&tally), before;
@@ -276,7 +275,7 @@ TEST(arguments_that_are_missing_or_wrong) {
     CHECK_INT(tally.releases, 1);
 }
 
-/* The host's memory, and what an export cannot say, is refused; a tensor that was to be moved is as before. */
+/* Host memory, and what an export cannot describe, is refused; a tensor that was to be moved is as before. */
 TEST(what_cannot_go_out_stays) {
     devx_tensor_t *tensor = NULL, *same;
     devx_cuda_array out = {.release = give_up};
@@ -292,7 +291,7 @@ TEST(what_cannot_go_out_stays) {
     CHECK_CALL(finish_releases());
 }
 
-/* --- what looks wrong and is right --- */
+/* --- input that looks wrong but is right --- */
 
 static void negative_strides(devx_cuda_array *a) {
     own(a)->strides[0] = -4;

@@ -1,7 +1,6 @@
-/* Two devices in one exchange: copies from one to the other, a consumer whose stream is on the other device, and a
- * release after its work. scripts/test-c.sh runs this as test_stream.c: on the simulated driver there are two, and a
- * wait that is missing between them is a finding.
- */
+/* Two devices in one exchange: copies from one to the other, a consumer whose stream is on the other device, and a release
+ * after its work. scripts/test-c.sh runs this like test_stream.c: the simulated driver has two devices, and reports a missing
+ * wait between them as a finding. */
 #include "test_driver.h"
 
 static const DLDevice devices[2] = {{kDLCUDA, 0}, {kDLCUDA, 1}};
@@ -16,7 +15,7 @@ static const DLDevice devices[2] = {{kDLCUDA, 0}, {kDLCUDA, 1}};
         }                                                                                                              \
     } while (0)
 
-/* One on each device. Device 0 is current, which no call changes. */
+/* Makes a stream on each device. Device 0 is current, and no call changes that. */
 static void make_streams(int64_t streams[2]) {
     for (int i = 0; i < 2; ++i) {
         CHECK_OK(devx_stream_create(devices[i], &streams[i], &error));
@@ -102,8 +101,8 @@ TEST(batches_are_copied_between_devices) {
     CHECK_INT(tally.live, 0);
 }
 
-/* Memory of somebody else's on device 0, filled by work that is queued there, used by work on device 1, and given up at
- * once: the consumer's stream waits for the producer's, and the release for the consumer's. */
+/* Foreign memory on device 0, filled by work that is queued there, used by work on device 1, and released at once: the
+ * consumer's stream waits for the producer's, and the release waits for the consumer's. */
 TEST(a_consumer_on_the_other_device_comes_after_the_producer_and_before_the_release) {
     NEEDS_TWO_DEVICES();
     int64_t streams[2] = {0};
@@ -168,14 +167,14 @@ static void make_pinned_memory(struct pinned_memory *memory) {
     CHECK_INT(driver.set_current(memory->contexts[0]), 0);
 }
 
-/* Queued on the legacy default stream of device 1, that is: on stream 1 while its context is current. */
+/* Queues the work on the legacy default stream of device 1, which is stream 1 while that device's context is current. */
 static void fill_pinned_memory(const struct pinned_memory *memory) {
     CHECK_INT(driver.set_current(memory->contexts[1]), 0);
     CHECK_INT(driver.fill(pointer_of(memory->address), 0x5a, sizeof six, raw_stream(1)), 0);
     CHECK_INT(driver.set_current(memory->contexts[0]), 0);
 }
 
-/* Stream 1 of pinned memory is that of the device it was made for, whoever is told of it. */
+/* Stream 1 of pinned memory is that of the device that the memory was made for, in every call. */
 TEST(a_default_stream_of_pinned_memory_is_that_of_the_device_it_was_made_for) {
     NEEDS_TWO_DEVICES();
     DLDevice const pinned = {kDLCUDAHost, 0};
@@ -200,7 +199,7 @@ TEST(a_default_stream_of_pinned_memory_is_that_of_the_device_it_was_made_for) {
             CHECK_OK(devx_tensor_copy_to(tensor, devices[0], streams[0], &copy, &error));
             CHECK_OK(devx_tensor_read(copy, values, sizeof values, streams[0], &error));
             CHECK(memcmp(values, expected, sizeof expected) == 0);
-        } else { /* and so it is with a batch */
+        } else { /* the same for a batch */
             CHECK_OK(devx_tensor_to_column(tensor, "item", DEVX_COPY_NEVER, &batch, &error));
             CHECK_OK(devx_batch_used_on(batch, 1, &error));
         }
@@ -213,8 +212,8 @@ TEST(a_default_stream_of_pinned_memory_is_that_of_the_device_it_was_made_for) {
     CHECK_CALL(end_streams(streams));
 }
 
-/* A default stream of device 1 that is named with its device, for memory of device 0: to release behind it, and for a
- * consumer. */
+/* A default stream of device 1, named with its device, for memory of device 0: as the stream of a consumer, and as one to
+ * release behind. */
 TEST(a_default_stream_that_is_named_with_its_device_is_of_that_device) {
     NEEDS_TWO_DEVICES();
     int64_t streams[2] = {0}, named = 0, shape[] = {2, 3};
@@ -266,7 +265,7 @@ static devx_status give_none(void *context, const devx_memory_request *request, 
     return DEVX_OUT_OF_MEMORY;
 }
 
-/* Memory that belongs to no device is asked of a manager for the device of the stream, however that is named. */
+/* Memory that belongs to no device is requested from a manager for the device of the stream, however the stream is named. */
 TEST(managers_are_asked_for_the_device_of_the_stream) {
     NEEDS_TWO_DEVICES();
     DLDevice const kinds[] = {{kDLCUDAHost, 0}, {kDLCUDAManaged, 0}};
@@ -296,7 +295,7 @@ TEST(managers_are_asked_for_the_device_of_the_stream) {
     CHECK_CALL(end_streams(streams));
 }
 
-/* What names no device of its own stays what it is; what is no stream is refused. */
+/* A stream that needs no device to be named keeps its number; a number that is no stream is refused. */
 TEST(streams_of_devices_are_numbers) {
     NEEDS_TWO_DEVICES();
     DLDevice const pinned = {kDLCUDAHost, 0}, third = {kDLCUDA, 2};
@@ -315,7 +314,7 @@ TEST(streams_of_devices_are_numbers) {
     CHECK_INT(out, 7);
     CHECK_OK(devx_stream_of_device(devices[0], streams[1], &out, &error));
     CHECK_INT(out, streams[1]);
-    /* Who names the wrong device means another stream. */
+    /* A handle with the wrong device is refused: the caller may mean another stream. */
     CHECK_REFUSED(devx_stream_close(devices[0], streams[1], &error), DEVX_INVALID_STREAM, "of cuda:1, not of cuda:0");
     CHECK_REFUSED(devx_stream_destroy(devices[0], streams[1], &error), DEVX_INVALID_STREAM, "of cuda:1, not of cuda:0");
     CHECK_OK(devx_stream_of_device(pinned, 1, &out, &error));

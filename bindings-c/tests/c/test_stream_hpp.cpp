@@ -16,7 +16,7 @@ static bool has_device() {
     return devx_device_count(kDLCUDA, &count, nullptr) == DEVX_OK;
 }
 
-// Releases come on a thread of the library's, after the work.
+// Waits for releases, which come on a thread of the library, after the work.
 static bool releases_end() {
     for (int i = 0; dx::releases_waiting() > 0 && i < 10'000; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,6 +1,5 @@
-/* Device memory shared with another process, which is a fork from before the driver was used. It is run as test_stream.c
- * is; what the other process does with its driver shows in how it ends.
- */
+/* Device memory shared with another process, which was forked before the driver was used. It is run like test_stream.c;
+ * findings in the other process show in how that process ends. */
 #include "test_driver.h"
 
 #include "leases.h"
@@ -10,8 +9,8 @@
 
 static const double sevens[SIX] = {7, 7, 7, 7, 7, 7};
 
-/* The importer: sees what is queued in the exporter, by the tensor and by the batch, and writes to the same memory. 0 if
- * all was as it should be, otherwise the number of the step that was not.
+/* The importer: sees what is queued in the exporter, through the tensor and through the batch, and writes to the same memory.
+ * Returns 0 if everything was right, otherwise the number of the step that was not.
  */
 static int import_all(char const *address) {
     devx_ipc_client_t *client = NULL;
@@ -40,7 +39,7 @@ static int import_all(char const *address) {
     devx_batch_release(&batch);
     devx_ipc_client_release(&client);
     if (devx_stream_close(gpu, stream, &why) != DEVX_OK) return 13;
-    /* The write is given up when it is done, by a thread of the library's. */
+    /* What was written to is given up by a thread of the library, when the write is done. */
     for (int i = 0; i < 20 * 1000 && devx_ledger_outstanding() > 0; ++i) {
         struct timespec const pause = {0, 1000 * 1000};
         nanosleep(&pause, NULL);

@@ -1,5 +1,5 @@
-// devexchange.hpp: memory managers, the library's and one's own, and CUDA arrays; with a driver, real or simulated, and
-// without one.
+// devexchange.hpp: memory managers, from the library and the program, and CUDA arrays; with a driver, real or simulated,
+// and without one.
 #include <devexchange.hpp>
 
 #include <atomic>
@@ -71,7 +71,7 @@ struct Books {
     bool refuse = false;
 };
 
-// A manager over malloc with everything that there can be.
+// A manager over malloc that has every member that a manager can have.
 struct Whole {
     Books *books;
 
@@ -169,7 +169,7 @@ TEST(a_manager_of_ones_own_is_an_object) {
     CHECK_INT(dx::outstanding(), 0);
 }
 
-// What it has no member for is as the table's NULL is.
+// A missing member is like a NULL in the table.
 TEST(a_manager_of_ones_own_is_a_lambda) {
     int asked = 0;
     {
@@ -247,7 +247,7 @@ TEST(cuda_arrays_come_in_with_a_mask_and_go_out) {
         CHECK_INT(array->stream, stream.value());
         CHECK_STR(array->typestr, "<i4");
 
-        // Somebody says which elements are valid.
+        // A producer says which elements are valid.
         auto const valid = dx::Tensor::allocate(dx::cuda(), dx::dtype<bool>, {4});
         auto const kept = valid.export_share_cuda_array();
         devx_cuda_array mask = *kept;

@@ -1,5 +1,5 @@
-/* Releases behind the work that uses the memory, and streams that are closed behind both. Run as test_stream.c is: a release
- * that comes too early is a finding of the simulated driver.
+/* Releases behind the work that uses the memory, and streams that are closed behind both. It is run like test_stream.c: the
+ * simulated driver reports a release that comes too early as a finding.
  */
 #include "streams.h"
 

@@ -1,5 +1,5 @@
-/* Rounds of what is left besides DLPack and Arrow (test_rounds.c): managers, CUDA arrays and sharing between processes.
- * Nothing is left over, and the memory of the process stays as it is. */
+/* Rounds of everything besides DLPack and Arrow (test_rounds.c): managers, CUDA arrays and sharing between processes. Nothing
+ * is left over, and the memory of the process stays the same. */
 #include "test_driver.h"
 
 #include "leases.h"
@@ -7,7 +7,7 @@
 
 static int64_t const shape_8[1] = {8};
 
-/* A manager of this program's over malloc. */
+/* This program's own manager over malloc. */
 static void give_back(void *block) {
     free(block);
 }
@@ -72,7 +72,7 @@ TEST(rounds_of_cuda_arrays) {
         CHECK_OK(devx_cuda_array_import(&array, &request, &again, NULL, &error));
         devx_tensor_release(&again);
         if (i % 1000 == 0) {
-            /* What is queued is not ours; the simulated driver does it only when somebody waits. */
+            /* Queued work takes memory that is not ours: the simulated driver does it only when somebody waits. */
             CHECK_OK(devx_stream_synchronize(gpu, 1, &error));
         }
     }
@@ -81,7 +81,7 @@ TEST(rounds_of_cuda_arrays) {
     CHECK_CALL(finish_releases());
 }
 
-/* Over one connection: each time something new is offered and imported. */
+/* Over one connection; each round offers and imports something new. */
 TEST(rounds_of_sharing) {
     int const n = rounds();
     char address[64];

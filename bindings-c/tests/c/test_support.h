@@ -1,8 +1,8 @@
-/* What the C tests share: short ways to say what is expected, and producers as somebody else would write them.
+/* What the C tests share: short ways to say what is expected, and foreign producers.
  *
- * The producers follow the letter of DLPack and of the Arrow C data interface and nothing of ours: every struct, text,
- * table and buffer is an allocation of its own that the release frees, so that valgrind and ASan see a use after it;
- * and they count how often they are released.
+ * The producers follow the letter of DLPack and of the Arrow C data interface, and use nothing of this library. Every struct,
+ * text, table and buffer is an allocation of its own, which the release frees, so that valgrind and ASan see any use after
+ * that. The producers count how often they are released.
  */
 #ifndef DEVEXCHANGE_TESTS_TEST_SUPPORT_H_
 #define DEVEXCHANGE_TESTS_TEST_SUPPORT_H_
@@ -16,10 +16,10 @@
 
 /* --- expectations --- */
 
-/* The record that the calls of a test write to. Threads have one of their own. */
+/* The record that the calls of a test write to; each thread has its own. */
 static devx_error error;
 
-/* The call, which is given &error, works. */
+/* The call, which is given &error, succeeds. */
 #define CHECK_OK(call)                                                                                                 \
     do {                                                                                                               \
         devx_status const check_status_ = (call);                                                                      \
@@ -29,7 +29,7 @@ static devx_error error;
         }                                                                                                              \
     } while (0)
 
-/* The call, which is given &error, is refused with this status, and its text has this part in it. */
+/* The call, which is given &error, is refused with this status and a text that contains this part. */
 #define CHECK_REFUSED(call, expected, part)                                                                            \
     do {                                                                                                               \
         error = (devx_error){0, 0, ""};                                                                                \
@@ -45,7 +45,7 @@ static devx_error error;
         }                                                                                                              \
     } while (0)
 
-/* A helper that gives a handle, or NULL after a call that was given &error, gave one. */
+/* A helper gave a handle; it gives NULL after a call, which was given &error, failed. */
 #define CHECK_MADE(handle)                                                                                             \
     do {                                                                                                               \
         if ((handle) == NULL) {                                                                                        \
@@ -56,7 +56,7 @@ static devx_error error;
 
 #define CHECK_NOTHING_OUTSTANDING() CHECK_INT(devx_ledger_outstanding(), 0)
 
-/* What an output holds before a call that must not write it. */
+/* The value of an output before a call that must not write it. */
 #define UNWRITTEN ((void *)(uintptr_t)0x5a5a5a50)
 
 static inline void *support_memory(size_t bytes) {
@@ -84,7 +84,7 @@ static inline char *support_text(const char *text) {
 /* Counts what is released. Releases may come on several threads. */
 struct tally {
     atomic_int releases; /* how often a release was called */
-    atomic_int live;     /* structs that are there and not released */
+    atomic_int live;     /* structs that exist and are not released */
     int forgets;         /* 1: a producer that does not set `release` to NULL, against the specification */
 };
 
@@ -185,7 +185,7 @@ struct foreign_schema_own {
     char *metadata;
 };
 
-/* As the specification tells producers to: children and dictionary first, those that are still there. */
+/* Releases what is still there of the children and the dictionary first, as the specification requires. */
 static inline void release_foreign_schema(struct ArrowSchema *schema) {
     struct foreign_schema_own *own = (struct foreign_schema_own *)schema->private_data;
     for (int64_t i = 0; i < schema->n_children; ++i) {
@@ -274,7 +274,7 @@ static inline void release_foreign_array(struct ArrowArray *array) {
     }
 }
 
-/* An array with so many buffers, all NULL yet. */
+/* An array with this number of buffers, all still NULL. */
 static inline struct ArrowArray foreign_array(struct tally *tally, int64_t length, int64_t n_buffers) {
     struct ArrowArray array;
     memset(&array, 0, sizeof array);
@@ -332,7 +332,7 @@ static inline struct ArrowArray foreign_texts(struct tally *tally, int64_t lengt
     return array;
 }
 
-/* A record batch {number: int32, text: utf8} of so many rows: schema and array, three structs each. */
+/* A record batch {number: int32, text: utf8} with this number of rows: schema and array, three structs each. */
 static inline void foreign_batch(struct tally *tally, int64_t length, struct ArrowSchema *schema,
                                  struct ArrowArray *array) {
     *schema = foreign_schema(tally, "+s", NULL);
@@ -343,7 +343,7 @@ static inline void foreign_batch(struct tally *tally, int64_t length, struct Arr
     add_array_child(array, foreign_texts(tally, length));
 }
 
-/* Moves a struct of the Arrow C data interface as a consumer does: the bytes, and `release` of the source. */
+/* Moves a struct of the Arrow C data interface as a consumer does: copies the bytes and clears `release` of the source. */
 #define ARROW_MOVE(from, to)                                                                                           \
     do {                                                                                                               \
         *(to) = *(from);                                                                                               \
@@ -366,7 +366,7 @@ static inline void release_schema(struct ArrowSchema *schema) {
 
 enum { HOLDERS = 4 };
 
-/* Calls `check` with each order of four holders, who are numbers. */
+/* Calls `check` with each order of four holders, which are numbered. */
 static inline void in_every_order(void (*check)(const int *order)) {
     int order[HOLDERS];
     for (int code = 0; code < HOLDERS * HOLDERS * HOLDERS * HOLDERS; ++code) {

@@ -1,9 +1,9 @@
-/* Tensors in and out as DLPack, both structs. */
+/* Import and export of tensors as DLPack, with both structs. */
 #include "test_support.h"
 
 static int64_t const shape_2x3[2] = {2, 3};
 
-/* A tensor over six doubles of the test's own, 0 to 5, of shape 2 x 3. */
+/* A tensor over the test's own six doubles, 0 to 5, of shape 2 x 3. */
 static double six[6] = {0, 1, 2, 3, 4, 5};
 
 static DLTensor describe_six(int64_t *shape) {
@@ -135,7 +135,7 @@ TEST(export_is_of_version_1_3_and_keeps_flags) {
         CHECK_OK(devx_tensor_export_share(tensor, NULL, &managed, &error));
         CHECK_INT(managed->version.major, 1);
         CHECK_INT(managed->version.minor, 3);
-        /* Who shares a copy does not have it alone. */
+        /* A consumer that shares a copy is not its only user. */
         CHECK_INT(managed->flags, all[i] & ~(uint64_t)DLPACK_FLAG_BITMASK_IS_COPIED);
         CHECK_PTR(managed->dl_tensor.data, six);
         CHECK_INT(managed->dl_tensor.strides[0], 3);
@@ -232,7 +232,7 @@ TEST(what_the_legacy_struct_cannot_say_is_refused) {
     CHECK_PTR(legacy, UNWRITTEN);
     CHECK_PTR(tensor, before);
 
-    /* A copy may be written to, so it can be handed over. */
+    /* A copy may be written to, so it can be exported. */
     devx_dlpack_request const may_copy = {0, 0, -1, DEVX_COPY_IF_NEEDED};
     CHECK_OK(devx_tensor_export_share_legacy(tensor, &may_copy, &legacy, &error));
     CHECK(legacy->dl_tensor.data != (void *)six);
@@ -411,7 +411,7 @@ TEST(elements_of_less_than_a_byte_are_rounded_once) {
     devx_tensor_release(&tensor);
 }
 
-/* Every element type of DLPack 1.3 comes through as it is. */
+/* Every element type of DLPack 1.3 comes through unchanged. */
 TEST(every_element_type_is_taken) {
     static struct {
         DLDataType dtype;
@@ -472,7 +472,7 @@ TEST(a_copy_is_made_on_request) {
     CHECK_INT(managed->flags, DLPACK_FLAG_BITMASK_READ_ONLY);
     devx_dlpack_release(&managed);
 
-    /* The consumer has a copy to itself: it may write it, and the source may go. */
+    /* The consumer is the only user of a copy: it may write to it, and the source may be released. */
     CHECK_OK(devx_tensor_export_move(&tensor, &always, &managed, &error));
     CHECK_PTR(tensor, NULL);
     CHECK_INT(tally.releases, 1);
@@ -489,7 +489,7 @@ TEST(a_copy_is_made_on_request) {
 
 enum { HANDLE, SHARED, EXPORTED, LEGACY };
 
-/* Four holders of one tensor, given up in the order of `order`: the last one releases it, whichever it is. */
+/* Four holders of one tensor, given up in the order of `order`: the last one releases the tensor, whichever it is. */
 static void release_in_order(devx_tensor_t *tensor, struct tally *tally, const int *order) {
     devx_tensor_t *shared = NULL;
     struct DLManagedTensorVersioned *exported = NULL;

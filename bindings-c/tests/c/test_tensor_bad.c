@@ -1,4 +1,4 @@
-/* Bad tensors of DLPack, bad descriptions of tensors, bad requests; and what is unusual but legal. */
+/* Bad DLPack tensors, bad descriptions of tensors, bad requests; and input that is unusual but legal. */
 #include "bad.h"
 
 static int64_t const shape_2x3[2] = {2, 3};
@@ -104,7 +104,7 @@ static void float6_of_eight_bits(DLTensor *t) {
     t->dtype.code = kDLFloat6_e2m3fn;
     t->dtype.bits = 8;
 }
-/* An enumeration of C holds any number that fits; so that the compiler does not argue, it is written as one. */
+/* An enumeration of C holds any number that fits; this function writes one in a way that compilers accept. */
 static void set_device_type(DLTensor *t, int32_t type) {
     memcpy(&t->device.device_type, &type, sizeof type);
 }
@@ -180,7 +180,7 @@ TEST(bad_tensors_are_refused) {
         struct DLManagedTensorVersioned const before = *source;
         devx_tensor_t *out = UNWRITTEN;
         CHECK_CALL(check_refusal(bad->name, devx_tensor_import(source, &out, &error), bad->status, bad->part));
-        CHECK_INT(devx_tensor_import(source, &out, NULL), bad->status); /* nobody has to want the text */
+        CHECK_INT(devx_tensor_import(source, &out, NULL), bad->status); /* the text may be left out */
         CHECK_MSG(memcmp(source, &before, sizeof before) == 0, "%s: the source was changed", bad->name);
         CHECK_PTR(out, UNWRITTEN);
         CHECK_INT(tally.releases, 0);
@@ -225,7 +225,7 @@ TEST(bad_descriptions_of_tensors_are_refused) {
     }
 }
 
-/* Without strides the bytes are what can be too many. */
+/* Without strides, it is the number of bytes that can be too large. */
 TEST(shapes_without_strides_are_checked_too) {
     static int64_t shapes[][3] = {
         {INT64_MAX, 2, 1},
@@ -242,7 +242,7 @@ TEST(shapes_without_strides_are_checked_too) {
     }
 }
 
-/* Of another major version only the version, the context and the deleter have a known place. */
+/* In a struct of another major version, only the version, the context and the deleter have a known place. */
 TEST(other_major_versions_are_refused_unread) {
     static uint32_t const majors[] = {0, 2, 7, UINT32_MAX};
     size_t const known = offsetof(struct DLManagedTensorVersioned, flags);
@@ -298,7 +298,7 @@ TEST(what_is_unusual_but_legal_is_taken) {
     CHECK_INT(flags, UINT64_C(1) << 63);
     devx_tensor_release(&tensor);
 
-    /* No elements: the other extents and the strides may say what they like, and there is no address. */
+    /* Without elements, the other extents and the strides may be anything, and there is no address. */
     int64_t const huge[3] = {INT64_MAX, 0, INT64_MAX};
     int64_t const far[3] = {INT64_MIN, INT64_MAX, 0};
     source = foreign_tensor(&tally, 3, (int64_t const[3]){0, 0, 0}, far);

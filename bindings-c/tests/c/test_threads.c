@@ -1,4 +1,4 @@
-/* Releases on any thread, and threads that share one thing. */
+/* Releases on any thread, and threads that share one object. */
 #define _POSIX_C_SOURCE 200809L /* barriers */
 #include "test_support.h"
 
@@ -8,7 +8,7 @@ enum { THREADS = 8, ROUNDS = 500, COLUMNS = 12 };
 
 static int64_t const shape_2x3[2] = {2, 3};
 
-/* Runs `body` on threads that start together, each with the element of its number, and waits for them. */
+/* Runs `body` on threads that start together, each with the element that has its number, and waits for them. */
 static void run_together(void *(*body)(void *), void *elements, size_t size, int n) {
     pthread_t threads[COLUMNS + 1];
     for (int i = 0; i < n; ++i) {
@@ -110,7 +110,7 @@ struct worker {
     int failed;
 };
 
-/* Shares, exports, imports, moves and releases what all threads have in common. */
+/* Shares, exports, imports, moves and releases objects that all threads share. */
 static void *use_tensor(void *argument) {
     struct worker *self = argument;
     pthread_barrier_wait(self->start);
@@ -261,7 +261,7 @@ struct refusal {
     int wrong;
 };
 
-/* Each thread makes a mistake of its own, and is told of that one. */
+/* Each thread makes its own mistake, and gets the error for that one. */
 static void *make_mistakes(void *argument) {
     struct refusal *self = argument;
     char expected[32];

@@ -24,7 +24,7 @@ static devx_batch_t *create(const devx_field *fields, const devx_node *nodes, si
     return batch;
 }
 
-/* All rows of the root, with a blank between them. */
+/* All rows of the root as text, with a blank between them. */
 static void check_rows(const devx_batch_t *batch, const char *expected) {
     devx_column root;
     char text[256], all[1024] = "";

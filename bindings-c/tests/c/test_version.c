@@ -1,4 +1,4 @@
-/* The version that the library says is the one it was built from. */
+/* The library reports the version that it was built from. */
 #include <devexchange.h>
 #include <stdio.h>
 
@@ -25,7 +25,7 @@ TEST(version_number_is_the_version_string) {
     CHECK_STR(text, DEVX_TEST_VERSION);
 }
 
-/* A program may ask the one of the other. */
+/* A program may compare the version of the library with that of its header. */
 TEST(version_of_the_header_is_that_of_the_library) {
     CHECK_INT(DEVEXCHANGE_VERSION, devx_version());
 }

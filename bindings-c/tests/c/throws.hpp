@@ -1,4 +1,4 @@
-// What a call of devexchange.hpp throws, for the tests of it. Included after devexchange.hpp and check.h.
+// Tells what a call of devexchange.hpp throws. Included after devexchange.hpp and check.h.
 #ifndef DEVEXCHANGE_TESTS_THROWS_HPP_
 #define DEVEXCHANGE_TESTS_THROWS_HPP_
 

@@ -1,6 +1,6 @@
 #include <devexchange.h>
 
-/* A tensor of the plugin's, which may be released when the plugin was closed. */
+/* A tensor made by the plugin, which may be released after the plugin was closed. */
 struct DLManagedTensorVersioned *plugin_tensor(void);
 
 struct DLManagedTensorVersioned *plugin_tensor(void) {
