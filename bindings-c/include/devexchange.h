@@ -800,7 +800,7 @@ devx_status devx_column_to_tensor(
 
 /**
  * Tells which child of a union holds the value of a row: its type id, the child as a column, and
- * the row in that.
+ * the row in that child.
  */
 devx_status devx_column_union(
     devx_batch_t const *batch,
@@ -849,7 +849,8 @@ devx_status devx_cuda_array_import(
 void devx_cuda_array_release(devx_cuda_array *array);
 
 /**
- * Counts the devices of a type: for 1, the CPU, one; for 2, CUDA, as many as the driver shows.
+ * Counts the devices of a type: one for the CPU (type 1), as many as the driver shows for CUDA
+ * (type 2).
  *
  * `DEVX_DEVICE` if this machine has no driver for the type, or none of its devices.
  */
@@ -919,7 +920,7 @@ devx_status devx_ipc_client_import_batch(
  * Imports the tensor that is offered under a name, without a copy.
  *
  * The tensor may outlive the client's handle. The exporter, and anybody else who can write the
- * memory, must not do so while it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if
+ * memory, must not write it while it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if
  * nothing is offered under this name, DEVX_MISMATCH if a batch is, DEVX_CLOSED if the exporter is
  * gone, DEVX_NOT_READY if it does not answer in time, DEVX_BUSY if this process already holds too
  * much, DEVX_SYSTEM if it cannot open any more files.
@@ -1387,9 +1388,9 @@ devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, d
  * Copies the tensor to another device, or within the same one.
  *
  * The copy is queued on `stream`, a stream of either device; the tensor's memory is released only
- * after the copy. A copy into host memory that is not pinned is waited for. From such memory into
- * such memory, `stream` may be any stream (1 and 2 are those of device 0), and nothing is queued if
- * there is no driver; `devx_tensor_copy` needs no stream.
+ * after the copy. A copy into host memory that is not pinned is waited for. Within such memory,
+ * `stream` may be any stream (1 and 2 are those of device 0), and nothing is queued if there is no
+ * driver; `devx_tensor_copy` needs no stream.
  *
  * A copy from or to host memory that is not pinned is row-major; any other copy has the strides of
  * the tensor.

@@ -359,7 +359,7 @@ unsafe fn devx_column_dictionary_index(
     })
 }
 
-/// Tells which child of a union holds the value of a row: its type id, the child as a column, and the row in that.
+/// Tells which child of a union holds the value of a row: its type id, the child as a column, and the row in that child.
 #[ffi_export]
 unsafe fn devx_column_union(
     batch: *const BatchHandle,

@@ -8,7 +8,7 @@ use safer_ffi::prelude::Out;
 use crate::ctypes::{DeviceInfoRecord, DlDevice, ErrorRecord, Status};
 use crate::error::{guard, required};
 
-/// Counts the devices of a type: for 1, the CPU, one; for 2, CUDA, as many as the driver shows.
+/// Counts the devices of a type: one for the CPU (type 1), as many as the driver shows for CUDA (type 2).
 ///
 /// `DEVX_DEVICE` if this machine has no driver for the type, or none of its devices.
 #[ffi_export]

@@ -25,7 +25,10 @@ extern "C" {
  * `stream`. Everything that the members point to belongs to the struct and lives until then.
  */
 typedef struct devx_cuda_array {
-  /** Version of the interface that the members follow; `stream` is only valid from version 3 on. */
+  /**
+   * Version of the interface that the members follow; `stream` has a meaning only from version 3
+   * on.
+   */
   int32_t version;
   /** 1 if the elements must not be written, otherwise 0. */
   int32_t read_only;
@@ -68,8 +71,8 @@ typedef struct devx_cuda_array {
 #define DEVX_NO_STREAM_LEGACY_DEFAULT 0
 
 /**
- * The host waits until the device has done all its work. That breaks any graph capture on the
- * device.
+ * The host waits until the device has done all its work. That breaks any graph capture that is
+ * going on there.
  */
 #define DEVX_NO_STREAM_HOST_SYNC 1
 

@@ -217,9 +217,8 @@ typedef struct devx_memory {
   /** Number of the device. */
   int32_t device_id;
   /**
-   * Gives the memory back when it is released, once, from any thread. A release function that
-   * leaves this to another thread has to hold the stream of the request until then
-   * (`devx_stream_hold`).
+   * Gives the memory back: it is released once, from any thread. A release function that leaves
+   * this to another thread has to hold the stream of the request until then (`devx_stream_hold`).
    */
   struct devx_owner owner;
 } devx_memory;

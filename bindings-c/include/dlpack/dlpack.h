@@ -40,8 +40,8 @@ extern "C" {
 #define DLPACK_FLAG_BITMASK_READ_ONLY (1UL << 0)
 
 /**
- * Flag of a versioned tensor: the producer made a copy for this consumer, and nobody else accesses
- * it until the deleter is called.
+ * Flag of a versioned tensor: the producer made a copy, and nobody else accesses it until the
+ * deleter is called.
  */
 #define DLPACK_FLAG_BITMASK_IS_COPIED (1UL << 1)
 

@@ -11,8 +11,8 @@ use core::ffi::{c_char, c_int, c_void};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ArrowAsyncTask {
-    /// Writes the array, which the caller then owns. Called exactly once, from any thread. It is quick
-    /// and does no blocking I/O.
+    /// Writes the array, which the caller then owns. Called exactly once, from any thread. Must be
+    /// quick, and must not do blocking I/O.
     ///
     /// Returns 0, or an `errno` code; the handler's `on_error` is then called, too.
     pub extract_data: Option<unsafe extern "C" fn(task: *mut ArrowAsyncTask, out: *mut ArrowDeviceArray) -> c_int>,
@@ -36,7 +36,7 @@ pub struct ArrowAsyncProducer {
     /// Asks for an end, from any thread, any number of times.
     ///
     /// Arrays may still come; the last call is that of the handler's `release`. Cancelling is not an
-    /// error: `on_error` is called only if it fails.
+    /// error: `on_error` is called only if cancelling fails.
     pub cancel: Option<unsafe extern "C" fn(producer: *mut ArrowAsyncProducer)>,
     /// Metadata of the whole stream, encoded as in `ArrowSchema`, or NULL. Valid as long as this struct.
     pub additional_metadata: *const c_char,

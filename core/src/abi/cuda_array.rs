@@ -16,7 +16,7 @@ pub const DEVX_CUDA_ARRAY_NO_STREAM: i64 = -1;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxCudaArray {
-    /// Version of the interface that the members follow; `stream` is only valid from version 3 on.
+    /// Version of the interface that the members follow; `stream` has a meaning only from version 3 on.
     pub version: i32,
     /// 1 if the elements must not be written, otherwise 0.
     pub read_only: i32,
@@ -50,7 +50,7 @@ const _: () = assert!(size_of::<DevxCudaArray>() == 88);
 /// The legacy default stream takes the place of the producer's: it is waited for at the import, and waits for the consumer's
 /// work at the release.
 pub const DEVX_NO_STREAM_LEGACY_DEFAULT: i32 = 0;
-/// The host waits until the device has done all its work. That breaks any graph capture on the device.
+/// The host waits until the device has done all its work. That breaks any graph capture that is going on there.
 pub const DEVX_NO_STREAM_HOST_SYNC: i32 = 1;
 /// Nobody waits: the caller knows that the data is ready.
 pub const DEVX_NO_STREAM_TRUST: i32 = 2;

@@ -12,8 +12,8 @@ pub const DLPACK_MINOR_VERSION: u32 = 3;
 
 /// Flag of a versioned tensor: the memory must not be written.
 pub const DLPACK_FLAG_BITMASK_READ_ONLY: u64 = 1 << 0;
-/// Flag of a versioned tensor: the producer made a copy for this consumer, and nobody else accesses it
-/// until the deleter is called.
+/// Flag of a versioned tensor: the producer made a copy, and nobody else accesses it until the
+/// deleter is called.
 pub const DLPACK_FLAG_BITMASK_IS_COPIED: u64 = 1 << 1;
 /// Flag of a versioned tensor: each element of less than 8 bits is padded to whole bytes.
 /// Without the flag such elements are packed.

@@ -189,8 +189,8 @@ pub struct DevxMemory {
     pub device_type: i32,
     /// Number of the device.
     pub device_id: i32,
-    /// Gives the memory back when it is released, once, from any thread. A release function that leaves this to another thread
-    /// has to hold the stream of the request until then (`devx_stream_hold`).
+    /// Gives the memory back: it is released once, from any thread. A release function that leaves this to another thread has
+    /// to hold the stream of the request until then (`devx_stream_hold`).
     pub owner: DevxOwner,
 }
 

@@ -21,8 +21,8 @@ extern "C" {
  */
 struct ArrowAsyncTask {
   /**
-   * Writes the array, which the caller then owns. Called exactly once, from any thread. It is quick
-   * and does no blocking I/O.
+   * Writes the array, which the caller then owns. Called exactly once, from any thread. Must be
+   * quick, and must not do blocking I/O.
    *
    * Returns 0, or an `errno` code; the handler's `on_error` is then called, too.
    */
@@ -51,7 +51,7 @@ struct ArrowAsyncProducer {
    * Asks for an end, from any thread, any number of times.
    *
    * Arrays may still come; the last call is that of the handler's `release`. Cancelling is not an
-   * error: `on_error` is called only if it fails.
+   * error: `on_error` is called only if cancelling fails.
    */
   void (*cancel)(struct ArrowAsyncProducer *producer);
   /**
