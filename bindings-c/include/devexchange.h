@@ -176,7 +176,7 @@ devx_status devx_async_reader_producer_error(
 
 /**
  * Releases a reader and sets the handle to NULL, on any thread; the rest of the stream is
- * cancelled. Does nothing for NULL or a handle that is NULL.
+ * cancelled. NULL and a handle that is NULL are fine.
  */
 void devx_async_reader_release(devx_async_reader_t **reader);
 
@@ -189,9 +189,9 @@ devx_status devx_async_reader_request(
 /**
  * Gives a new reference to the schema, and waits for it if necessary.
  *
- * Waits for at most `timeout_ns` nanoseconds: 0 does not wait, a negative time is as long as it
- * takes. DEVX_NOT_READY if the schema has not come by then, DEVX_CLOSED if the stream was cancelled
- * before it came.
+ * Waits for at most `timeout_ns` nanoseconds, or as long as it takes if that is negative.
+ * DEVX_NOT_READY if the schema has not come by then, DEVX_CLOSED if the stream was cancelled before
+ * it came.
  */
 devx_status devx_async_reader_schema(
     devx_async_reader_t const *reader,
@@ -247,8 +247,8 @@ devx_status devx_async_writer_is_cancelled(
 /**
  * Waits until a batch can be sent.
  *
- * Waits for at most `timeout_ns` nanoseconds: 0 does not wait, a negative time is as long as it
- * takes. DEVX_NOT_READY if no batch can be sent by then. DEVX_CLOSED if the consumer cancelled,
+ * Waits for at most `timeout_ns` nanoseconds, or as long as it takes if that is negative.
+ * DEVX_NOT_READY if no batch can be sent by then. DEVX_CLOSED if the consumer cancelled,
  * DEVX_CALLBACK if it refused something, DEVX_INVALID_ARGUMENT if it made an impossible request; in
  * these three cases, the handler is released.
  */
@@ -258,7 +258,7 @@ devx_status devx_async_writer_ready(
     devx_error *error);
 
 /**
- * Releases a writer and sets the handle to NULL. Does nothing for NULL or a handle that is NULL.
+ * Releases a writer and sets the handle to NULL. NULL and a handle that is NULL are fine.
  *
  * If the stream was not ended, this is reported to the consumer (`on_error` with EPIPE), unless it
  * cancelled.
@@ -470,8 +470,8 @@ devx_status devx_batch_plan_matrix(devx_batch_t const *batch, devx_plan *out, de
 devx_status devx_batch_produced_on(devx_batch_t *batch, int64_t stream, devx_error *error);
 
 /**
- * Releases a batch and sets the handle to NULL, on any thread. Does nothing for NULL or a handle
- * that is NULL.
+ * Releases a batch and sets the handle to NULL, on any thread. NULL and a handle that is NULL are
+ * fine.
  */
 void devx_batch_release(devx_batch_t **batch);
 
@@ -572,7 +572,7 @@ devx_status devx_batch_stream_next(
 
 /**
  * Releases a stream and sets the handle to NULL, on any thread; batches that came from it stay
- * valid. Does nothing for NULL or a handle that is NULL.
+ * valid. NULL and a handle that is NULL are fine.
  */
 void devx_batch_stream_release(devx_batch_stream_t **stream);
 
@@ -843,8 +843,8 @@ devx_status devx_cuda_array_import(
     devx_error *error);
 
 /**
- * Releases a CUDA array that nobody imported, unless it is already released or moved from. Does
- * nothing for NULL.
+ * Releases a CUDA array that nobody imported, unless it is already released or moved from. NULL is
+ * fine.
  */
 void devx_cuda_array_release(devx_cuda_array *array);
 
@@ -875,7 +875,7 @@ devx_status devx_device_name(DLDevice device, char *out, size_t capacity, devx_e
 /**
  * Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL.
  *
- * Does nothing for NULL or a pointer that is NULL. Works for every major version.
+ * NULL and a pointer that is NULL are fine. Works for every major version.
  */
 void devx_dlpack_release(struct DLManagedTensorVersioned **tensor);
 
@@ -932,8 +932,7 @@ devx_status devx_ipc_client_import_tensor(
     devx_error *error);
 
 /**
- * Releases a connection and sets the handle to NULL. Does nothing for NULL or a handle that is
- * NULL.
+ * Releases a connection and sets the handle to NULL. NULL and a handle that is NULL are fine.
  *
  * What was imported stays valid, and an import that another thread has begun goes on.
  */
@@ -1009,7 +1008,7 @@ devx_status devx_ipc_server_offer_tensor(
 
 /**
  * Ends all offers and sets the handle to NULL; what was imported stays valid until it is released.
- * Does nothing for NULL or a handle that is NULL.
+ * NULL and a handle that is NULL are fine.
  */
 void devx_ipc_server_release(devx_ipc_server_t **server);
 
@@ -1165,8 +1164,8 @@ devx_status devx_manager_pin(
     devx_error *error);
 
 /**
- * Releases a manager and sets the handle to NULL; memory from it stays valid. Does nothing for NULL
- * or a handle that is NULL.
+ * Releases a manager and sets the handle to NULL; memory from it stays valid. NULL and a handle
+ * that is NULL are fine.
  */
 void devx_manager_release(devx_manager_t **manager);
 
@@ -1206,8 +1205,8 @@ devx_status devx_metadata_block(
     devx_error *error);
 
 /**
- * Releases a metadata block and sets the handle to NULL, on any thread. Does nothing for NULL or a
- * handle that is NULL.
+ * Releases a metadata block and sets the handle to NULL, on any thread. NULL and a handle that is
+ * NULL are fine.
  */
 void devx_metadata_release(devx_metadata_t **metadata);
 
@@ -1254,8 +1253,8 @@ devx_status devx_schema_export(
 devx_status devx_schema_import(struct ArrowSchema *source, devx_schema_t **out, devx_error *error);
 
 /**
- * Releases a schema and sets the handle to NULL, on any thread. Does nothing for NULL or a handle
- * that is NULL.
+ * Releases a schema and sets the handle to NULL, on any thread. NULL and a handle that is NULL are
+ * fine.
  */
 void devx_schema_release(devx_schema_t **schema);
 
@@ -1573,8 +1572,8 @@ devx_status devx_tensor_read(
     devx_error *error);
 
 /**
- * Releases a tensor and sets the handle to NULL, on any thread. Does nothing for NULL or a handle
- * that is NULL.
+ * Releases a tensor and sets the handle to NULL, on any thread. NULL and a handle that is NULL are
+ * fine.
  */
 void devx_tensor_release(devx_tensor_t **tensor);
 

@@ -88,8 +88,8 @@ unsafe fn devx_async_reader_cancel(reader: *const AsyncReaderHandle, error: Opti
 
 /// Gives a new reference to the schema, and waits for it if necessary.
 ///
-/// Waits for at most `timeout_ns` nanoseconds: 0 does not wait, a negative time is as long as it takes. DEVX_NOT_READY if the
-/// schema has not come by then, DEVX_CLOSED if the stream was cancelled before it came.
+/// Waits for at most `timeout_ns` nanoseconds, or as long as it takes if that is negative. DEVX_NOT_READY if the schema has not
+/// come by then, DEVX_CLOSED if the stream was cancelled before it came.
 #[ffi_export]
 unsafe fn devx_async_reader_schema(
     reader: *const AsyncReaderHandle,
@@ -176,8 +176,8 @@ unsafe fn devx_async_reader_producer_error(
     })
 }
 
-/// Releases a reader and sets the handle to NULL, on any thread; the rest of the stream is cancelled. Does nothing for NULL or
-/// a handle that is NULL.
+/// Releases a reader and sets the handle to NULL, on any thread; the rest of the stream is cancelled. NULL and a handle that is
+/// NULL are fine.
 #[ffi_export]
 unsafe fn devx_async_reader_release(reader: Option<&mut *mut AsyncReaderHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

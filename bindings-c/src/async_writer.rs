@@ -95,9 +95,9 @@ unsafe fn devx_async_writer_is_cancelled(
 
 /// Waits until a batch can be sent.
 ///
-/// Waits for at most `timeout_ns` nanoseconds: 0 does not wait, a negative time is as long as it takes. DEVX_NOT_READY if no
-/// batch can be sent by then. DEVX_CLOSED if the consumer cancelled, DEVX_CALLBACK if it refused something,
-/// DEVX_INVALID_ARGUMENT if it made an impossible request; in these three cases, the handler is released.
+/// Waits for at most `timeout_ns` nanoseconds, or as long as it takes if that is negative. DEVX_NOT_READY if no batch can be
+/// sent by then. DEVX_CLOSED if the consumer cancelled, DEVX_CALLBACK if it refused something, DEVX_INVALID_ARGUMENT if it made
+/// an impossible request; in these three cases, the handler is released.
 #[ffi_export]
 unsafe fn devx_async_writer_ready(
     writer: *const AsyncWriterHandle,
@@ -158,7 +158,7 @@ unsafe fn devx_async_writer_fail(
     })
 }
 
-/// Releases a writer and sets the handle to NULL. Does nothing for NULL or a handle that is NULL.
+/// Releases a writer and sets the handle to NULL. NULL and a handle that is NULL are fine.
 ///
 /// If the stream was not ended, this is reported to the consumer (`on_error` with EPIPE), unless it cancelled.
 #[ffi_export]

@@ -237,7 +237,7 @@ unsafe fn devx_batch_import_pair(
 ) -> Status {
     guard(error, || {
         let out = required(out, "out")?;
-        // SAFETY: the caller gives a valid array and a valid schema that it owns.
+        // SAFETY: the caller gives a valid array and a valid schema, both of which it owns.
         let batch = unsafe { Batch::import_pair(array.cast(), schema.cast()) }?;
         out.write(BatchHandle::give(batch));
         Ok(())
@@ -254,7 +254,7 @@ unsafe fn devx_batch_import_pair_device(
 ) -> Status {
     guard(error, || {
         let out = required(out, "out")?;
-        // SAFETY: the caller gives a valid array and a valid schema that it owns.
+        // SAFETY: the caller gives a valid array and a valid schema, both of which it owns.
         let batch = unsafe { Batch::import_pair_device(array.cast(), schema.cast()) }?;
         out.write(BatchHandle::give(batch));
         Ok(())
@@ -379,7 +379,7 @@ unsafe fn devx_batch_schema(
     })
 }
 
-/// Releases a batch and sets the handle to NULL, on any thread. Does nothing for NULL or a handle that is NULL.
+/// Releases a batch and sets the handle to NULL, on any thread. NULL and a handle that is NULL are fine.
 #[ffi_export]
 unsafe fn devx_batch_release(batch: Option<&mut *mut BatchHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

@@ -207,8 +207,8 @@ unsafe fn devx_batch_stream_export_device(
     })
 }
 
-/// Releases a stream and sets the handle to NULL, on any thread; batches that came from it stay valid. Does nothing for NULL
-/// or a handle that is NULL.
+/// Releases a stream and sets the handle to NULL, on any thread; batches that came from it stay valid. NULL and a
+/// handle that is NULL are fine.
 #[ffi_export]
 unsafe fn devx_batch_stream_release(stream: Option<&mut *mut BatchStreamHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

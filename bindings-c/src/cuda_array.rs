@@ -79,7 +79,7 @@ unsafe fn devx_tensor_export_move_cuda_array(
     })
 }
 
-/// Releases a CUDA array that nobody imported, unless it is already released or moved from. Does nothing for NULL.
+/// Releases a CUDA array that nobody imported, unless it is already released or moved from. NULL is fine.
 #[ffi_export]
 unsafe fn devx_cuda_array_release(array: *mut CudaArray) {
     // SAFETY: the caller gives NULL, or a valid array that it owns.

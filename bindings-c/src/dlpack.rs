@@ -209,7 +209,7 @@ unsafe fn hand_over<M: Managed, C>(
 
 /// Calls the deleter of a DLPack tensor, if it has one, and sets the pointer to NULL.
 ///
-/// Does nothing for NULL or a pointer that is NULL. Works for every major version.
+/// NULL and a pointer that is NULL are fine. Works for every major version.
 #[ffi_export]
 unsafe fn devx_dlpack_release(tensor: Option<&mut *mut Versioned>) {
     // SAFETY: the caller gives a tensor that it owns, or NULL.

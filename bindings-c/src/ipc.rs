@@ -134,8 +134,8 @@ unsafe fn devx_ipc_server_leases(
     })
 }
 
-/// Ends all offers and sets the handle to NULL; what was imported stays valid until it is released. Does nothing for NULL or a
-/// handle that is NULL.
+/// Ends all offers and sets the handle to NULL; what was imported stays valid until it is released. NULL and a
+/// handle that is NULL are fine.
 #[ffi_export]
 unsafe fn devx_ipc_server_release(server: Option<&mut *mut ServerHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.
@@ -210,7 +210,7 @@ unsafe fn devx_ipc_client_import_batch(
     })
 }
 
-/// Releases a connection and sets the handle to NULL. Does nothing for NULL or a handle that is NULL.
+/// Releases a connection and sets the handle to NULL. NULL and a handle that is NULL are fine.
 ///
 /// What was imported stays valid, and an import that another thread has begun goes on.
 #[ffi_export]

@@ -311,7 +311,7 @@ unsafe fn devx_manager_get_statistics(
     })
 }
 
-/// Releases a manager and sets the handle to NULL; memory from it stays valid. Does nothing for NULL or a handle that is NULL.
+/// Releases a manager and sets the handle to NULL; memory from it stays valid. NULL and a handle that is NULL are fine.
 #[ffi_export]
 unsafe fn devx_manager_release(manager: Option<&mut *mut ManagerHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

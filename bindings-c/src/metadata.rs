@@ -44,7 +44,7 @@ unsafe fn devx_metadata_block(
     })
 }
 
-/// Releases a metadata block and sets the handle to NULL, on any thread. Does nothing for NULL or a handle that is NULL.
+/// Releases a metadata block and sets the handle to NULL, on any thread. NULL and a handle that is NULL are fine.
 #[ffi_export]
 unsafe fn devx_metadata_release(metadata: Option<&mut *mut MetadataHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

@@ -85,7 +85,7 @@ unsafe fn devx_schema_export(
     })
 }
 
-/// Releases a schema and sets the handle to NULL, on any thread. Does nothing for NULL or a handle that is NULL.
+/// Releases a schema and sets the handle to NULL, on any thread. NULL and a handle that is NULL are fine.
 #[ffi_export]
 unsafe fn devx_schema_release(schema: Option<&mut *mut SchemaHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.

@@ -61,7 +61,7 @@ unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut 
         // SAFETY: the caller's stream is alive.
         let stream = unsafe { stream_of(Device::from_dlpack(device.0)?, stream) }?;
         stream.require_own_device()?;
-        // SAFETY: and the caller is done with it.
+        // SAFETY: the caller is done with the stream.
         unsafe { stream.destroy() }
     })
 }
@@ -81,7 +81,7 @@ unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut Er
         // SAFETY: the caller's stream is alive.
         let stream = unsafe { stream_of(Device::from_dlpack(device.0)?, stream) }?;
         stream.require_own_device()?;
-        // SAFETY: and the caller is done with it.
+        // SAFETY: the caller is done with the stream.
         unsafe { stream.close() }
     })
 }

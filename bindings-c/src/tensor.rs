@@ -252,7 +252,7 @@ unsafe fn devx_tensor_check_pointers(tensor: *const TensorHandle, error: Option<
     guard(error, || unsafe { TensorHandle::borrow(tensor, "tensor") }?.check_pointers())
 }
 
-/// Releases a tensor and sets the handle to NULL, on any thread. Does nothing for NULL or a handle that is NULL.
+/// Releases a tensor and sets the handle to NULL, on any thread. NULL and a handle that is NULL are fine.
 #[ffi_export]
 unsafe fn devx_tensor_release(tensor: Option<&mut *mut TensorHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.
