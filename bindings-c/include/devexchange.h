@@ -922,8 +922,8 @@ devx_status devx_ipc_client_import_batch(
  * The tensor may outlive the client's handle. The exporter, and anybody else who can write the
  * memory, must not write it while it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if
  * nothing is offered under this name, DEVX_MISMATCH if a batch is, DEVX_CLOSED if the exporter is
- * gone, DEVX_NOT_READY if it does not answer in time, DEVX_BUSY if this process already holds too
- * much, DEVX_SYSTEM if it cannot open any more files.
+ * gone, DEVX_NOT_READY if it does not answer in time, DEVX_BUSY if this client already holds too
+ * much, DEVX_SYSTEM if this process cannot open any more files.
  */
 devx_status devx_ipc_client_import_tensor(
     devx_ipc_client_t const *client,
@@ -1214,8 +1214,8 @@ void devx_metadata_release(devx_metadata_t **metadata);
  * Returns how many releases were lost.
  *
  * That is the number of releases that were never called, because the driver could not say whether
- * the work that used the memory is done, plus the number of allocations, events and streams that
- * the driver did not take back.
+ * the work that used the memory is done, plus the number of pieces of memory, events and streams
+ * that the driver did not take back.
  */
 int64_t devx_releases_lost(void);
 

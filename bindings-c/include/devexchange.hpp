@@ -378,7 +378,7 @@ inline std::int64_t releases_waiting() noexcept {
 }
 
 /* How many releases were lost: never called, because the driver could not say whether the work that used the memory is done.
- * Also counts allocations, events and streams that the driver did not take back. */
+ * Also counts memory, events and streams that the driver did not take back. */
 inline std::int64_t releases_lost() noexcept {
     return devx_releases_lost();
 }

@@ -45,7 +45,7 @@ fn devx_releases_waiting() -> i64 {
 /// Returns how many releases were lost.
 ///
 /// That is the number of releases that were never called, because the driver could not say whether the work that used the
-/// memory is done, plus the number of allocations, events and streams that the driver did not take back.
+/// memory is done, plus the number of pieces of memory, events and streams that the driver did not take back.
 #[ffi_export]
 fn devx_releases_lost() -> i64 {
     releases_lost()

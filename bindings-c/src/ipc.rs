@@ -167,8 +167,8 @@ unsafe fn devx_ipc_client_create(
 ///
 /// The tensor may outlive the client's handle. The exporter, and anybody else who can write the memory, must not write it
 /// while it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if nothing is offered under this name, DEVX_MISMATCH
-/// if a batch is, DEVX_CLOSED if the exporter is gone, DEVX_NOT_READY if it does not answer in time, DEVX_BUSY if this process
-/// already holds too much, DEVX_SYSTEM if it cannot open any more files.
+/// if a batch is, DEVX_CLOSED if the exporter is gone, DEVX_NOT_READY if it does not answer in time, DEVX_BUSY if this client
+/// already holds too much, DEVX_SYSTEM if this process cannot open any more files.
 #[ffi_export]
 unsafe fn devx_ipc_client_import_tensor(
     client: *const ClientHandle,
