@@ -35,13 +35,13 @@ end
 # Where the range of a row starts, and how long it is.
 function range_of(r::Offsets, p, i)
     start, stop = Int(unsafe_load(r.starts, p + 1)), Int(unsafe_load(r.starts, p + 2))
-    0 <= start <= stop || throw(bad_data("the offsets of row $i are $start and $stop"))
+    0 <= start <= stop || throw(bad_data("the offsets of row $i are $start and $stop: they must ascend from 0"))
     return start, stop - start
 end
 
 function range_of(r::Spans, p, i)
     start, size = Int(unsafe_load(r.starts, p + 1)), Int(unsafe_load(r.sizes, p + 1))
-    0 <= start && 0 <= size || throw(bad_data("row $i has offset $start and size $size"))
+    0 <= start && 0 <= size || throw(bad_data("row $i has offset $start and size $size: neither may be negative"))
     return start, size
 end
 

@@ -279,7 +279,7 @@ function text(batch::Batch, record::DevxColumn, i::Integer)
         end
     catch e
         e isa DevExchangeError && occursin("row ", e.message) || rethrow()
-        throw(DevExchangeError(e.status, e.driver_code, "row $i: $(e.message), counted from 0"))
+        throw(DevExchangeError(e.status, e.driver_code, "row $i: $(e.message) (rows there are counted from 0)"))
     end
 end
 

@@ -366,7 +366,8 @@ end
     broken(c -> c[2], Field("x", "u"), [texts], reversed)
     broken(c -> bytes(c, 2), Field("x", "z"), [texts], reversed)
     # The library's own words.
-    broken(c -> DX.text(c, 2), Field("x", "u"), [texts], "row 2: column \"x\": the offsets of row 1 are 3 and 1, counted from 0")
+    broken(c -> DX.text(c, 2), Field("x", "u"), [texts],
+        "row 2: column \"x\": the offsets of row 1 are 3 and 1: they must ascend from 0 (rows there are counted from 0)")
     broken(c -> c[1], Field("x", "u"), [Node(1, (nothing, Int32[0, 3, 1], text); offset=1)],
         "the offsets of row 1 are 3 and 1")
     broken(c -> c[1], Field("x", "u"), [Node(1, (nothing, Int32[0, 3], nothing))],

@@ -187,12 +187,14 @@ fn a_request_that_cannot_be_counted_says_what_it_came_to() {
     let reader = AsyncReader::new(options(5), None).unwrap();
     let error = reader.request(i64::MAX - 2).unwrap_err();
     assert_eq!(error.status(), DEVX_OUT_OF_RANGE);
-    let says =
-        "n is 9223372036854775805: with 0 requested already, 0 in the queue and a limit of 5, more than can be counted";
+    let says = "n is 9223372036854775805: more than can be counted with 0 requested, 0 queued and a limit of 5";
     assert_eq!(error.message(), says);
     reader.request(i64::MAX - 5).unwrap();
     let error = reader.request(1).unwrap_err();
-    assert!(error.message().starts_with("n is 1: with 9223372036854775802 requested already"), "{error}");
+    assert!(
+        error.message().starts_with("n is 1: more than can be counted with 9223372036854775802 requested"),
+        "{error}"
+    );
 }
 
 #[test]

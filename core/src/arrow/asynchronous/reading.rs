@@ -263,7 +263,7 @@ impl<T, S: Clone> Reading<T, S> {
             let (requested, queued, limit) = (self.due + self.wanted, self.queue.len(), self.limit);
             return refuse!(
                 DEVX_OUT_OF_RANGE,
-                "n is {n}: with {requested} requested already, {queued} in the queue and a limit of {limit}, more than can be counted"
+                "n is {n}: more than can be counted with {requested} requested, {queued} queued and a limit of {limit}"
             );
         }
         if self.outcome.is_none() {
