@@ -17,7 +17,7 @@
 //!
 //! The importer treats what it gets as untrusted bytes: a versioned descriptor, every number of which is checked before it is
 //! used, and files, which must be sealed and as large as the descriptor says. Both sides look at the user of the other process,
-//! and refuse another user unless told otherwise. The data itself is shared: no check can find an exporter that alters it under
+//! and refuse another user. The data itself is shared: no check can find an exporter that alters it under
 //! a reader, or whose offsets lead astray. That is why an import is `unsafe`.
 //!
 //! ```
