@@ -99,17 +99,18 @@ const REAL: &str = " real driver |";
 const INTRODUCTION: &str = "\
 # What the simulated CUDA driver answers, and what real ones do
 
-`make conformance-table` writes this page; a test compares it with what the program prints. The questions are those of
-`tests/cuda-conformance`, which asks them of any driver with the same expectations. How to run it on a GPU is in
-[gpu.md](gpu.md); on the simulated driver:
+`make conformance-table` writes this page; a test compares it with the output of the program. The questions are those of
+`tests/cuda-conformance`, which asks every driver the same questions with the same expectations. [gpu.md](gpu.md) says how
+to run it on a GPU; on the simulated driver:
 
 ```sh
 tests/simcuda/driver/place.sh target/simcuda
 cargo run -p devexchange-tests --bin cuda-conformance -- --driver target/simcuda/libcuda.so.1
 ```
 
-An answer of a real driver that is not the simulated one's is **bold**. Where the simulated driver is another one on
-purpose, or does not go so far, it says why, and what is documented, or believed where nothing is. What is believed comes
-from public reports of other projects, which the sources name, or is a guess: a run on a real driver decides.
+An answer of a real driver that differs from the simulated driver's is **bold**. Where the simulated driver differs on
+purpose, or does not model something, its cell says why. The cell then also gives the documented answer or, where nothing
+is documented, the believed one. A believed answer comes from public reports of other projects, which the sources name, or
+is a guess: a run on a real driver decides.
 
 ";

@@ -13,7 +13,7 @@ const CRASH: &str = "crash (SIGSEGV)";
 /// What is believed of a call with something of a context that is gone.
 const GONE: &[&str] = &[CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, DEINITIALIZED, CRASH];
 
-const RESET: &str = "it empties the context, which stays in use for those who retained it";
+const RESET: &str = "the reset empties the context, which stays in use for those who retained it";
 
 pub(super) const PROBES: &[Probe] = &[
     probe("context.retained_twice", "`cuDevicePrimaryCtxRetain` twice", "the same", || {

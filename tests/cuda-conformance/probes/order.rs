@@ -90,7 +90,7 @@ pub(super) const PROBES: &[Probe] = &[
             held_by(&gate, LEGACY).into()
         },
     )
-    .simulated("does not wait", "it is documented of work on the legacy stream, not of a query")
+    .simulated("does not wait", "the wait is documented for work on the legacy stream, not for a query")
     .or(&["does not wait"]),
     probe("order.event", "work on a stream after `cuStreamWaitEvent`", "waits", || {
         let (busy, stream, event) = (sim::stream(), sim::stream(), sim::event());

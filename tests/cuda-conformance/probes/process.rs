@@ -9,7 +9,7 @@ use crate::probe::{ANSWER, Probe, probe};
 use crate::scene::{N, start};
 
 const NO_KERNELS: &str = "it runs no kernels; faults are injected instead";
-const LATE: &str = "it ends after all exit handlers; a test that wants it earlier calls `simcuda_deinit`";
+const LATE: &str = "it ends after all exit handlers; a test that needs an earlier end calls `simcuda_deinit`";
 
 pub(super) const PROBES: &[Probe] = &[
     probe(

@@ -111,7 +111,7 @@ pub(super) const PROBES: &[Probe] = &[
     // NVIDIA's answer to bug 3446335, as reported by others: what is of a pool is copied to another device by the peer functions.
     probe(
         "transfer.pool_to_another_device",
-        "the same of memory of `cuMemAllocAsync`, of a pool that lets nobody",
+        "the same of memory of `cuMemAllocAsync`, of a pool to which no other device has access",
         INVALID_VALUE,
         || to_another_device(true, "cuMemcpyAsync"),
     )
@@ -127,7 +127,7 @@ pub(super) const PROBES: &[Probe] = &[
     ),
     probe(
         "transfer.pool_let",
-        "`cuMemcpyAsync` of memory of `cuMemAllocAsync` to another device that the pool lets",
+        "`cuMemcpyAsync` of memory of `cuMemAllocAsync` to another device that has access to the pool",
         SUCCESS,
         || {
             if devices() < 2 {
