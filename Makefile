@@ -1,19 +1,19 @@
-# Every command of the project. `make help` prints this table; what a command does is in scripts/.
+# Every command of the project. `make help` prints this table; the commands themselves are in scripts/.
 
 PREFIX ?= /usr/local
 LIBDIR ?= lib
 DESTDIR ?=
-# What the demo runs on: host, or cuda (a GPU, or the simulated driver where there is none).
+# Where the demo's memory is: host, or cuda (a GPU, or the simulated driver if there is none).
 DEVICE ?= host
-# How many exchanges `make soak-python` makes for each protocol.
+# The number of exchanges of `make soak-python` for each protocol.
 ROUNDS ?= 1000000
-# `make fuzz`: how long each of its targets. `make soak`: for how long, from which seed (a new one if there is none), and
-# how many processes at once.
+# `make fuzz`: the minutes for each target. `make soak`: the minutes in all, the seed (a new one if empty), and the
+# number of processes at once.
 MINUTES ?= 5
 SEED ?=
 PROCESSES ?= 2
 
-# The scripts know where the tools are, also those that `make setup` put into the checkout.
+# The scripts find the tools, including those that `make setup` put into the checkout.
 env := . scripts/env.sh &&
 
 SHELL := /bin/bash
@@ -41,7 +41,7 @@ test: ## every test in every language; installs what is missing, ends with one l
 	@scripts/test.sh
 
 ##@ Build and install
-setup: ## install the tools that are missing (JDK, Maven, Julia, ...), or say in one line what is
+setup: ## install the missing tools (JDK, Maven, Julia, ...), or say in one line what is missing
 	@scripts/setup.sh
 
 build: ## the release libraries
@@ -51,7 +51,7 @@ wheel: ## the wheel of the Python binding, for CPython 3.11 and newer, into targ
 	@scripts/setup.sh --quiet rust python
 	@scripts/build-python.sh
 
-dist: ## all of it for people who do not build it, in target/dist: for any Linux with glibc 2.17 or newer
+dist: ## all packages for people who do not build them, in target/dist, for any Linux with glibc 2.17 or newer
 	@scripts/setup.sh --quiet
 	@scripts/dist.sh
 
@@ -65,13 +65,13 @@ uninstall: ## take the same files away again
 test-rust: ## the Rust tests, documentation examples included
 	@scripts/test.sh rust
 
-test-c: ## C and C++: the installed tree, consumers outside, every test plain and under valgrind
+test-c: ## C and C++: the installed tree, consumers outside it, every test plain and under valgrind
 	@scripts/test.sh c
 
 test-java: ## the Maven project
 	@scripts/test.sh java
 
-test-julia: ## DevExchange.jl; what knows of threads with several, too
+test-julia: ## DevExchange.jl; tests that use threads run with several, too
 	@scripts/test.sh julia
 
 test-python: ## the wheel with NumPy, PyArrow, polars, DuckDB, JAX, …, a JVM; cuda.core on the simulated driver
@@ -93,11 +93,11 @@ test-arm64: ## Rust, C and C++ for 64-bit Arm, run by qemu (not in `make test`: 
 	@scripts/setup.sh --quiet rust
 	@scripts/test-arm64.sh
 
-soak-python: ## a million exchanges for each protocol in Python, memory measured; ROUNDS=1000000
+soak-python: ## a million exchanges for each protocol in Python, with memory measured; ROUNDS=1000000
 	@scripts/setup.sh --quiet rust python
 	@ROUNDS='$(ROUNDS)' scripts/soak-python.sh
 
-soak: ## four languages in one process, random exchanges, memory measured (MINUTES=5 SEED= PROCESSES=2 SIMCUDA=)
+soak: ## random exchanges of four languages in one process, with memory measured (MINUTES=5 SEED= PROCESSES=2 SIMCUDA=)
 	@scripts/setup.sh --quiet rust c java julia python
 	@scripts/build.sh --quiet
 	@scripts/build-python.sh >/dev/null
@@ -107,7 +107,7 @@ soak: ## four languages in one process, random exchanges, memory measured (MINUT
 test-soak: ## the same for a few seconds, in host and in simulated device memory
 	@scripts/test.sh soak
 
-test-pairs: ## C, Java, Julia, Python and Rust share memory with each other, each in a process of its own
+test-pairs: ## C, Java, Julia, Python and Rust share memory with each other, each in its own process
 	@scripts/test.sh pairs
 
 test-numba: ## Numba's own tests on our memory managers, in both of its generations, on the simulated driver
@@ -119,7 +119,7 @@ test-third-party: ## cuda.core, nanoarrow and NumPy as producers and consumers, 
 conformance: ## every Arrow type to Arrow C++, pyarrow, nanoarrow, arrow-rs, Arrow Java and back, compared
 	@scripts/test.sh conformance
 
-test-readme: ## the programs of the README, of docs/guide.md and of the pages of the packages
+test-readme: ## the programs in the README, in docs/guide.md and in the packages' pages
 	@scripts/test.sh readme
 
 test-bench: ## whether the benches build and run
@@ -133,17 +133,17 @@ fuzz: ## the fuzz targets with the address sanitizer, five minutes each; TARGET=
 	@scripts/setup.sh --quiet rust
 	@MINUTES='$(MINUTES)' scripts/fuzz.sh $(TARGET)
 
-loom: ## the lock-free parts in every order in which threads can meet, with the number of orders
+loom: ## the lock-free parts in every interleaving of threads; prints the number of interleavings
 	@$(env) $$CARGO test --locked -p devexchange-schedules --lib -- --nocapture --test-threads=1
 
-sanitize: ## the tests with sanitizers, each shown first what it has to report; PART='address c thread miri'
+sanitize: ## the tests with sanitizers; each must first report a known fault; PART='address c thread miri'
 	@scripts/setup.sh --quiet rust c
 	@scripts/sanitize.sh $(PART)
 
-fuzz-account: ## executions of all long runs of the fuzz targets so far, and the findings that are open
+fuzz-account: ## the executions of all long fuzz runs so far, and the open findings
 	@scripts/fuzz.sh --account
 
-fuzz-corpus: ## keep what the long runs found in fuzz/corpus, as few inputs as reach all code
+fuzz-corpus: ## put what the long runs found into fuzz/corpus: the fewest inputs that reach all code
 	@scripts/setup.sh --quiet rust
 	@scripts/fuzz.sh --minimise $(TARGET)
 
@@ -151,15 +151,15 @@ fuzz-corpus: ## keep what the long runs found in fuzz/corpus, as few inputs as r
 gpu-test: ## the CUDA part of the tests on the GPU of this machine, from the bundle; ONLY='python c': some parts
 	@scripts/gpu-test.sh $(foreach part,$(ONLY),--only $(part))
 
-gpu-bundle: ## what gpu-test runs, as an archive for a machine without Rust
+gpu-bundle: ## the programs of gpu-test, as an archive for a machine without Rust
 	@scripts/setup.sh --quiet rust python
 	@scripts/gpu-bundle.sh
 
-gpu-rehearsal: ## the same programs in the same way, but on the simulated driver
+gpu-rehearsal: ## the same as gpu-test, but on the simulated driver
 	@scripts/test.sh gpu-rehearsal
 
 ##@ How fast it is (docs/bench.md)
-bench: ## ours against other libraries and the least that can be done (QUICK=1, ONLY=…, RECORD=…)
+bench: ## devexchange against other libraries and the least that can be done (QUICK=1, ONLY=…, RECORD=…)
 	@scripts/setup.sh --quiet rust c python
 	@scripts/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only '$(ONLY)') $(if $(RECORD),--record '$(RECORD)')
 
@@ -172,25 +172,25 @@ bench-jmh: ## the operations of Java, ours and Arrow Java, by JMH (ONLY=…, JMH
 	@scripts/bench-jmh.sh $(if $(ONLY),--only '$(ONLY)') $(JMH)
 
 ##@ Work on it
-headers: ## write the generated headers and the snapshots anew (look at the diff afterwards)
+headers: ## rewrite the generated headers and the snapshots (look at the diff afterwards)
 	@$(env) DEVX_BLESS=1 $$CARGO test --locked -p devexchange-c --test headers
 	@$(env) DEVX_BLESS=1 INSTA_UPDATE=always INSTA_FORCE_PASS=1 $$CARGO test --locked -p devexchange-tests
 
-conformance-table: ## write docs/cuda-conformance.md anew, with the recorded runs on real drivers
+conformance-table: ## rewrite docs/cuda-conformance.md, with the recorded runs on real drivers
 	@$(env) DEVX_BLESS=1 $$CARGO test --locked -p devexchange-tests --test conformance_cuda the_page_is_up_to_date
 
-mutants: ## whether tests see small changes of the code (hours); ONLY=order, SHARD=0/8, SINCE=COMMIT; ON=yes goes on
+mutants: ## whether the tests notice small code changes (hours); ONLY=order, SHARD=0/8, SINCE=COMMIT; ON=yes continues
 	@scripts/setup.sh --quiet rust
 	@SHARD='$(SHARD)' ON='$(ON)' SINCE='$(SINCE)' scripts/mutants.sh $(ONLY)
 
-third-party: ## write LICENSE-THIRD-PARTY anew, after a change of Cargo.lock
+third-party: ## rewrite LICENSE-THIRD-PARTY, after a change of Cargo.lock
 	@scripts/third-party.sh
 
-seeded-bugs: ## whether the tests see what they are for: 14 bugs, one after the other; ONLY=release: some of them
+seeded-bugs: ## whether the tests notice 14 known bugs, put in one after the other; ONLY=release: some of them
 	@scripts/setup.sh --quiet rust
 	@scripts/seeded-bugs.sh $(ONLY)
 
-lint: ## rustfmt, clippy (with cudarc's first and last version of CUDA, too) and rustdoc; whether the seeded bugs fit the tree
+lint: ## rustfmt, clippy (also with cudarc's first and last CUDA version), rustdoc; whether the seeded bugs' patches apply
 	@$(env) $$CARGO fmt --all --check
 	@$(env) $$CARGO clippy --workspace --all-targets --locked -- -D warnings
 	@$(env) for features in cudarc/cuda-11040 cudarc,cudarc/cuda-13040; do \
@@ -207,5 +207,5 @@ clean: ## remove what was built
 	@$(env) $$CARGO clean
 	@rm -rf bindings-jni/java/target
 
-distclean: clean ## remove what was installed into the checkout too (.tools)
+distclean: clean ## also remove the tools installed into the checkout (.tools)
 	@rm -rf .tools
