@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The benches of Java by JMH (`make bench-jmh`, docs/bench.md):
+# The benches of Java under JMH (`make bench-jmh`, docs/bench.md):
 #
 #   scripts/bench-jmh.sh [--only TEXT] [--compile] [OPTIONS OF JMH]
 #
-# --only takes the operations with this text in their name, or `:arrow-java` and so on: who does them.
+# --only runs the operations with this text in their name, or, for example with `:arrow-java`, those of one implementation.
 # --compile builds everything and measures nothing.
-# The JVM is that of JAVA_HOME; on JDK 22 and newer ours calls its library through foreign functions.
+# The JVM is that of JAVA_HOME; on JDK 22 and newer devexchange calls its library through foreign functions.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -17,7 +17,7 @@ floor=$out/libfloor-java.so
 
 build() {
   local classpath=$out/classpath sources
-  if [ -z "$MVN" ] || [ -z "$JAVAC" ]; then echo "bench-jmh: wants a JDK and Maven" >&2; return 1; fi
+  if [ -z "$MVN" ] || [ -z "$JAVAC" ]; then echo "bench-jmh: needs a JDK and Maven" >&2; return 1; fi
   mkdir -p "$out"
   "$DEVX_ROOT/scripts/build.sh" --quiet
   devx_make_jar
@@ -37,14 +37,14 @@ main() {
   local only='' compile='' options=(--add-opens=java.base/java.nio=ALL-UNNAMED "-Ddevexchange.bench.floor=$floor")
   while [ $# -gt 0 ]; do
     case $1 in
-      --only) only=${2?"--only wants a text"}; shift 2 ;;
+      --only) only=${2?"--only needs a text"}; shift 2 ;;
       --compile) compile=yes; shift ;;
       *) break ;;
     esac
   done
   build
   if [ -n "$compile" ]; then return; fi
-  # What the JVM of JMH gets, those that it starts get too.
+  # The JVMs that JMH starts inherit the options of its own JVM.
   if devx_version_ge "$(devx_jdk_major "$JAVA_HOME")" 22; then options+=(--enable-native-access=ALL-UNNAMED); fi
   exec "$JAVA" -Xmx1g "${options[@]}" -cp "$path" dev.devexchange.JmhBenches "$only" "$@"
 }

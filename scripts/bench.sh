@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Ours against its peers and against the least that can be done (`make bench`, docs/bench.md):
+# devexchange against its peers and against the least that can be done (`make bench`, docs/bench.md):
 #
 #   scripts/bench.sh [--quick] [--record WHERE] [--only TEXT]
 #
-# --quick sees whether everything builds and runs; what it measures says nothing. It downloads nothing, and takes what
-#   is there already: of the peers nanoarrow's sources, of Python the wheel and the packages beside it.
-# --record writes the picture and the tables in README.md and docs/bench.md from this run; WHERE says what it ran on.
-# --only takes the operations with this text in their name.
+# --quick only checks that everything builds and runs; its figures mean nothing. It downloads nothing, and uses only
+#   what is there already: of the peers nanoarrow's sources, of Python the wheel and the packages beside it.
+# --record writes the picture and the tables in README.md and docs/bench.md from this run; WHERE names the machine.
+# --only runs the operations with this text in their name.
 #
 # Builds the programs (benches/programs.sh), prints a table, and writes target/bench/results.json (quick.json) and
 # target/bench/bench.svg.
@@ -28,8 +28,8 @@ main() {
   while [ $# -gt 0 ]; do
     case $1 in
       --quick) quick=yes results=$out/quick.json options+=(--quick); shift ;;
-      --record) record=${2?"--record wants to know where it runs"}; shift 2 ;;
-      --only) options+=(--only "${2?"--only wants a text"}"); shift 2 ;;
+      --record) record=${2?"--record needs the name of the machine"}; shift 2 ;;
+      --only) options+=(--only "${2?"--only needs a text"}"); shift 2 ;;
       *) echo "bench: unknown option '$1'" >&2; exit 2 ;;
     esac
   done

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python binding into the target directory (target/wheels) and installs it into a virtual
-# environment there (target/python/venv), beside what its tests need (bindings-python/tests/requirements.txt).
+# environment there (target/python/venv), together with what its tests need (bindings-python/tests/requirements.txt).
 #
 #   scripts/build-python.sh [PYTHON [NAME]]    default: the python3 of scripts/env.sh; 3.11 or newer
 #
-# One wheel is for every CPython from 3.11 on (the stable ABI); interpreters without a GIL get one of their own. With a
-# NAME, the wheel and the environment are below target/python/NAME instead. WITHOUT='A B' leaves out what has no wheel for
-# the interpreter. Prints the wheel's path.
+# One wheel serves every CPython from 3.11 on (the stable ABI); interpreters without a GIL get their own. With a NAME,
+# the wheel and the environment are below target/python/NAME instead. WITHOUT='A B' leaves out packages that have no
+# wheel for the interpreter. Prints the wheel's path.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -26,7 +26,7 @@ wanted_requirements() {
   if [ "${#options[@]}" -eq 0 ]; then cat "$requirements"; else grep -v "${options[@]}" "$requirements"; fi
 }
 
-# Everything that the environment depends on.
+# Everything that determines the environment.
 inputs() {
   wanted_requirements
   "$python" -VV

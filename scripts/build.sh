@@ -3,8 +3,8 @@
 #
 #   [STATIC_TLS=no] scripts/build.sh [--quiet] [c]
 #
-# --quiet: says something only if there is something to do; c: the C library alone; STATIC_TLS=no: that library without
-# static thread-local memory.
+# --quiet: prints something only if there is something to do; c: only the C library; STATIC_TLS=no: the C library
+# without static thread-local memory.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -12,8 +12,8 @@ set -euo pipefail
 cd "$DEVX_ROOT"
 mkdir -p "$DEVX_LIBDIR"
 
-# rustc names the system libraries that a program needs beside libdevexchange.a; `make install` passes the list on
-# to pkg-config and CMake. Asked for in the ordinary build, because cargo takes other arguments for another build.
+# rustc names the system libraries that a program needs besides libdevexchange.a; `make install` passes the list on to
+# pkg-config and CMake. The list comes from the ordinary build, because cargo treats other arguments as another build.
 native_libs=$DEVX_LIBDIR/libdevexchange.native-libs
 build_c() {
   local features=()
@@ -28,10 +28,10 @@ build_c() {
 quiet=
 if [ "${1:-}" = --quiet ]; then quiet=yes; shift; fi
 
-# Without the notes about that list: they are for the person who links by hand.
+# Leaves out rustc's notes about that list, which are for people who link by hand.
 cargo_build() { # SUBCOMMAND ARGUMENTS
   local cargo=("$CARGO" "$1")
-  # Links against the symbols that an older glibc has.
+  # Links against the symbols of an older glibc.
   if [ -n "${DEVX_GLIBC:-}" ]; then cargo=(cargo-zigbuild "$1" --target "$DEVX_TRIPLE.$DEVX_GLIBC"); fi
   "${cargo[@]}" --release --locked "${@:2}" 2>&1 |
     sed -u -e '/^note: native artifacts to link/,/^$/d' ${quiet:+-e '/^ *Finished /d'} >&2
@@ -39,7 +39,7 @@ cargo_build() { # SUBCOMMAND ARGUMENTS
 
 build_c
 if [ ! -s "$native_libs" ]; then
-  # Somebody removed the list only, and cargo had nothing to do.
+  # Somebody removed only the list, so cargo had nothing to do.
   "$CARGO" clean --quiet --release ${DEVX_GLIBC:+--target "$DEVX_TRIPLE"} -p devexchange-c
   build_c
 fi

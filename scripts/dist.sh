@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make dist`: what is handed to people who do not build it themselves, for any Linux of this processor with glibc 2.17 or
-# newer, in target/dist:
+# `make dist`: the packages for people who do not build them, for any Linux on this processor with glibc 2.17 or newer,
+# in target/dist:
 #
 #   devexchange-VERSION-linux-ARCH.tar.gz     the C library, shared and static, headers, pkg-config and CMake files
 #   devexchange-VERSION.jar                   the jar with its native library; also -sources.jar, -javadoc.jar and .pom
@@ -9,8 +9,8 @@
 #   devexchange-core-VERSION.crate            the Rust crate, as cargo packages it
 #   SHA256SUMS
 #
-# Then each is unpacked or installed elsewhere, and the programs of the documents run with that. SHA256SUMS is written if they
-# do what the documents say.
+# Then each is unpacked or installed elsewhere, and the programs of the documents run with it. SHA256SUMS is written
+# only if they do what the documents say.
 set -euo pipefail
 export DEVX_GLIBC=2.17
 # shellcheck source=scripts/env.sh
@@ -26,8 +26,8 @@ work=$DEVX_TARGET/dist-work
 tools=$DEVX_TARGET/dist-tools
 logs=$work/logs
 
-# Builds of one commit are the same files, whoever builds, where and when: their date is the commit's, and where a panic in
-# a crate is said to be, nobody's home directory is. (Flags cannot have a space in them.)
+# Builds of one commit give identical files, whoever builds them, where and when: their date is the commit's, and the
+# source paths in panic messages of crates contain nobody's home directory. (Flags cannot contain a space.)
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$DEVX_ROOT" log -1 --format=%ct 2>/dev/null || echo 315532800)}
 case ${CARGO_HOME:-$HOME/.cargo} in
   *" "*) ;;
@@ -36,8 +36,8 @@ esac
 
 fail() { echo "dist: $*" >&2; exit 1; }
 
-# Says what is being done; what it printed is shown only if it failed. A command that fails is the last one of its function,
-# for which `set -e` has to be on: it is not within a condition.
+# Prints what is being done; the command's output is shown only if it failed. A failing command is the last one of its
+# function, so `set -e` must be on for it, which is not the case within a condition.
 step() { # WHAT COMMAND...
   local log=$logs/${2//[^a-z_]/}.log status
   printf '  %-52s' "$1"
@@ -69,7 +69,7 @@ pack() { # DIRECTORY BELOW $work/stage
     gzip -n9 >"$dist/$1.tar.gz"
 }
 
-# Not one symbol of a newer glibc than was promised.
+# No library may need a symbol of a newer glibc than promised.
 require_glibc() { # LIBRARY...
   local library needs
   for library in "$@"; do
@@ -119,14 +119,14 @@ make_wheel() {
 
 make_crate() {
   cd "$DEVX_ROOT"
-  # Built later, as others would build it.
+  # The crate is built later, as users would build it.
   "$CARGO" package --quiet --locked --allow-dirty --no-verify -p devexchange-core --target-dir "$work/crate"
   cp "$work/crate/package/devexchange-core-$DEVX_VERSION.crate" "$dist/"
 }
 
-# --- as somebody gets it ---
+# --- as users get it ---
 
-# What test-readme.sh takes programs and libraries from, in place of the checkout.
+# test-readme.sh uses these programs and libraries in place of the checkout's.
 install_all() {
   local to=$work/installed
   mkdir -p "$to"
@@ -145,7 +145,7 @@ install_all() {
 }
 
 run_examples() {
-  unset RUSTFLAGS # programs of users
+  unset RUSTFLAGS # these are users' programs
   DEVX_INSTALLED=$work/installed "$DEVX_ROOT/scripts/test-readme.sh"
 }
 
@@ -155,12 +155,12 @@ write_sums() {
   mv "$work/sums" SHA256SUMS
 }
 
-if [ -z "$DEVX_JDK22" ]; then fail "a JDK of 22 or newer is missing: without one the jar would use JNI on every JVM"; fi
+if [ -z "$DEVX_JDK22" ]; then fail "JDK 22 or newer is missing: without one the jar would use JNI on every JVM"; fi
 rm -rf "$dist" "$work"
 mkdir -p "$dist" "$logs" "$work/stage"
 PATH=$tools/bin:$PATH
 echo "$name for Linux, $arch, glibc $DEVX_GLIBC or newer:"
-step "what it is built with" get_tools
+step "the build tools" get_tools
 step "the native libraries" build_libraries
 step "C: headers, libraries" make_c
 step "Java: the jar, its sources and documentation" make_jar
@@ -168,7 +168,7 @@ step "Julia: the package" make_julia
 step "Python: the wheel" make_wheel
 step "Rust: the crate" make_crate
 step "all of it, unpacked and installed" install_all
-step "the programs of the documents with that" run_examples
+step "the documents' programs, with these packages" run_examples
 tail -n 1 "$logs/run_examples.log" | sed 's/^/    /'
 write_sums
 (cd "$dist" && du -h --apparent-size -- *) | awk -F '\t' '{ printf "  %8s  %s\n", $1, $2 }'

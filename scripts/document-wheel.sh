@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts the docstrings of the native module into the types of a wheel (_native.pyi), where editors look for them, and takes
-# the place of this checkout out of the wheel's list of what is linked into it (sboms).
+# Puts the docstrings of the native module into the type stubs of a wheel (_native.pyi), where editors look for them,
+# and removes the path of this checkout from the wheel's lists of the crates linked into it (sboms).
 #
 #   scripts/document-wheel.sh PYTHON WHEEL    PYTHON can load the wheel, and has docify and wheel
 #
-# The module is loaded for it: the docstrings are written once, in Rust.
+# The script loads the module, because the docstrings are written only once, in Rust.
 set -euo pipefail
 
 python=$1

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Where everything is: sourced by the other scripts, and by anybody who wants the same surroundings.
+# The places of all tools and outputs: sourced by the other scripts, and by anybody who wants the same environment.
 #
 #   . scripts/env.sh              in bash
 #   eval "$(scripts/env.sh)"      in any other shell
 #
-# A tool that is not there gets an empty variable; scripts/setup.sh is what complains and installs.
+# A tool that is missing gets an empty variable; scripts/setup.sh is what complains and installs.
 #
 #   DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION   the checkout, its version, the oldest Rust it builds with
 #   DEVX_TARGET (= CARGO_TARGET_DIR)           cargo's target directory, absolute
-#   DEVX_GLIBC                                 given: build for machines with that glibc, or a newer one (`make dist`)
+#   DEVX_GLIBC                                 if set: build for machines with this glibc or a newer one (`make dist`)
 #   DEVX_LIBDIR                                where `make build` leaves the release libraries; others for DEVX_GLIBC
 #   DEVX_LIB_C DEVX_LIB_JNI DEVX_LIB_JULIA     those libraries
 #   DEVX_SONAME                                what the loader calls the C library (bindings-c/build.rs)
@@ -21,7 +21,7 @@ devx_version_ge() { # HAVE WANT
   [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | sed -n 1p)" = "$2" ]
 }
 
-# A value of [workspace.package]: the one place that holds versions.
+# A value of [workspace.package], the one place that holds versions.
 devx_cargo_value() { # KEY
   awk -F '"' -v key="$1" '
     /^\[/ { inside = ($0 == "[workspace.package]") }
@@ -34,9 +34,9 @@ devx_passwd_home() {
 
 devx_usable_dir() { [ -n "$1" ] && [ -d "$1" ] && [ -w "$1" ]; }
 
-# Cargo, Maven and Julia want a home to keep their caches in. Where there is none (a container that runs
-# with HOME empty, unset or read-only) they get one below the target directory, except that an installed
-# Rust toolchain stays where it is.
+# Cargo, Maven and Julia need a home directory for their caches. Where there is none (a container that runs with HOME
+# empty, unset or read-only) they get one below the target directory, except that an installed Rust toolchain stays
+# where it is.
 devx_find_home() {
   local old=${HOME:-} real dir
   real=$(devx_passwd_home)
@@ -44,7 +44,7 @@ devx_find_home() {
     [ -n "$dir" ] || continue
     if ! command -v cargo >/dev/null 2>&1 && [ -x "$dir/.cargo/bin/cargo" ]; then PATH=$dir/.cargo/bin:$PATH; fi
   done
-  # The JVM asks the password file and not HOME, so Maven needs to be told separately.
+  # The JVM asks the password file and not HOME, so Maven must be told separately.
   if ! devx_usable_dir "$real"; then
     mkdir -p "$DEVX_TARGET/home"
     case " ${MAVEN_OPTS:-} " in
@@ -60,7 +60,7 @@ devx_find_home() {
     [ -n "$dir" ] || continue
     if [ -z "${RUSTUP_HOME:-}" ] && [ -d "$dir/.rustup" ]; then export RUSTUP_HOME=$dir/.rustup; fi
     if [ -z "${CARGO_HOME:-}" ] && devx_usable_dir "$dir/.cargo"; then export CARGO_HOME=$dir/.cargo; fi
-    # A cargo home that cannot be written still says where crates come from.
+    # A read-only cargo home can still say where crates come from.
     if [ -z "${CARGO_HOME:-}" ] && [ -r "$dir/.cargo/config.toml" ] && [ ! -e "$HOME/.cargo/config.toml" ]; then
       mkdir -p "$HOME/.cargo"
       cp "$dir/.cargo/config.toml" "$HOME/.cargo/config.toml"
@@ -106,7 +106,7 @@ devx_first_of() { # COMMAND...
   done
 }
 
-# Maven on our project, for a log: it sends colour codes even with -B and into a pipe. Wants `set -o pipefail`.
+# Maven on our project, for a log: it prints colour codes even with -B and into a pipe. Needs `set -o pipefail`.
 devx_mvn() { # GOALS AND OPTIONS
   "$MVN" -q -B -f "$DEVX_ROOT/bindings-jni/java/pom.xml" "$@" </dev/null 2>&1 | sed -u 's/\x1b\[[0-9;]*m//g'
 }
@@ -153,14 +153,14 @@ devx_env() {
 
 DEVX_EXPORTED="PATH HOME DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION DEVX_TARGET CARGO_TARGET_DIR DEVX_LIBDIR
   DEVX_LIB_C DEVX_SONAME DEVX_LIB_JNI DEVX_LIB_JULIA DEVX_PREFIX DEVX_JDK22 JAVA_HOME JAVA JAVAC MVN JULIA PYTHON"
-# For scripts only: cargo and its build scripts read these names themselves, and would build everything anew
-# for a caller whose environment has them and for one whose has not.
+# Only for scripts: cargo and its build scripts read these names themselves, and would rebuild everything between a
+# caller whose environment has them and one whose environment does not.
 DEVX_PLAIN="CARGO RUSTC CC CXX"
 
 devx_export() {
   local name
   for name in $DEVX_EXPORTED; do
-    # An empty JAVA_HOME would be taken at its word by the tools that read it.
+    # Tools that read JAVA_HOME would take an empty one literally.
     if [ -n "${!name}" ]; then export "${name?}"; else export -n "${name?}"; fi
   done
 }

@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
 # The fuzz targets (fuzz/fuzz_targets), with the address sanitizer and without a nightly compiler.
 #
-#   scripts/fuzz.sh [TARGET...]            so long as MINUTES says (5), each; then a table, the account and the findings
-#   scripts/fuzz.sh --short [TARGET...]    the committed inputs and 100000 executions each: what CI runs
-#   scripts/fuzz.sh --account              executions of all long runs so far, and the findings that are open
-#   scripts/fuzz.sh --minimise [TARGET...] keeps what long runs found in fuzz/corpus, as few inputs as reach all code
-#   scripts/fuzz.sh --lint                 rustfmt and clippy on them
+#   scripts/fuzz.sh [TARGET...]            MINUTES (5) for each target; then a table, the account and the findings
+#   scripts/fuzz.sh --short [TARGET...]    the committed inputs and 100000 executions for each target, as CI runs them
+#   scripts/fuzz.sh --account              the executions of all long runs so far, and the open findings
+#   scripts/fuzz.sh --minimise [TARGET...] puts into fuzz/corpus the fewest inputs of the long runs that reach all code
+#   scripts/fuzz.sh --lint                 rustfmt and clippy on the targets
 #
-# Long runs leave the processor to everybody else. They keep their inputs below the target directory, in
-# fuzz/corpus/TARGET, and go on from there; fuzz/account.tsv says how many executions there were. A finding is in
-# fuzz/findings/TARGET, and its report, with all stacks, in fuzz/TARGET.finding.log. The next long run tries it again:
-# what fails no longer becomes an input like others.
-# --short prints, last, `counts: N passed, N failed, N skipped`: a test for each target. A target that ran fewer than
-# 90000 times did nothing, which is a failure.
+# Long runs have the lowest priority. They keep their inputs below the target directory, in fuzz/corpus/TARGET, and
+# continue from there; fuzz/account.tsv records the number of executions. A finding is in fuzz/findings/TARGET, and its
+# report, with all stacks, in fuzz/TARGET.finding.log. The next long run tries it again: an input that no longer fails
+# becomes an ordinary one. --short prints, last, `counts: N passed, N failed, N skipped`: one test for each target. A
+# target that ran fewer than 90000 times did nothing, which is a failure.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -30,22 +29,26 @@ account=$out/account.tsv
 host=$("$RUSTC" -vV | sed -n 's/^host: //p')
 bin=$out/$host/release
 
-# The sanitizer, and a counter for each edge. Not what cargo-fuzz would add: comparisons and indirect calls, each of
-# which is told to libFuzzer by a call. That costs more than it finds: the targets make inputs that are nearly right.
+# The sanitizer, and a counter for each edge. What cargo-fuzz would add is left out: it reports each comparison and each
+# indirect call to libFuzzer by a call, which costs more than it finds, because the targets make inputs that are nearly
+# right.
 flags=(--cfg fuzzing -Cpasses=sancov-module -Zsanitizer=address)
 for option in level=3 inline-8bit-counters pc-table; do
   flags+=("-Cllvm-args=-sanitizer-coverage-$option")
 done
 
-# What the sanitizer looks for: everything, or what can be had at little cost. Of an execution it is the memory that
-# matters; where that was allocated, and what points into a frame that is gone, the same inputs say once more.
+# What the sanitizer looks for: everything, or only what is cheap. In each execution invalid memory accesses matter
+# most; a run of the same inputs with all checks later adds where memory was allocated and pointers into frames that are
+# gone.
 all_checks=detect_leaks=1
 cheap_checks=$all_checks:malloc_context_size=0:quarantine_size_mb=2:detect_stack_use_after_return=0
-# Which inputs are kept: those that reach an edge. How often each edge is taken finds more, and takes twice the time.
+# Which inputs are kept: those that reach a new edge. Counting how often each edge is taken finds more, but takes twice
+# the time.
 by_edges=(-use_counters=0 -entropic=0 -reduce_inputs=0)
 
-# For a named target triple, so that build scripts and macros are built as ever. RUSTC_BOOTSTRAP lets the project's own
-# compiler take `-Z`. libFuzzer itself would get the sanitizer, too, and spend most of the time on its own frames.
+# Builds for a named target triple, so that build scripts and macros are built as usual. RUSTC_BOOTSTRAP lets the
+# project's own compiler accept `-Z`. The sanitizer is off for libFuzzer itself, which would spend most of the time on
+# its own frames.
 on_targets() { # CARGO'S SUBCOMMAND ARGUMENTS...
   CXXFLAGS=-fno-sanitize=address RUSTC_BOOTSTRAP=1 RUSTFLAGS="${flags[*]}" "$CARGO" "$1" --release --locked --quiet \
     --manifest-path "$DEVX_ROOT/fuzz/Cargo.toml" --target "$host" --target-dir "$out" "${@:2}"
@@ -61,11 +64,11 @@ build() {
   "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$out/simcuda"
 }
 
-# Leaks are looked for once, at the end: after each execution it would take most of the time.
+# Leaks are checked once, at the end: a check after each execution would take most of the time.
 run() { # CHECKS TARGET ARGUMENTS...
   local checks=$1 target=$2 path=${LD_LIBRARY_PATH:-}
   shift 2
-  # The other targets are those of a machine without a driver.
+  # The other targets run as on a machine without a driver.
   if [ "$target" = cuda_array ]; then path=$out/simcuda; fi
   LD_LIBRARY_PATH=$path SIMCUDA_MODE=lazy ASAN_OPTIONS=$checks "$bin/$target" -detect_leaks=0 -timeout=30 \
     -rss_limit_mb=4096 -max_len=1024 -print_final_stats=1 -artifact_prefix="$out/findings/$target/" "$@"
@@ -89,13 +92,13 @@ short() { # TARGET
       not_ok "$target" "only ${executions:-no} executions"
     fi
   else
-    not_ok "$target" "a finding, see $log"
+    not_ok "$target" "it has a finding, see $log"
     grep -aE -A 12 'panicked at|ERROR: |SUMMARY: ' "$log" | head -n 60 | indented || true
   fi
   rm -rf "$scratch"
 }
 
-# Tries the findings again: what fails no longer is closed, and an input like others.
+# Tries the findings again: one that no longer fails is closed, and becomes an ordinary input.
 try_findings() { # TARGET
   local target=$1 input
   for input in "$out/findings/$target"/*; do
@@ -106,7 +109,7 @@ try_findings() { # TARGET
   done
 }
 
-# A part of a long run, which goes into the account; `executions` and `found` are the caller's.
+# One part of a long run, which is added to the account; `executions` and `found` are the caller's variables.
 part() { # TARGET CHECKS ARGUMENTS...
   local target=$1 log=$out/$1.log status=0 executed units
   run "$2" "$target" "${@:3}" "$out/corpus/$target" "$committed/$target" >"$log" 2>&1 || status=$?
@@ -116,7 +119,8 @@ part() { # TARGET CHECKS ARGUMENTS...
   return "$status"
 }
 
-# A quarter of the time for what finds most, the rest for most executions; what was kept is run with all checks.
+# A quarter of the time goes to the strategy that finds most, the rest to the one with most executions; then all kept
+# inputs run with all checks.
 long() { # TARGET
   local target=$1 executions=0 found=0 finding=none
   renice -n 19 $$ >/dev/null
@@ -133,7 +137,8 @@ long() { # TARGET
     "$target" "$executions" $((executions / minutes / 60)) "$found" "$finding")")
 }
 
-# The findings of a target that are open: inputs, or what its last run says without one, as of a leak.
+# The number of open findings of a target: inputs, or, if there are none, a failure of its last run without an input,
+# such as a leak.
 open_findings() { # TARGET
   local inputs
   inputs=$(find "$out/findings/$1" -type f | wc -l)
@@ -144,7 +149,7 @@ open_findings() { # TARGET
   fi
 }
 
-# All long runs together.
+# The sums over all long runs.
 show_account() {
   local target executions open all_executions=0 all_open=0
   printf '%-12s %14s %14s\n' 'all runs' executions 'open findings'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What exchanges cost on the GPU of this machine (`make gpu-bench`, docs/gpu.md): builds the programs, or takes those of
-# a bundle that was brought along if there is no cargo, and runs them. The options are those of benches/gpu/bench.sh.
+# What exchanges cost on the GPU of this machine (`make gpu-bench`, docs/gpu.md): builds the programs, or, without
+# cargo, uses those of a bundle that was copied here, and runs them. The options are those of benches/gpu/bench.sh.
 #
 #   scripts/gpu-bench.sh --build DIRECTORY     only builds: DIRECTORY/bin, lib and bench
 set -euo pipefail
@@ -28,7 +28,7 @@ build() { # DIRECTORY
 }
 
 if [ "${1:-}" = --build ]; then
-  build "${2?"--build wants a directory"}"
+  build "${2?"--build needs a directory"}"
   exit
 fi
 

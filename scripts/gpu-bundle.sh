@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Everything that `make gpu-test` runs, in one directory that a GPU machine needs nothing else for (`make gpu-bundle`):
+# Puts everything that `make gpu-test` runs into one directory, so that a GPU machine needs nothing else
+# (`make gpu-bundle`):
 #
-#   TARGET/gpu-bundle/          run.sh, and what it runs; the simulated driver for rehearsals is in sim/, the wheel and
-#                               what is in Python is in python/, the benches of `make gpu-bench` are in bench/
+#   TARGET/gpu-bundle/          run.sh, and its programs; the simulated driver for rehearsals is in sim/, the wheel and
+#                               the Python tests are in python/, the benches of `make gpu-bench` are in bench/
 #   TARGET/gpu-bundle.tar.gz    the same
 #
 # The programs are those that `cargo test` runs, without their debug information; libdevexchange is the release build.
@@ -33,7 +34,7 @@ build_c() { # SOURCE
     -L"$DEVX_LIBDIR" -ldevexchange -Wl,-rpath,'$ORIGIN/../lib' -lm -ldl
 }
 
-# The wheel, the tests with real libraries, and what Numba's own suite needs of ours and of others.
+# The wheel, the tests with real libraries, and the needs of Numba's own suite: our scripts and other packages.
 take_python() {
   local needs
   mkdir -p "$bundle/python/tests" "$bundle/python/numba"
@@ -41,7 +42,7 @@ take_python() {
   cp -r bindings-python/tests/{peer.py,structs.py,gpu} "$bundle/python/tests/"
   cp tests/numba/{gate,methods,suite}.py "$bundle/python/numba/"
   find "$bundle/python" -name __pycache__ -prune -exec rm -rf {} +
-  # Numba's tests import it, machines that run Numba seldom have it, and it is small and pure Python.
+  # Numba's tests import filecheck. Machines that run Numba seldom have it, and it is small and pure Python.
   needs=$(grep '^filecheck==' tests/numba/numba-cuda.txt)
   "$DEVX_TARGET/python/venv/bin/python" -m pip --disable-pip-version-check --no-input install -q \
     --no-deps --no-compile --target "$bundle/python/needs" "$needs"
@@ -59,7 +60,7 @@ rm -rf "$bundle" "$bundle.tar.gz"
 mkdir -p "$bundle/bin" "$bundle/lib"
 
 "$DEVX_ROOT/scripts/build.sh" --quiet
-# Not in the head of the loop, where nobody would notice that cargo failed.
+# Not in the head of the loop, where a failure of cargo would go unnoticed.
 programs=$(executables build --bin cuda-conformance)
 programs+=$'\n'$(executables test --no-run --test 'cuda_*')
 for program in $programs; do take "$program"; done
@@ -67,7 +68,7 @@ strip -o "$bundle/lib/$DEVX_SONAME" "$DEVX_LIB_C"
 for source in bindings-c/tests/c/test_stream*; do build_c "$DEVX_ROOT/$source"; done
 "$DEVX_ROOT/scripts/gpu-bench.sh" --build "$bundle"
 take_python
-# A driver of CUDA 13: numba-cuda asks for functions of it.
+# A driver of CUDA 13, because numba-cuda asks for functions of that version.
 tests/simcuda/driver/place.sh "$bundle/sim" 13000
 strip "$bundle/sim/libcuda.so.1"
 install -m 755 scripts/gpu-run.sh "$bundle/run.sh"

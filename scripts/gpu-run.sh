@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# The CUDA part of the tests from the programs beside this script (a bundle of scripts/gpu-bundle.sh), on the CUDA driver
-# of this machine. Needs bash, coreutils, grep and sed; no Rust, no checkout, no network. What is in Python runs with
-# $PYTHON, or python3, and the libraries that it has; nothing is installed anywhere.
+# Runs the CUDA part of the tests, from the programs beside this script (a bundle of scripts/gpu-bundle.sh), on the CUDA
+# driver of this machine. Needs bash, coreutils, grep and sed; no Rust, no checkout, no network. The Python parts run
+# with $PYTHON, or python3, and whichever libraries it has; nothing is installed anywhere.
 #
 #   run.sh                on the GPU
 #   run.sh --simulated    the same on the simulated driver of the bundle: a rehearsal, not a result
 #
 #     --only PART             one part, or several if it is given several times; docs/gpu.md says what each is:
 #                             conformance, core, c, python, numba-plain, numba-ours, numba-compare, bench, sanitizer
-#     --results DIRECTORY     where to leave what was printed
+#     --results DIRECTORY     where to leave the output
 #
-# Every test in Rust is a process of its own, as is every program in C and every library in Python. Prints a line a test
-# and ends with the plain line
+# Every test in Rust runs in its own process, and so does every program in C and every library in Python. Prints a line
+# for each test and ends with the plain line
 #
 #   N passed, N failed, N skipped
 #
-# What was printed stays in DIRECTORY (results/, beside this script), and the answers of a real driver, too.
+# The output stays in DIRECTORY (results/, beside this script), and so do the answers of a real driver.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 results=$here/results
 simulated=
 limit=300 # seconds for one test, or for one library in Python
-suite_limit=540 # seconds for one run of Numba's suite, which then still says what it did not run
+suite_limit=540 # seconds for one run of Numba's suite, which then still names what it did not run
 all_parts=(conformance core c python numba-plain numba-ours numba-compare bench sanitizer)
 parts=()
 
@@ -52,13 +52,13 @@ while [ $# -gt 0 ]; do
 done
 
 if [ ${#parts[@]} -eq 0 ]; then parts=("${all_parts[@]}"); fi
-# Every part may find itself somewhere else.
+# The parts may run in other directories.
 mkdir -p "$results"
 results=$(cd "$results" && pwd)
 
 heading() { printf '\n=== %s ===\n' "$1"; }
 
-# Nothing may look like the result of a GPU that is not one.
+# A simulated run must never look like the result of a GPU.
 banner() {
   if [ -z "$simulated" ]; then return; fi
   echo
@@ -75,7 +75,7 @@ finish() {
 choose_driver() {
   if [ -n "$simulated" ]; then
     export DEVX_GPU=rehearsal LD_LIBRARY_PATH=$here/sim
-    # As much like one GPU as it can be; a race or a use after free ends a program badly.
+    # As similar to one GPU as possible; a race or a use after free makes a program fail.
     export SIMCUDA_MODE=threads SIMCUDA_DEVICES=1 SIMCUDA_FATAL=exit
   else
     export DEVX_GPU=1
@@ -117,7 +117,8 @@ run_test() { # PROGRAM TEST
     tail -n 40 "$log" | sed 's/^/    /'
     return
   fi
-  # libtest knows nothing of tests that are skipped while they run; they say so themselves (devexchange_tests::sim).
+  # libtest knows nothing of tests that decide to skip while they run; they report it themselves
+  # (devexchange_tests::sim).
   why=$(sed -nE 's/.*skipped \([0-9]+\): (.*)/\1/p' "$log" | sed -n 1p)
   if [ -n "$why" ]; then
     skip "$1: $2" "$why"
@@ -147,7 +148,7 @@ run_c() { # PROGRAM
   left=$(grep -c '^ok - .* # skip ' "$log") || true
   good=$(($(grep -c '^ok - ' "$log" || true) - left))
   bad=$(grep -c '^not ok - ' "$log") || true
-  # The last line of each program says what it counted: one that lacks it ended before its last test.
+  # The last line of each program gives its counts: a program without it ended before its last test.
   if [ "$bad" -eq 0 ] && { [ "$status" -ne 0 ] || ! grep -qE '^# [0-9]+ passed, ' "$log"; }; then
     echo "not ok - $1 ends well (exit status $status)"
     bad=1
@@ -157,7 +158,7 @@ run_c() { # PROGRAM
 
 # --- tests in Python ---
 
-# Finds the interpreter, and puts what the bundle has in front of its packages. Says why not, if there is none.
+# Finds the interpreter, and puts the bundle's files before its packages. If there is no interpreter, says why.
 find_python() {
   local why site=$results/python
   python=$(command -v "${PYTHON:-python3}" || true)
@@ -178,14 +179,14 @@ find_python() {
   export XLA_PYTHON_CLIENT_PREALLOCATE=false
 }
 
-# Numba counts on a driver that waits in frees and in uploads, and so do its users.
+# Numba relies on a driver that waits in frees and in uploads, and so do its users.
 in_python() { # COMMAND...
   if [ -n "$simulated" ]; then set -- env SIMCUDA_FREE=waits SIMCUDA_STAGING=waits "$@"; fi
   "$@" </dev/null
 }
 
-# unittest says how many tests there were and what became of them. A module that skips itself is one of them until Python
-# 3.12, and later none at all.
+# unittest prints the number of tests and their results. A module that skips itself counts as one test until Python
+# 3.12, and as none in later versions.
 run_library() { # LIBRARY
   local log=$results/python-$1.log status=0 ran=0 bad=0 left=0
   echo "--- $1"
@@ -214,7 +215,7 @@ run_python() {
 
 # --- Numba's own suite, without our manager and with it ---
 
-# On the simulated driver a few modules say whether the script works; `make test-numba` runs what can run there.
+# On the simulated driver a few modules show whether the script works; `make test-numba` runs what can run there.
 rehearsed=(cudadrv.test_cuda_memory cudadrv.test_deallocations cudapy.test_cuda_array_interface)
 
 run_suite() { # run KIND | compare
@@ -236,7 +237,7 @@ run_suite() { # run KIND | compare
   add ${counts:-0 0 0}
 }
 
-# --- what it costs: nothing is judged but whether it runs ---
+# --- what it costs: the only criterion is that it runs ---
 
 run_bench() {
   local log=$results/bench.log status=0 rehearsal=()
@@ -256,7 +257,7 @@ run_bench() {
 
 # --- under NVIDIA's compute-sanitizer ---
 
-# Programs of ours have no kernels, so its other tools (racecheck, synccheck: shared memory) have nothing to look at.
+# Our programs have no kernels, so its other tools (racecheck, synccheck: shared memory) have nothing to look at.
 run_sanitizer() {
   local program tool end=$((SECONDS + suite_limit))
   heading sanitizer
@@ -277,7 +278,7 @@ run_sanitized() { # TOOL PROGRAM
   local name=${2##*/} status=0 arguments=()
   local log=$results/$1.$name.log
   case $name in cuda_*) arguments=(--test-threads=1) ;; esac
-  # Tests make calls that have to fail.
+  # Some tests make calls that must fail.
   timeout -k 10 "$limit" compute-sanitizer --tool "$1" --report-api-errors no --target-processes all \
     --error-exitcode 99 "$2" "${arguments[@]}" >"$log" 2>&1 </dev/null || status=$?
   if [ "$status" -eq 0 ] && grep -q 'ERROR SUMMARY: 0 errors' "$log"; then
@@ -299,7 +300,7 @@ run_part() { # PART
     sanitizer) run_sanitizer ;;
     *)
       if [ -n "$no_python" ]; then heading "$1"; skip "$1" "$no_python"; return; fi
-      # The driver has to be there, and to be what it is taken for.
+      # The driver must be there, and must be the expected one.
       if ! why=$(in_python "$python" -c 'import cudadriver' 2>&1); then
         heading "$1"
         fail "$1: ${why##*$'\n'}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The CUDA part of the tests on the GPU of this machine (`make gpu-test`): makes the bundle if there is a cargo, else
-# takes the one that was brought along, and runs it. The arguments are those of scripts/gpu-run.sh. What was printed stays
+# Runs the CUDA part of the tests on the GPU of this machine (`make gpu-test`): makes the bundle if cargo is there, or
+# else uses the one that was copied here, and runs it. The arguments are those of scripts/gpu-run.sh. The output stays
 # in TARGET/gpu-results, where the next bundle leaves it alone.
 set -euo pipefail
 # shellcheck source=scripts/env.sh

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Puts a Julia below .tools/julia and prints the path of its launcher; nothing outside that folder is touched.
+# Installs Julia below .tools/julia and prints the path of its launcher; nothing outside that folder is touched.
 #
-# Debian's bookworm and trixie carry no Julia, bullseye has 1.5.3. So: fetch bullseye's packages from the mirror
-# that this machine's apt already uses, with an apt state of our own, and unpack them (never install them).
-# Needs apt-get and dpkg-deb, not root; HOME plays no part.
+# Debian's bookworm and trixie have no Julia, bullseye has 1.5.3. So this script fetches bullseye's packages from the
+# mirror that this machine's apt already uses, with a separate apt state, and unpacks them (it never installs them).
+# Needs apt-get and dpkg-deb, but not root; HOME plays no part.
 #
 #   scripts/install-julia.sh [PREFIX]       PREFIX: .tools/julia of the checkout
 set -euo pipefail
@@ -17,7 +17,7 @@ fail() { echo "install-julia: $*" >&2; exit 1; }
 
 clean_up() { if [ -n "$work" ]; then rm -rf "$work"; fi; }
 
-works() { # LAUNCHER: says nothing, also not on stderr, and is new enough
+works() { # LAUNCHER: prints nothing, not even on stderr, and is new enough
   local home said status=0
   home=$(mktemp -d)
   # A library that is missing shows as an "Error during initialization" warning, not as an exit status.
@@ -30,13 +30,12 @@ works() { # LAUNCHER: says nothing, also not on stderr, and is new enough
   return 1
 }
 
-# Asked of apt itself, so that deb822 files and one-line files count alike.
-# shellcheck disable=SC2016 # $(REPO_URI) is apt's, not the shell's
+# Asks apt itself, so that deb822 files and one-line files are both covered.
 debian_mirror() {
   apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -E '/debian/?$' | sed -n 1p || true
 }
 
-# An apt that knows nothing but bullseye and thinks that nothing is installed.
+# An apt that knows only bullseye and sees nothing as installed.
 private_apt() {
   apt-get -q -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null \
     -o Dir::State::lists="$work/lists" -o Dir::Cache="$work/cache" -o Dir::State::status="$work/status" \
@@ -51,12 +50,12 @@ download() { # MIRROR
   echo "deb [signed-by=$keyring] $1 bullseye main" >"$work/sources.list"
   if ! { private_apt update && private_apt install -y --no-install-recommends --download-only julia; } \
     >"$work/apt.out" 2>&1; then
-    fail "Debian's mirror gives no Julia ($(grep -m1 '^E:' "$work/apt.out" || echo no reason)); put any julia >= 1.5 on PATH"
+    fail "Debian's mirror offers no Julia ($(grep -m1 '^E:' "$work/apt.out" || echo no reason given)); put any julia >= 1.5 on PATH"
   fi
 }
 
-# Julia and the libraries it needs, bar the C and C++ runtimes: those have to be the system's, because what Julia
-# loads later (libdevexchange) was linked against them.
+# Unpacks Julia and the libraries it needs, except the C and C++ runtimes: those must be the system's, because what
+# Julia loads later (libdevexchange) was linked against them.
 unpack() { # INTO
   local deb name
   for deb in "$work"/cache/archives/*.deb; do
@@ -68,8 +67,8 @@ unpack() { # INTO
   done
 }
 
-# Of the libraries behind Julia's own ones, those that the system has too (same soname) go: the system's are newer,
-# and the launcher's library path would otherwise put the old ones before every program that Julia starts.
+# Removes the libraries beyond Julia's own ones that the system has too (same soname): the system's are newer, and the
+# launcher's library path would otherwise put the old ones first for every program that Julia starts.
 drop_what_the_system_has() { # ROOT
   local link soname own
   own=$(find "$1"/usr/lib/*-linux-gnu/julia -type l -printf '%l\n' | sed 's#.*/##')
@@ -101,7 +100,7 @@ main() {
   local problem='' mirror
   if [ -x "$launcher" ] && works "$launcher"; then echo "$launcher"; return; fi
   if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-deb >/dev/null 2>&1; then
-    fail "no apt-get here to get one with; put any julia >= 1.5 on PATH"
+    fail "no apt-get here to fetch one with; put any julia >= 1.5 on PATH"
   fi
   mirror=$(debian_mirror)
   [ -n "$mirror" ] || fail "no Debian mirror in this machine's apt sources; put any julia >= 1.5 on PATH"
@@ -110,7 +109,7 @@ main() {
   trap clean_up EXIT
   echo "install-julia: fetching Debian's Julia 1.5 into $prefix" >&2
   download "$mirror"
-  # Unpacked beside its place and moved there whole, so that an interrupted run leaves nothing half done.
+  # Unpacked beside its final place and moved there as a whole, so that an interrupted run leaves nothing half done.
   rm -rf "$prefix" "$prefix.new"
   mkdir -p "$prefix.new"/{root,bin}
   unpack "$prefix.new/root"

@@ -3,7 +3,7 @@
 #
 #   PREFIX=/usr/local [LIBDIR=lib] [DESTDIR=/stage] [STATIC_TLS=no] scripts/install.sh install|uninstall
 #
-# LIBDIR is below PREFIX (lib, lib64, lib/x86_64-linux-gnu). What lands in PREFIX can be moved as a whole.
+# LIBDIR is relative to PREFIX (lib, lib64, lib/x86_64-linux-gnu). The installed tree in PREFIX can be moved as a whole.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -34,7 +34,7 @@ read_settings() {
 
 list_headers() { (cd "$headers" && find . -type f \( -name '*.h' -o -name '*.hpp' \) | sed 's#^\./##' | sort); }
 
-# Every file that an install leaves below PREFIX, headers apart.
+# Every file that an install leaves below PREFIX, except headers.
 list_products() {
   printf "$libdir/%s\n" "$real_name" "$DEVX_SONAME" libdevexchange.so libdevexchange.a \
     pkgconfig/devexchange.pc cmake/devexchange/devexchange-config.cmake \
@@ -42,8 +42,8 @@ list_products() {
   printf 'share/doc/devexchange/%s\n' "${licenses[@]}"
 }
 
-# The C compiler links libc and its own runtime by itself, and knows better which flavour of it: with -lgcc_s in
-# the list, `cc -static` could not link.
+# The C compiler links libc and its own runtime by itself, and knows which variant to use: with -lgcc_s in the list,
+# `cc -static` could not link.
 native_libs() {
   tr -s ' \n' '\n' <"$DEVX_LIBDIR/libdevexchange.native-libs" | sed -E '/^(-lgcc_s|-lc)?$/d' | paste -sd ' '
 }
@@ -62,7 +62,7 @@ fill_in() { # TEMPLATE SEPARATOR OUTPUT
     -e "s#@NATIVE_LIBS@#${libs// /$2}#g" "$1" >"$3"
 }
 
-# `sudo make install` often has no cargo, or may not write to the checkout; what `make build` left is good then.
+# `sudo make install` often has no cargo, or cannot write to the checkout; it then uses what `make build` left.
 build_if_possible() {
   local why="no cargo here to build it"
   if [ -n "$CARGO" ]; then
@@ -86,7 +86,7 @@ without_static_tls() {
 }
 
 install_all() {
-  umask 022 # what is installed is for everybody; a directory that is there already stays as it is
+  umask 022 # installed files are for everybody; an existing directory stays as it is
   if ! mkdir -p "$to/$libdir" 2>/dev/null || [ ! -w "$to/$libdir" ]; then
     fail "cannot write to $to/$libdir; use sudo, or another place: make install PREFIX=\$HOME/.local"
   fi
@@ -111,12 +111,12 @@ install_all() {
   echo "installed devexchange $DEVX_VERSION into $to"
 }
 
-# Only a system library folder is in the loader's cache.
+# Only system library folders are in the loader's cache.
 refresh_loader_cache() {
   case $to in /usr | /usr/*) if [ "$(id -u)" -eq 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi ;; esac
 }
 
-# Headers of the standards are other people's names too: one that is no longer the one we put there stays.
+# The headers of the standards have names that others use too: a header that is no longer the one we installed stays.
 uninstall_all() {
   local file
   while read -r file; do rm -f "$to/$file"; done < <(list_products)
@@ -136,5 +136,5 @@ read_settings
 case ${1:-} in
   install) install_all ;;
   uninstall) uninstall_all ;;
-  *) fail "say install or uninstall" ;;
+  *) fail "the argument must be install or uninstall" ;;
 esac

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fetches the official dlpack/dlpack.h and arrow/c/abi.h once and prints the directory to include from.
 #
-# They come out of the Python wheels that ship them. The wheels are those of one platform, whatever this
-# machine and its Python are: the headers are the same in all of them.
+# They come from the Python wheels that ship them. The wheels are those of one platform, whatever this machine and its
+# Python are: the headers are the same in all of them.
 #
 #   scripts/official-headers.sh
 set -euo pipefail
@@ -36,7 +36,8 @@ command -v python3 >/dev/null || fail "python3 is missing"
 mkdir -p "$root/target"
 trap clean_up EXIT
 
-# Two callers at once: each unpacks for itself, and the last one to finish wins a race between equals.
+# Two callers at once each unpack for themselves; it does not matter which one finishes last, because the results are
+# equal.
 if ! there; then
   work=$(mktemp -d "$root/target/official.XXXXXX")
   python=$(python_with_pip)
