@@ -19,7 +19,7 @@ GREY = "#848d97"
 
 
 def read_lines(path):
-    """{implementation: [(columns, nanoseconds)]}, by the best samples, which a busy machine moves least."""
+    """{implementation: [(columns, nanoseconds)]}, from the best samples, which a busy machine changes least."""
     lines = {}
     for row in read_results(path):
         if row["operation"].startswith(OPERATION):
@@ -29,7 +29,7 @@ def read_lines(path):
 
 
 class Axis:
-    """A logarithmic axis, by whole powers of ten."""
+    """A logarithmic axis, in whole powers of ten."""
 
     def __init__(self, values, start, end):
         self.low, self.high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
@@ -69,7 +69,7 @@ def draw_axes(across, up):
 
 
 def spread(ends):
-    """Where names stand: at the ends of their lines, but not on each other."""
+    """The places of the names: at the ends of their lines, but not on each other."""
     placed, last = {}, -math.inf
     for implementation, y in sorted(ends.items(), key=lambda end: end[1]):
         last = placed[implementation] = max(y, last + 16)

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Builds the programs with benches; sourced by scripts/bench.sh after scripts/env.sh, with benches, out and quick.
 #
-# Sets `programs`, what is measured, and `missing`, the options of run.py for what is not here.
+# Sets `programs`, the programs to measure, and `missing`, the options of run.py for what is not here.
 
 : "${benches:?}" "${out:?}" "${JAVA=}" "${DEVX_JDK22=}"
 
@@ -9,12 +9,12 @@ programs=()
 missing=()
 bin=$out/bin
 prefix=$out/prefix
-# Ours for Python, in an environment that has other people's packages beside it.
+# devexchange for Python, in an environment that also has other people's packages.
 venv=$DEVX_TARGET/python/venv
 preloaded=$bin/liballocations.so
 not_quick="a quick run builds no such peers"
 
-# The part that every program in C has: the harness, and what is exchanged; and the floor that other languages call.
+# The part that every C program has: the harness and the exchanged data; and the floor that other languages call.
 common=("$benches"/c/{allocations,bench,data,threads}.c)
 floor=("$benches"/c/floor/{table,tensor}.c "$benches/c/data.c")
 c=(-std=gnu11 -O2 -g -Wall -Wextra -Werror -pthread)
@@ -23,7 +23,7 @@ is_missing() { # WHAT WHY
   missing+=(--missing "$1" "$2")
 }
 
-# --- C: ours and the floor, without which there is nothing to say ---
+# --- C: devexchange and the floor, which are always needed ---
 
 build_c() { # IMPLEMENTATION FLAGS...
   "$CC" "${c[@]}" "-DBENCH_IMPLEMENTATION=\"$1\"" -o "$bin/c-$1" "${common[@]}" "$benches/c/$1"/*.c "${@:2}"
@@ -41,8 +41,8 @@ build_ours() {
 
 # --- peers of C: each is built, or `is_missing` says why not ---
 
-# Where the sources of nanoarrow's C library are, in one file each, as nanoarrow bundles them: those that the tests with
-# other people's libraries have made, or our own out of the same source distribution.
+# The sources of nanoarrow's C library, bundled by nanoarrow into one file each: those that the tests with other
+# people's libraries have made, or our own from the same source distribution.
 nanoarrow_sources() {
   local tests=$DEVX_TARGET/third-party/packages/nanoarrow own=$out/nanoarrow
   if [ -e "$tests/nanoarrow_device.c" ]; then echo "$tests"; return; fi
@@ -79,7 +79,7 @@ build_nanoarrow() {
   build_c nanoarrow -isystem "$sources" "$sources"/nanoarrow{,_device}.c
 }
 
-# Ours and crates of others, with a lock file of their own.
+# devexchange and other people's crates, with a separate lock file.
 build_rust() {
   local log=$out/rust.log name why="a quick run builds no crates"
   if [ -z "$quick" ]; then
@@ -93,7 +93,7 @@ build_rust() {
   for name in rust dlpark dlpack-rs arrow-rs; do is_missing "$name" "$why"; done
 }
 
-# Headers and library out of the wheel.
+# Headers and library from the wheel.
 build_tvm_ffi() {
   local log=$out/tvm-ffi.log package source objects=()
   if [ -n "$quick" ]; then is_missing tvm-ffi "$not_quick"; return; fi
@@ -112,7 +112,7 @@ build_tvm_ffi() {
   programs+=("$bin/cpp-tvm-ffi")
 }
 
-# --- other languages: ours, the floor and the peers in one program, in front of which allocations are counted ---
+# --- other languages: devexchange, the floor and the peers in one program, with a library that counts allocations ---
 
 build_library() { # NAME FLAGS...
   "$CC" "${c[@]}" -shared -fPIC -I"$prefix/include" -o "$bin/$1" "${@:2}"
@@ -140,7 +140,8 @@ build_python() {
   include=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
   if [ ! -e "$include/Python.h" ]; then is_missing python "there is no $include/Python.h"; return; fi
   build_library floor.so -isystem "$include" "$benches/python/floor.c" "${floor[@]}"
-  # Where `make test-torch` has installed PyTorch: another environment of the same interpreter, behind everything else.
+  # Where `make test-torch` has installed PyTorch: another environment of the same interpreter, searched after
+  # everything else.
   torch=("$DEVX_TARGET"/python/torch/venv/lib/python3*/site-packages)
   add_launcher python PYTHONPATH="$bin" BENCH_PACKAGES="${torch[0]}" "$venv/bin/python" "$benches/python/bench.py"
   if [ -d "${torch[0]}/torch" ] || "$venv/bin/python" -c 'import torch' 2>/dev/null; then return; fi
@@ -149,7 +150,7 @@ build_python() {
   done
 }
 
-# The classes that Arrow Java is made of, in the version that the conformance test has.
+# The classes of Arrow Java, in the version of the conformance test.
 arrow_java_classes() { # DIRECTORY
   local files=$out/arrow-java.classpath
   [ -n "$MVN" ] &&

@@ -22,7 +22,7 @@ import tempfile
 
 OURS, FLOOR = "devexchange", "floor"
 OPERATIONS = pathlib.Path(__file__).with_name("operations.tsv")
-# Operations that are the floor's alone: what others are made of.
+# Operations that only the floor has: parts of other operations.
 PARTS = "driver/"
 
 
@@ -34,7 +34,7 @@ class Program:
         self.process = subprocess.Popen([*wrapper, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def sample(self, operation, implementation, times):
-        """Nanoseconds and allocations of so many times."""
+        """Nanoseconds and allocations of the given number of repetitions."""
         self.process.stdin.write(f"{operation}\t{implementation}\t{times}\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
@@ -49,7 +49,8 @@ class Program:
 
 
 class CountedProgram(Program):
-    """The same under callgrind, which counts within `bench_measured` and dumps the count after each call of it."""
+    """A running program under callgrind, which counts within `bench_measured` and dumps the count after each call of
+    it."""
 
     def __init__(self, path, directory):
         self.dumps = (pathlib.Path(directory, f"dump.{n}") for n in itertools.count(1))
@@ -80,7 +81,8 @@ class Row:
         self.times, self.ns, self.allocations, self.instructions = 1, [], [], None
 
     def is_counted(self):
-        """Valgrind runs one thread at a time, and how long they wait for each other is chance."""
+        """Whether instructions can be counted: Valgrind runs one thread at a time, so how long threads wait for each
+        other is chance."""
         return not self.operation.startswith("threads/")
 
     def sample(self):
@@ -103,7 +105,7 @@ class Row:
 
 
 def plain(number):
-    """With one decimal at most, and with none where that says nothing."""
+    """With at most one decimal, and with none where it means nothing."""
     return round(number) if abs(number - round(number)) < 0.05 else round(number, 1)
 
 
@@ -114,7 +116,7 @@ def read_operations(path):
 
 
 def read_lists(paths):
-    """Which program offers what: [(operation, implementation, path)]."""
+    """What each program offers: [(operation, implementation, path)]."""
     offered = []
     for path in paths:
         text = subprocess.run([path, "list"], check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -123,7 +125,7 @@ def read_lists(paths):
 
 
 def check_offers(offered, operations):
-    """Every operation is there for us and for the floor, and nobody offers another one."""
+    """Checks that devexchange and the floor have every operation, and that nobody offers another one."""
     there = {(operation, implementation) for operation, implementation, _ in offered}
     wanted = {(operation, who) for operation in operations for who in (OURS, FLOOR)
               if who == FLOOR or not operation.startswith(PARTS)}
@@ -133,7 +135,7 @@ def check_offers(offered, operations):
 
 
 def is_gone(operation, missing):
-    """Whether it is of a language, or of a part of one, that is not here."""
+    """Whether the operation belongs to a language, or a part of one, that is not here."""
     return f"{operation}/".startswith(tuple(what + "/" for what, _ in missing))
 
 
@@ -157,7 +159,7 @@ def measure_times(rows, options):
 
 
 def count_instructions(rows, options):
-    """Of ELF programs, which are those that valgrind can run."""
+    """Counts instructions of ELF programs, the only ones that valgrind can run."""
     if shutil.which("valgrind") is None:
         print("instructions are not counted: no valgrind here")
         return
@@ -170,14 +172,14 @@ def count_instructions(rows, options):
 
 
 def best_peer(results):
-    """The peer with the fewest instructions; with the least time, if they were not counted for all."""
+    """The peer with the fewest instructions; with the least time, if instructions were not counted for all."""
     peers = [result for result in results if result["implementation"] not in (OURS, FLOOR)]
     counted = all(peer["instructions"] is not None for peer in peers)
     return min(peers, key=lambda peer: peer["instructions" if counted else "min_ns"], default=None)
 
 
 def number(result, key):
-    """Three digits at least, and no more behind the point than that takes."""
+    """At least three digits, and no more after the point than that takes."""
     if result is None or result[key] is None:
         return "-"
     value = result[key]

@@ -10,7 +10,7 @@
 # Long runs have the lowest priority. They keep their inputs below the target directory, in fuzz/corpus/TARGET, and
 # continue from there; fuzz/account.tsv records the number of executions. A finding is in fuzz/findings/TARGET, and its
 # report, with all stacks, in fuzz/TARGET.finding.log. The next long run tries it again: an input that no longer fails
-# becomes an ordinary one. --short prints, last, `counts: N passed, N failed, N skipped`: one test for each target. A
+# becomes an ordinary one. --short ends with the line `counts: N passed, N failed, N skipped`: one test for each target. A
 # target that ran fewer than 90000 times did nothing, which is a failure.
 set -euo pipefail
 # shellcheck source=scripts/env.sh

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Whether the tests see small changes of the code (`make mutants`): cargo-mutants changes one expression after the other
-# in a copy of the tree and runs the tests of that module.
+# Checks whether the tests notice small changes of the code (`make mutants`): cargo-mutants changes one expression after
+# the other in a copy of the tree and runs the tests of that module.
 #
 #   scripts/mutants.sh                     every module
-#   scripts/mutants.sh release             those with this text in their name
-#   SHARD=0/8 scripts/mutants.sh schema    every eighth of its mutants
-#   ON=yes scripts/mutants.sh              goes on after a run that was stopped: what was caught is not tried again
+#   scripts/mutants.sh release             the modules with this text in their name
+#   SHARD=0/8 scripts/mutants.sh schema    every eighth mutant of the module
+#   ON=yes scripts/mutants.sh              continues a run that was stopped: caught mutants are not tried again
 #   SINCE=v1.0 scripts/mutants.sh          only lines that changed since that commit
 #
-# Prints a line for each module and, below it, what no test saw. A mutant is caught if a test fails, or does not end,
-# with it; one that does not build counts for nothing. Fails if a module has less than 85 % caught. What is left alone,
-# and why, is in .cargo/mutants.toml.
+# Prints a line for each module and, below it, the mutants that no test noticed. A mutant is caught if a test fails, or
+# does not end, with it; one that does not build is not counted. The run fails if less than 85 % of a module is caught.
+# .cargo/mutants.toml lists what is left alone, with reasons.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -53,8 +53,8 @@ files_of() { # MODULE
   esac
 }
 
-# Arguments of cargo test besides the package of the core: the programs that can see a module and are fast. What threads
-# do with the memory of an exchange is for the models of loom (devexchange-schedules).
+# The arguments of cargo test besides the core's package: the programs that can notice changes of a module and are fast.
+# The models of loom (devexchange-schedules) check what threads do with the memory of an exchange.
 tests_of() { # MODULE
   case $1 in
     layout) echo --test layout ;;
@@ -99,14 +99,15 @@ install_tool() {
   rm -rf "$work/build"
 }
 
-# As new files: Cargo would take what the last run built of a mutant for what the tree as it was comes to.
+# The copies get new timestamps: otherwise Cargo would take the last run's build of a mutant for the build of the
+# unchanged tree.
 copy_tree() {
   rm -rf "$tree"
   mkdir -p "$tree"
   tar -C "$DEVX_ROOT" --exclude=./target --exclude=.git --exclude=.tools -cf - . | tar -xmf - -C "$tree"
 }
 
-# The test programs would each ask Cargo for the simulated driver.
+# Places the simulated driver once; otherwise each test program would ask Cargo for it.
 place_driver() {
   "$CARGO" run --quiet --release --locked --manifest-path "$DEVX_ROOT/tests/simcuda/driver/Cargo.toml" \
     --bin simcuda-place -- "$work/simcuda"
@@ -115,7 +116,8 @@ place_driver() {
 
 mutate() { # MODULE
   local file argument status=0 options=()
-  # Left out is the second run of each CUDA program, on threads, and descriptors, which are slow and have tests of their own.
+  # Leaves out the second run of each CUDA program, on threads, and the tests of descriptors: they are slow, and
+  # descriptors have tests of their own.
   local skipped=(--skip run_by_threads)
   if [ "$1" != ipc ]; then skipped+=(--skip ipc::); fi
   for file in $(files_of "$1"); do options+=(--file "$file"); done
@@ -129,15 +131,15 @@ mutate() { # MODULE
     rm -rf "$work/results/$1"
   fi
   mkdir -p "$work/results/$1"
-  # It fails where mutants were missed, which is counted here.
+  # It fails if mutants were missed, which this script counts itself.
   (cd "$tree" && CARGO_TARGET_DIR=$work/target INSTA_UPDATE=no "$work/bin/cargo-mutants" mutants --in-place \
     --profile mutants --output "$work/results/$1" --timeout-multiplier 5 --minimum-test-timeout 60 \
     --cargo-arg=--locked "${options[@]}" -- -- "${skipped[@]}") </dev/null || status=$?
   collect "$1"
   case $status in
-    # Of what did not change since a commit there is nothing to try, and so no list of what came of it.
+    # Without changes since the commit there is nothing to try, and so no lists of results.
     0) touch "$work/results/$1"/{caught,timeout,unviable,missed}.txt ;;
-    # Some were missed, or did not end.
+    # Some mutants were missed, or did not end.
     2 | 3) ;;
     *)
       echo "$1: cargo-mutants failed with status $status"
@@ -146,7 +148,7 @@ mutate() { # MODULE
   esac
 }
 
-# What the last run of a module came to, added to what the ones before it did.
+# Adds the results of a module's last run to those of the runs before.
 collect() { # MODULE
   local results=$work/results/$1 kind
   if [ ! -e "$results/mutants.out/caught.txt" ]; then return; fi
@@ -154,7 +156,7 @@ collect() { # MODULE
     touch "$results/$kind.txt"
     sort -u -o "$results/$kind.txt" "$results/$kind.txt" "$results/mutants.out/$kind.txt"
   done
-  # Those that were missed are tried again.
+  # Missed mutants are tried again.
   comm -23 "$results/missed.txt" <(sort -u "$results"/{caught,timeout}.txt) >"$results/still.txt"
   mv "$results/still.txt" "$results/missed.txt"
 }

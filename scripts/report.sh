@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# How a test script says what it found (sourced): one line a test, and the counts as the last line.
+# Functions with which a test script reports its results (sourced): one line for each test, and the counts as the last
+# line.
 #
 #   ok NAME | not_ok NAME WHY | skipped NAME WHY | check NAME COMMAND... | report_counts
 #
-# Programs that count by themselves run side by side, all that are started until the next `finish`:
+# Programs that count their tests themselves run side by side: all that are started before the next `finish`:
 #
 #   start NAME LOG COMMAND... | finish
 
@@ -17,7 +18,7 @@ not_ok() { tests_failed=$((tests_failed + 1)); echo "not ok - $1: ${2:-failed}";
 
 skipped() { tests_skipped=$((tests_skipped + 1)); echo "ok - $1 # skip ${2:-}"; }
 
-# Runs a command whose words matter only when it fails.
+# Runs a command whose output matters only if it fails.
 check() { # NAME COMMAND...
   local name=$1 words
   shift
@@ -30,8 +31,8 @@ check() { # NAME COMMAND...
   fi
 }
 
-# Adds what a program counted: the last such line of its log. One that says nothing, or ends badly although no test failed,
-# is a failure.
+# Adds a program's counts, from the last such line of its log. A program that prints no counts, or ends badly although
+# no test failed, is a failure.
 add_counts() { # NAME STATUS LOG
   local passed failed skipped
   read -r passed failed skipped \
@@ -52,7 +53,7 @@ start() { # NAME LOG COMMAND...
   started_jobs+=($!)
 }
 
-# Waits for what was started, shows the log of each and adds what it counted.
+# Waits for the started programs, shows the log of each and adds its counts.
 finish() {
   local index status
   for index in "${!started_names[@]}"; do
@@ -67,7 +68,7 @@ finish() {
 
 indented() { sed 's/^/    /'; }
 
-# The last line; its status is the script's.
+# Prints the last line; its status is the script's.
 report_counts() {
   echo "counts: $tests_passed passed, $tests_failed failed, $tests_skipped skipped"
   [ "$tests_failed" -eq 0 ] && [ $((tests_passed + tests_skipped)) -gt 0 ]

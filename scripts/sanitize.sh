@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests with sanitizers (docs/reliability.md):
+# Runs the tests with sanitizers (docs/reliability.md):
 #
 #   scripts/sanitize.sh [address] [c] [thread] [miri]
 #
@@ -8,12 +8,12 @@
 #             and with a library that has the first two
 #   thread    the same tests of the core and of tests/, and those in C and C++ that have threads, with the thread
 #             sanitizer, in std, too
-#   miri      tests and examples of the core that call no C, in an interpreter that sees undefined behaviour
+#   miri      tests and examples of the core that call no C, in an interpreter that detects undefined behaviour
 #
-# Each is first shown a program that it has to report (tests/sanitize): one that says nothing there is not on, and
-# what it says of the rest is worth nothing. The first three need no nightly compiler: RUSTC_BOOTSTRAP lets the
-# project's own take `-Z`. What the last two need beyond it, rustup fetches into the target directory; without rustup
-# they are skipped. Prints, last, `counts: N passed, N failed, N skipped`.
+# Each part first runs a program that it must report (tests/sanitize): a sanitizer that says nothing there is not
+# active, and its silence about the rest would mean nothing. The first three need no nightly compiler: RUSTC_BOOTSTRAP
+# lets the project's own accept `-Z`. rustup fetches what the last two need beyond it into the target directory; without
+# rustup they are skipped. Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -25,13 +25,13 @@ set -euo pipefail
 seeds=$DEVX_ROOT/tests/sanitize
 out=$DEVX_TARGET/sanitize
 export INSTA_UPDATE=no DEVX_PATIENCE=${DEVX_PATIENCE:-20}
-# Miri does not promise to run code for which it is too old or too new.
+# Miri does not promise to run code that is too old or too new for it.
 miri_toolchain=nightly-2026-05-20
 mkdir -p "$out/seeds"
 
 # --- toolchains ---
 
-# One with std's source: as it is installed if it is there, else another copy of the same version.
+# A toolchain with std's source: the installed one if it has the source, else another copy of the same version.
 with_source() {
   local version
   if [ -d "$("$RUSTC" --print sysroot)/lib/rustlib/src/rust/library" ]; then return; fi
@@ -39,7 +39,7 @@ with_source() {
   own_toolchain "$version" rust-src
 }
 
-# Below the target directory, since what is installed elsewhere is not this script's to change.
+# Below the target directory, because this script must not change what is installed elsewhere.
 own_toolchain() { # VERSION COMPONENTS
   export RUSTUP_HOME=$out/rustup
   if ! command -v rustup >/dev/null; then skipped "$part" "no rustup, which would fetch $2 of Rust $1"; return 1; fi
@@ -49,7 +49,7 @@ own_toolchain() { # VERSION COMPONENTS
   CARGO=cargo RUSTC=rustc
 }
 
-# --- programs that have to be reported ---
+# --- programs that must be reported ---
 
 must_report() { # NAME WORDS PROGRAM...
   if "${@:3}" >"$out/said" 2>&1; then not_ok "$1" "the program ended well"
@@ -57,7 +57,7 @@ must_report() { # NAME WORDS PROGRAM...
   else not_ok "$1" "it ended badly, but nothing says '$2'"; fi
 }
 
-# A package of its own, because only cargo builds std.
+# Makes a separate package, because only cargo builds std.
 seed_package() { # SEED
   mkdir -p "$out/seeds/$1"
   printf '[package]\nname = "%s"\nedition = "2024"\n[[bin]]\nname = "%s"\npath = "%s"\n[workspace]\n' "$1" "$1" \
@@ -77,7 +77,7 @@ compile_c() { # SEED LINK OPTIONS...
     "$CC" -o "$out/seeds/$1-c" "$out/seeds/$1.o" "${@:2}" "${sanitize_link[@]}"
 }
 
-# The library with the sanitizer, by the names that programs look for.
+# The library with the sanitizer, under the names that programs look for.
 build_library() {
   sanitized "$CARGO" build --locked -p devexchange-c --lib || return
   mkdir -p "$sanitized_lib"
@@ -89,15 +89,16 @@ build_library() {
 
 # --- the tests ---
 
-# The sanitizers keep freed memory for a while, and blocks are not kept for them to see it: tests of the size of the
-# process and of what is kept are none here.
+# The sanitizers keep freed memory for a while, and the library keeps no blocks, so that they see it. Tests of the size
+# of the process and of kept blocks are therefore left out.
 not_these=(--skip a_bounded_number --skip no_more_memory --skip memory::blocks --skip given_back
   --skip nothing_is_left_after_ten_thousand --skip a_thousand_exchanges_leave_nothing)
 
-# The thread sanitizer does not know a child of a fork's threads of its parent, and ends at the first one that is given up.
+# In a child of a fork the thread sanitizer does not know the parent's threads, and ends at the first one that is given
+# up.
 not_in_threads=(--skip a_fork_gives_nothing_up)
 
-# All of them are one test here.
+# All of them count as one test here.
 cargo_tests() { # NAME COMMAND... [-- ARGUMENTS OF THE TESTS]
   local log=$out/$1.log status=0 counts
   "${@:2}" >"$log" 2>&1 </dev/null || status=$?
@@ -126,7 +127,7 @@ have_driver() {
   check "the simulated driver is there" place_driver "$sanitized_out/simcuda"
 }
 
-# All at once, or cargo would build much of it twice.
+# All at once; otherwise cargo would build much of it twice.
 rust_tests() { # NAME ARGUMENTS OF THE TESTS...
   local path name programs=()
   for path in "$DEVX_ROOT"/{core,tests}/tests/{*.rs,*/main.rs}; do
@@ -134,7 +135,7 @@ rust_tests() { # NAME ARGUMENTS OF THE TESTS...
     name=${path%/main.rs}
     name=${name##*/}
     case $name in
-      symbols.rs | include_order.rs) ;; # of files, not of what runs
+      symbols.rs | include_order.rs) ;; # test files, not code that runs
       *) programs+=(--test "${name%.rs}") ;;
     esac
   done
@@ -171,10 +172,10 @@ part_thread() {
   with_source || return 0
   sanitizer thread
   with_library=(-L"$sanitized_lib" -ldevexchange "-Wl,-rpath,$sanitized_lib")
-  # Ten codes for each call of the driver take this sanitizer an hour; two of them go the same ways.
-  # The schedules of asynchronous streams run on one thread, where this sanitizer has nothing to see.
-  # A test starts threads in a fork, where this sanitizer ends the process if it is not told otherwise. The second that it
-  # waits for other threads at the end of each process is a minute for each program of hundreds.
+  # Ten codes for each call of the driver take this sanitizer an hour; two of them follow the same paths. The schedules
+  # of asynchronous streams run on one thread, where this sanitizer has nothing to see. One test starts threads in a
+  # fork, where this sanitizer ends the process unless told otherwise. At the end of each process it waits a second for
+  # other threads, which is a minute for each program of hundreds of processes.
   export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:atexit_sleep_ms=100 DEVX_FAULT_CODES=2 DEVX_ASYNC_SCHEDULES=1000
   check "the race compiles" compile_rust race || return 0
   must_report "thread: a race is reported" 'data race' "$(built_rust race)"
@@ -187,8 +188,8 @@ part_thread() {
   SANITIZED=thread ROUNDS=1000 c_tests thread-c test_threads test_async test_ipc test_stream test_batch_stream test_manager
 }
 
-# Of the core, what calls neither C nor the system, as who looks for a driver does, or how long a text is. The interpreter
-# is a thousand times slower than a processor.
+# The parts of the core that call neither C nor the system; the search for a driver and the length of a C text do. The
+# interpreter is a thousand times slower than a processor.
 part_miri() {
   own_toolchain "$miri_toolchain" miri,rust-src || return 0
   export XDG_CACHE_HOME=$out/cache CARGO_TARGET_DIR=$out/miri MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-deterministic-floats"
@@ -199,7 +200,7 @@ part_miri() {
   cargo_tests miri-core "$CARGO" miri test --locked --no-fail-fast -p devexchange-core --test batch \
     --test convert --test types -- --skip columns_are_found_by_name \
     --skip devices_are_normalised_or_refused --skip texts_of_foreign_schemas_are_checked
-  # Users begin with these, and may run them so, too.
+  # Users begin with these examples, and may run them under Miri, too.
   cargo_tests miri-doc "$CARGO" miri test --locked --no-fail-fast -p devexchange-core --features arrow --doc -- --skip ipc
 }
 

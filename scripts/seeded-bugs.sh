@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Whether the tests see what they are for (`make seeded-bugs`): puts one bug after the other into a copy of the tree and
-# runs the test that has to fail then.
+# Checks whether the tests notice known bugs (`make seeded-bugs`): puts one bug after the other into a copy of the tree
+# and runs the test that must then fail.
 #
 #   scripts/seeded-bugs.sh             all of tests/seeded-bugs/*.patch
-#   scripts/seeded-bugs.sh release     those with this text in their name
-#   scripts/seeded-bugs.sh --check     only whether each one still fits the tree
+#   scripts/seeded-bugs.sh release     the bugs with this text in their name
+#   scripts/seeded-bugs.sh --check     only checks that each patch still applies
 #
-# A patch says in its first lines what the bug is and which test catches it (arguments of cargo test). The test has to
-# pass without the bug, to build with it, and to fail, or to end badly, with it. Ends with `counts: …`, a bug a test.
+# The first lines of a patch say what the bug is and which test catches it (arguments of cargo test). The test must pass
+# without the bug, and build but fail, or end badly, with it. Ends with `counts: …`, one test for each bug.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -15,10 +15,11 @@ set -euo pipefail
 bugs=$DEVX_ROOT/tests/seeded-bugs
 work=$DEVX_TARGET/seeded-bugs
 tree=$work/tree
-seconds_each=600 # what hangs is caught, too
+seconds_each=600 # a test that hangs counts as caught, too
 caught=0 missed=0
 
-# As new files: Cargo would take what the last run built with a bug in it for what the tree as it was comes to.
+# The copies get new timestamps: otherwise Cargo would take the last run's build with a bug for the build of the
+# unchanged tree.
 copy_tree() {
   rm -rf "$tree"
   mkdir -p "$tree"
@@ -29,7 +30,7 @@ line_of() { # NAME PATCH
   sed -n "s/^$1: //p" "$2" | sed -n 1p
 }
 
-# Below a repository git would look for the paths in that one.
+# Within a repository, git would look for the paths in that repository.
 apply() { # PATCH OPTIONS...
   (cd "$tree" && GIT_CEILING_DIRECTORIES=$work git apply "${@:2}" "$1")
 }
@@ -47,7 +48,7 @@ missed() { # NAME WHY
   tail -n 15 "$work/log" | sed 's/^/    /'
 }
 
-# The names of tests that failed, or how the program ended.
+# The names of the tests that failed, or how the program ended.
 what_failed() {
   sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p; s/^---- (.*) stdout ----$/\1/p; s/.*(signal: [^)]*).*/\1/p' "$work/log" |
     sort -u | head -n 3 | paste -sd ' '

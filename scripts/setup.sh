@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Sees to it that the tools are there. What is there in a good version is used; what is not is installed where
-# this can be done unasked (root, with Debian's packages; Julia needs no root), else said in one line.
+# Makes sure that the tools are there. A tool in a suitable version is used; a missing one is installed where this needs
+# no question (as root, from Debian's packages; Julia needs no root), and otherwise named in one line.
 #
 #   scripts/setup.sh [--quiet] [rust] [c] [java] [julia] [python] [python-headers]      default: all of them
 #
-# --quiet: not a word about what is there already.
+# --quiet: prints nothing about tools that are already there.
 #
-# A Rust toolchain is never installed: it is the one thing this project asks you to bring.
+# A Rust toolchain is never installed: it is the one thing that this project asks you to bring.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -15,8 +15,8 @@ minimum_maven=3.6
 minimum_cmake=3.16
 
 quiet=
-missing=()  # what people call it
-packages=() # what Debian calls it; the same index
+missing=()  # the tools' common names
+packages=() # their Debian packages; same indexes
 
 need() { # NAME PACKAGE...
   local name
@@ -29,7 +29,7 @@ fail() { echo "setup: $*" >&2; exit 1; }
 
 found() { [ -n "$quiet" ] || printf '  %-11s %s\n' "$1" "$2"; }
 
-# The first thing that looks like a version in what COMMAND --version says; nothing where there is no such command.
+# The first text that looks like a version in the output of COMMAND --version; nothing if there is no such command.
 first_version() { # COMMAND
   "$1" --version 2>/dev/null | grep -oE '[0-9]+(\.[0-9]+)+' | sed -n 1p || true
 }
@@ -44,7 +44,7 @@ check_rust() {
   if ! devx_version_ge "${version%%-*}" "$DEVX_RUST_VERSION"; then
     fail "Rust >= $DEVX_RUST_VERSION is needed, this is ${version:-a cargo without a rustc}; $how or: rustup update"
   fi
-  # rustc links with cc, so this belongs to Rust too.
+  # rustc links with cc, so cc belongs to Rust too.
   if [ -z "$CC" ]; then need "C and C++ compilers" g++; fi
   found rust "$version"
 }
@@ -63,9 +63,9 @@ check_java() {
   if [ -n "$JAVA_HOME" ]; then found jdk "$("$JAVAC" -version 2>&1 | cut -d' ' -f2) ($JAVA_HOME)"; else need "a JDK >= 17" @jdk; fi
   local version=
   if [ -n "$MVN" ]; then
-    # The JVM prints a word of its own about _JAVA_OPTIONS; -v is coloured.
+    # The JVM prints a line about _JAVA_OPTIONS; -v is coloured.
     version=$("$MVN" -v 2>/dev/null | sed -nE 's/.*Apache Maven ([0-9.]+).*/\1/p' | sed -n 1p) || true
-    # Without any Java, Maven cannot say; the JDK will come, so believe it.
+    # Without any Java, Maven cannot print its version; the JDK will be installed, so assume that Maven works.
     if [ -z "$JAVA_HOME" ]; then version=${version:-$minimum_maven}; fi
   fi
   if devx_version_ge "$version" "$minimum_maven"; then found maven "$version"; else need "Maven >= $minimum_maven" maven; fi
@@ -78,7 +78,7 @@ check_python() {
   found python "$("$PYTHON" -c 'import platform; print(platform.python_version())')"
 }
 
-# For packages with a part in C, which are built from source where no wheel fits.
+# For packages with C code, which are built from source where no wheel fits.
 check_python-headers() {
   if [ -z "$PYTHON" ]; then need "Python 3 with its headers" python3 python3-dev; return; fi
   local header
@@ -88,7 +88,7 @@ check_python-headers() {
 
 can_install() { [ "$(id -u)" -eq 0 ] && have apt-get; }
 
-# Debian's newest JDK package of those that are new enough; the name differs from release to release.
+# Debian's newest JDK package among those that are new enough; the name differs from release to release.
 jdk_package() {
   local name
   for name in openjdk-17-jdk-headless openjdk-21-jdk-headless; do
@@ -103,14 +103,14 @@ install_packages() {
   echo "setup: installing $(joined "${missing[@]}") from Debian's packages"
   if ! DEBIAN_FRONTEND=noninteractive apt-get -q update >"$log" 2>&1; then
     sed 's/^/  /' "$log" >&2
-    echo "setup: apt-get update failed; going on with the lists that are there" >&2
+    echo "setup: apt-get update failed; going on with the existing package lists" >&2
   fi
   wanted=${packages[*]//@jdk/$(jdk_package)}
   # shellcheck disable=SC2086 # package names are words
   if ! DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $wanted >"$log" 2>&1 </dev/null; then
     sed 's/^/  /' "$log" >&2
     rm -f "$log"
-    fail "missing: $(joined "${missing[@]}"); apt-get install $wanted failed, its words are above"
+    fail "missing: $(joined "${missing[@]}"); apt-get install $wanted failed, see its output above"
   fi
   rm -f "$log"
 }
@@ -140,7 +140,7 @@ check_all() {
   done
 }
 
-# After the packages: the way to a Julia needs apt-get only, and whatever it says is one line already.
+# After the packages: installing Julia needs only apt-get, and its output is already a single line.
 setup_julia() {
   if [ -z "$JULIA" ]; then JULIA=$("$DEVX_ROOT/scripts/install-julia.sh") || exit 1; fi
   found julia "$(devx_julia_version "$JULIA") ($JULIA)"
@@ -152,7 +152,7 @@ main() {
   check_all "$@" >/dev/null
   if [ ${#missing[@]} -ne 0 ]; then
     install_missing
-    # Look again: an install that changed nothing must not end in a riddle later.
+    # Look again: an install without effect must not lead to a puzzling error later.
     missing=() packages=()
     devx_env
     devx_export

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Many exchanges for each protocol in Python, and whether memory stays flat: in host memory, and on the simulated CUDA
-# driver.
+# Makes many exchanges for each protocol in Python and checks that memory stays flat: in host memory, and on the
+# simulated CUDA driver.
 #
 #   ROUNDS=1000000 scripts/soak-python.sh [ARGUMENTS OF PYTEST]
 #
-# Prints a line of figures for each protocol and, last, `counts: N passed, N failed, N skipped`.
+# Prints a line of figures for each protocol and ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"

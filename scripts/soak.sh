@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Four languages in one process, and several such processes, with random exchanges for as long as one likes
-# (`make soak`, tests/soak/soak.py):
+# Random exchanges among four languages in one process, in several such processes, for as long as desired (`make soak`,
+# tests/soak/soak.py):
 #
 #   scripts/soak.sh [--seconds 60] [--seed N] [--processes 2] [--threads 3]
 #   scripts/soak.sh arrays [--seed N] [--arrays N] [--julia N]
 #
-# The second form is for random arrays of PyArrow in Java and Julia (tests/soak/arrays.py).
+# The second form exchanges random arrays of PyArrow with Java and Julia (tests/soak/arrays.py).
 #
-# In host memory, or, for the first form with SIMCUDA=1, in device memory of the simulated CUDA driver. Wants what `make build`
-# makes, the wheel, the jar, a JDK, Julia and a C compiler. Ends with a line of figures for each process, and one for all.
+# Uses host memory, or, for the first form with SIMCUDA=1, device memory of the simulated CUDA driver. Needs the output
+# of `make build`, the wheel, the jar, a JDK, Julia and a C compiler. Ends with a line of figures for each process, and
+# one for all.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -17,7 +18,7 @@ here=$DEVX_ROOT/tests/soak
 out=$DEVX_TARGET/soak
 python=$DEVX_TARGET/python/venv/bin/python
 
-# What is there is taken as it is: a script that builds would not be quick in a test.
+# Uses what is already built: a script that builds would be too slow in a test.
 prepare() {
   if [ ! -e "$DEVX_LIB_C" ] || [ ! -e "$DEVX_LIB_JULIA" ]; then "$DEVX_ROOT/scripts/build.sh" --quiet; fi
   if [ ! -x "$python" ] || ! "$python" -c 'import devexchange' 2>/dev/null; then
@@ -31,8 +32,7 @@ prepare() {
     "$here/Soak.java" "$here/Arrays.java"
 }
 
-# Julia's own words on where it is; loads the package once, so that it is compiled before several processes want it.
-# shellcheck disable=SC2016 # Julia's dollars
+# Julia's own statement of where it is. Loads the package once, so that it is compiled before several processes need it.
 ask_julia() {
   DEVEXCHANGE_LIBRARY_DIR=$DEVX_LIBDIR "$JULIA" --startup-file=no --project="$SOAK_JULIA_PACKAGE" -e '
     using DevExchange, Libdl

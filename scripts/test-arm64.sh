@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# 64-bit Arm on any machine (`make test-arm64`): the Rust tests of the core and most of its CUDA part, and the test programs in C
-# and C++, compiled for it and run by qemu. Not part of `make test`.
+# Tests for 64-bit Arm on any machine (`make test-arm64`): the Rust tests of the core and most of its CUDA part, and the
+# test programs in C and C++, compiled for Arm and run by qemu. Not part of `make test`.
 #
 #   scripts/test-arm64.sh [rust] [c]
 #
-# Needs what Debian calls gcc-aarch64-linux-gnu, g++-aarch64-linux-gnu and qemu-user-binfmt, and `rustup target add
-# aarch64-unknown-linux-gnu`. The kernel has to start such programs by itself, as tests start themselves again.
+# Needs Debian's gcc-aarch64-linux-gnu, g++-aarch64-linux-gnu and qemu-user-binfmt, and
+# `rustup target add aarch64-unknown-linux-gnu`. The kernel must be able to start such programs directly, because tests
+# start themselves again.
 #
-# qemu on x86-64 shows memory in the order of x86-64: what the other orders of an Arm do, only an Arm can show, and loom
-# (`make loom`).
+# qemu on x86-64 shows memory in the order of x86-64. The weaker orders of an Arm processor show only on an Arm
+# processor, and in loom (`make loom`).
 #
-# Prints, last, `counts: N passed, N failed, N skipped`.
+# Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -23,10 +24,10 @@ tests=$DEVX_ROOT/bindings-c/tests/c
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# cargo links its own programs for this machine; tests, and what they start, find a compiler for the other one.
+# cargo links its own programs for this machine; tests, and the programs that they start, find the compiler for Arm.
 export "CARGO_TARGET_$(uname -m | tr '[:lower:]' '[:upper:]')_UNKNOWN_LINUX_GNU_LINKER=$(command -v "$CC")"
 export CARGO_BUILD_TARGET=$triple CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$prefix-gcc
-# A program is some twenty times slower here.
+# Programs are some twenty times slower under qemu.
 export DEVX_PATIENCE=${DEVX_PATIENCE:-20}
 export PATH=$work:$PATH QEMU_LD_PREFIX=/usr/$prefix
 
@@ -39,11 +40,12 @@ runs_programs() {
 rust_tests() {
   local log=$work/rust.log status=0 passed failed skipped
   local cargo_test=("$CARGO" test --locked --no-fail-fast)
-  # `rounds` takes more than a minute here, of which the test harness tells; that it allocates for it is not foreseen.
+  # `rounds` takes more than a minute here, so the test harness prints a warning, and the test does not expect the
+  # harness to allocate.
   "${cargo_test[@]}" -p devexchange-core --lib --tests -- --skip nothing_is_left_after_ten_thousand_rounds 2>&1 |
     tee "$log" || status=$?
-  # The others look at the checkout, or have so many processes and threads that qemu takes too long for them (managers, the
-  # reaper, other processes, faults).
+  # The other tests look at the checkout, or have so many processes and threads that qemu takes too long for them
+  # (managers, the reaper, other processes, faults).
   "${cargo_test[@]}" -p devexchange-tests --test async_schedules --test 'cuda_[abdos]*' --test 'cuda_*release' \
     --test layout 2>&1 |
     tee -a "$log" || status=$?
@@ -52,7 +54,7 @@ rust_tests() {
   add_counts "Rust tests" "$status" "$log"
 }
 
-# test_corpus and test_faults* are linked with programs of the checkout; the others have all they need in the library.
+# test_corpus and test_faults* are linked with programs of the checkout; the others need only the library.
 c_tests() {
   local file name compiler program
   check "libdevexchange for 64-bit Arm" "$CARGO" build --quiet --locked --release -p devexchange-c || return 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Whether the benches build and run, and say what they should; nothing that they measure is judged.
+# Checks that the benches build and run and print what they should; no figure is judged.
 #
-# Prints, last, `counts: N passed, N failed, N skipped`.
+# Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -10,15 +10,15 @@ set -euo pipefail
 
 results=$DEVX_TARGET/bench/quick.json
 
-# The languages besides C whose tools are here. The wheel of Python may not be built yet.
+# The languages besides C whose tools are here. Python's wheel may not be built yet.
 languages_here() {
   if [ -n "$JAVAC" ]; then echo java; fi
   if [ -n "$JAVAC" ] && [ -n "$DEVX_JDK22" ]; then echo java-22; fi
   if [ -n "$JULIA" ]; then echo julia; fi
 }
 
-# For each operation a row of ours and one of the floor, with the fields of docs/bench.md and figures that can be. What
-# is done in C is there always; Python, Java and Julia are wholly there or wholly not.
+# Each operation must have a row for devexchange and one for the floor, with the fields of docs/bench.md and plausible
+# figures. The operations of C are always there; those of Python, Java and Julia are all there or all missing.
 rows_are_right() {
   # shellcheck disable=SC2046 # words
   "$PYTHON" - "$DEVX_ROOT/benches/operations.tsv" "$results" $(languages_here) <<'PYTHON'
@@ -47,7 +47,7 @@ for row in rows:
 PYTHON
 }
 
-# The picture and the tables, of figures that say nothing.
+# The picture and the tables, made from figures that mean nothing.
 documents_are_written() {
   local work=$DEVX_TARGET/bench/documents
   mkdir -p "$work" &&

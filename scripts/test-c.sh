@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The C side, as a user has it: from an installed tree, never from the checkout.
+# Tests the C side as a user has it: from an installed tree, never from the checkout.
 #
 #   scripts/test-c.sh             everything
 #   scripts/test-c.sh tensor      only bindings-c/tests/c/test_*tensor*.{c,cpp}, plain and under valgrind
@@ -7,10 +7,10 @@
 #                                 valgrind, and with the library that scripts/sanitize.sh built with the same
 #   ROUNDS=1000000 scripts/test-c.sh rounds    as many rounds of every exchange instead of 10000, and the memory of each
 #
-# test_stream*, test_corpus and test_faults* run without a CUDA driver (or with the one that is there) and again on the
+# test_stream*, test_corpus and test_faults* run without a CUDA driver (or with this machine's) and again on the
 # simulated one.
 #
-# Prints a line a test and, last, `counts: N passed, N failed, N skipped`.
+# Prints a line for each test and ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -20,7 +20,7 @@ set -euo pipefail
 tests=$DEVX_ROOT/bindings-c/tests/c
 valgrind_status=99
 export DEVX_ROUNDS=${ROUNDS:-10000}
-valgrind_rounds=1000 # a leak of one shows there; the many are for the memory of the process
+valgrind_rounds=1000 # valgrind shows a single leak; the many rounds are for the memory of the process
 # shellcheck source=scripts/sanitizers.sh
 . "$DEVX_ROOT/scripts/sanitizers.sh"
 include=$DEVX_PREFIX/include
@@ -31,7 +31,7 @@ if [ -n "${SANITIZED:-}" ]; then
   lib=$sanitized_lib
 fi
 warnings=(-Wall -Wextra -Wpedantic -Werror)
-work=$(mktemp -d) # outside the tree: what is found there by accident would not be found by a user
+work=$(mktemp -d) # outside the tree: there nothing is found by accident that a user would not find
 trap 'rm -rf "$work"' EXIT
 
 install_prefix() {
@@ -43,7 +43,7 @@ install_prefix() {
 
 soname_of() { readelf -d "$1" | sed -nE 's/.*\(SONAME\).*\[(.*)\]/\1/p'; }
 
-# Releases go through it when whoever loaded it is gone.
+# Releases go through the library even when the program that loaded it has closed it.
 stays() { # NAME LIBRARY
   if readelf -d "$2" | grep -q NODELETE; then ok "$1 stays when it is closed"
   else not_ok "$1 stays when it is closed" "it has no flag NODELETE"; fi
@@ -64,8 +64,8 @@ check_soname() {
   fi
 }
 
-# The functions that the installed headers declare, as the preprocessor leaves them (no comments); what is
-# followed by (* is the result type of a callback.
+# The functions that the installed headers declare, as the preprocessor leaves them (no comments); a name followed by (*
+# is the result type of a callback.
 declared_functions() {
   find "$DEVX_PREFIX/include" -name '*.h' -printf '#include "%P"\n' | sort |
     "$CC" -std=c11 -E -P -I"$DEVX_PREFIX/include" -x c - | tr '\n' ' ' | grep -oE '\bdevx_[a-z0-9_]+ *\([^*]' | sed 's/ *(.*//' | sort -u
@@ -86,8 +86,9 @@ check_exports() {
   if [ -z "$odd" ]; then ok "nothing else is exported"; else not_ok "nothing else is exported" "in no header: $odd"; fi
 }
 
-# What C can do, C++ can: each function is called in devexchange.hpp, but for what it has by other means: its version in
-# numbers, a release that is a member of the struct, the end of a stream, which it closes, and a batch without sizes.
+# C++ can do everything that C can: devexchange.hpp calls each function, except those that it covers by other means: its
+# version in numbers, a release that is a member of the struct, the end of a stream, which it closes, and a batch
+# without sizes.
 check_completeness() {
   local function odd=()
   while read -r function; do
@@ -98,8 +99,8 @@ check_completeness() {
   else not_ok "devexchange.hpp has what the C functions have" "but not: ${odd[*]}"; fi
 }
 
-# Alone and twice: a header brings what it needs and has a guard. Programs are careful in different ways, and what they
-# include is not theirs to mend.
+# Alone and twice: a header includes what it needs and has a guard. Programs enable different warnings and cannot fix
+# the headers that they include.
 check_headers() {
   local header careful=(-Wshadow -Wconversion -Wsign-conversion -Wundef)
   local options=("${warnings[@]}" "${careful[@]}" -I"$DEVX_PREFIX/include" -fsyntax-only)
@@ -128,7 +129,7 @@ hpp_says() { # WHAT WORDS OPTIONS...: the first that the compiler says of devexc
   esac
 }
 
-# An install into a stage puts nothing elsewhere, and the uninstall finds all of it again.
+# An install into a stage puts nothing elsewhere, and uninstall removes all of it.
 check_stage_and_uninstall() {
   local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX=/opt/devexchange DESTDIR="$work/stage") left
   local there=$work/stage/opt/devexchange/lib/pkgconfig mode=2770
@@ -147,7 +148,8 @@ check_stage_and_uninstall() {
   if [ -z "$left" ]; then ok "uninstall leaves no file"; else not_ok "uninstall leaves no file" "$left"; fi
 }
 
-# Without cargo, what is built is installed, and no other library than was asked for. Nothing is found by way of a home.
+# Without cargo, install uses the library that is built, and no other library than the one asked for. HOME plays no
+# part.
 check_without_cargo() {
   local bare=$work/bare said
   local args=(env -i PATH="$bare:/usr/bin:/bin" HOME="$bare" CARGO_TARGET_DIR="$DEVX_TARGET" make --no-print-directory
@@ -180,7 +182,7 @@ says_version() { # NAME PROGRAM
   else not_ok "$1" "exit status $status, printed '$said'"; fi
 }
 
-# All consumers use a copy of the prefix: what works there is relocatable, unless it names the first place.
+# All consumers use a copy of the prefix: what works there is relocatable, unless it refers to the original place.
 move_prefix() {
   moved=$work/moved
   cp -a "$DEVX_PREFIX" "$moved"
@@ -204,7 +206,7 @@ check_cmake() {
   check_plugin "CMake: a plugin with devexchange::static" "$build/libplugin-static.so"
   cmake_refuses "a version that is not there" 99.0
   cmake_refuses "a component that is not there" "COMPONENTS;part"
-  # Ranges are of CMake 3.19.
+  # Version ranges need CMake 3.19.
   if devx_version_ge "$(cmake --version | sed -nE '1s/.* ([0-9.]+).*/\1/p')" 3.19; then
     check "CMake: a range of versions" "${configure[@]}" -B "$work/cmake-range" -DWANTED_VERSION="0.0...$DEVX_VERSION" || true
     cmake_refuses "a range that ends before this version" "0...<$DEVX_VERSION"
@@ -212,7 +214,7 @@ check_cmake() {
   check_cmake_parts
 }
 
-# What has the archive in it hides it, and stays as the shared library does.
+# A plugin with the archive in it hides the archive's symbols, and stays loaded as the shared library does.
 check_plugin() { # NAME PLUGIN
   local exported
   exported=$(exported_symbols "$2" | paste -sd ' ')
@@ -231,7 +233,7 @@ cmake_refuses() { # WHAT WANTED: what find_package is asked for
   rm -rf "$work/cmake-refused"
 }
 
-# Distributions have a package for the archive, or none; and the folders of the root are links into /usr.
+# Distributions have a separate package for the archive, or none; and their root folders are links into /usr.
 check_cmake_parts() {
   local part=$work/cmake-part
   mkdir "$part"
@@ -256,7 +258,7 @@ CMAKE
     -DHAS=devexchange::static -DHAS_NOT=devexchange::devexchange || true
 }
 
-# Called by `check`, so the words of pkg-config and cc are shown when they fail.
+# Called by `check`, so the output of pkg-config and cc is shown when they fail.
 pkg_config_build() { # OUTPUT STATIC...
   local output=$1 flags
   shift
@@ -281,7 +283,7 @@ check_pkg_config() {
   if check "pkg-config: cc" pkg_config_build "$work/pc-shared"; then
     says_version "pkg-config: runs" "$work/pc-shared"
   fi
-  # A program without any shared library is the strictest reader of Libs.private.
+  # A program without any shared library checks Libs.private most strictly.
   if check "pkg-config: cc -static, --static" pkg_config_build "$work/pc-static" --static; then
     says_version "pkg-config: runs, static" "$work/pc-static"
     if readelf -d "$work/pc-static" | grep -q NEEDED; then not_ok "pkg-config: --static is static" "it needs shared libraries"
@@ -308,14 +310,14 @@ compile_test() { # SOURCE PROGRAM
       "${sanitize_link[@]}"
 }
 
-# Where more can be said of a type at compile time.
+# C++20 checks more about a type at compile time.
 compile_as_cpp20() { # SOURCE
   "$CXX" -std=c++20 "${warnings[@]}" -fsyntax-only -I"$include" -I"$tests" "-DDEVX_TEST_VERSION=\"$DEVX_VERSION\"" \
     "-DDEVX_TEST_DATA=\"$DEVX_ROOT/examples/data\"" "$1"
 }
 
-# Takes over the lines of a test program that ran; a program that died, or ended before it said what it counted, counts as
-# one failure more.
+# Takes over the lines of a test program that ran; a program that died, or ended before it printed its counts, counts as
+# one more failure.
 take_over() { # NAME STATUS OUTPUT
   local line failed_before=$tests_failed counted=
   while IFS= read -r line || [ -n "$line" ]; do
@@ -338,17 +340,17 @@ meaning_of() { # STATUS
   elif [ "$1" -gt 128 ]; then echo "killed by SIG$(kill -l $(($1 - 128)))"; else echo "exit status $1"; fi
 }
 
-# Possibly lost blocks count too: a pointer into the middle of a block is what a lost slab looks like. Threads take turns:
-# otherwise one that polls can keep the one that it waits for from running, for minutes.
+# Possibly lost blocks count too: a lost slab shows as a pointer into the middle of a block. Threads take turns:
+# otherwise a polling thread can keep the thread that it waits for from running, for minutes.
 under_valgrind() { # NAME PROGRAM
-  # valgrind cannot run a program with sanitizers, which has run with them by now.
+  # valgrind cannot run a program with sanitizers; the sanitizers have checked it by now.
   if [ -n "${SANITIZED:-}" ]; then return; fi
   local kinds="definite,indirect,possible"
   local options=(--quiet --leak-check=full "--errors-for-leak-kinds=$kinds" "--show-leak-kinds=$kinds"
     "--error-exitcode=$valgrind_status" --num-callers=24 --log-file="$work/valgrind.log" --fair-sched=try)
   if [ -e "$tests/valgrind.supp" ]; then options+=(--suppressions="$tests/valgrind.supp"); fi
   local status=0
-  # A block that a thread keeps is not free for valgrind, so a use of it would go unseen.
+  # valgrind does not see a block that a thread keeps as freed, so a use of it would go unnoticed.
   DEVEXCHANGE_KEEP_BLOCKS=0 DEVX_ROUNDS=$valgrind_rounds valgrind "${options[@]}" "$2" >"$work/valgrind.out" 2>&1 </dev/null || status=$?
   if [ "$status" -eq 0 ]; then ok "$1 under valgrind"; return; fi
   not_ok "$1 under valgrind" "$(meaning_of "$status")"
@@ -362,14 +364,14 @@ place_simulated() {
   fi
 }
 
-# What one run of a program skips and the other one does is no test that was skipped.
+# A test that one run of a program skips and the other one runs does not count as skipped.
 done_elsewhere() { # REASON
   grep -v "^ok - .* # skip $1\$" "$work/out" >"$work/rest" || true
   mv "$work/rest" "$work/out"
 }
 
-# Again on the simulated CUDA driver, with two small devices: a race or a use after free ends the program badly.
-# valgrind can give the driver less room for its addresses.
+# Runs the program again on the simulated CUDA driver, with two small devices: a race or a use after free makes it fail.
+# Under valgrind the driver can have less room for its addresses.
 run_on_simulated() { # NAME PROGRAM
   local status=0
   place_simulated || return 0

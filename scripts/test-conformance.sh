@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Arrays of every Arrow type handed to other implementations of Arrow and back, and compared (tests/conformance-arrow):
-# Arrow C++, pyarrow, nanoarrow, arrow-rs, Arrow Java.
+# Hands arrays of every Arrow type to other implementations of Arrow and back, and compares them
+# (tests/conformance-arrow): Arrow C++, pyarrow, nanoarrow, arrow-rs, Arrow Java.
 #
-#   scripts/test-conformance.sh        after `make build`; DEVX_BLESS=1 writes docs/conformance.md anew
+#   scripts/test-conformance.sh        after `make build`; DEVX_BLESS=1 rewrites docs/conformance.md
 #
-# Prints a matrix for each peer and, last, `counts: N passed, N failed, N skipped`.
+# Prints a matrix for each peer and ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -18,7 +18,7 @@ venv=$out/venv
 nanoarrow=$out/nanoarrow
 corpus=$out/corpus
 results=$out/results
-# A peer is done in seconds; one that hangs is to be found out.
+# A peer takes only seconds; the limit detects one that hangs.
 limit=240
 
 install_ours() {
@@ -74,7 +74,7 @@ prepare() {
     check "the corpus is written" write_corpus
 }
 
-# What a peer says is judged by results.py; here only that it lives and that the driver found nothing.
+# results.py judges the peer's output; here only that the peer ends well and that the driver found nothing.
 run_peer() { # NAME COMMAND...
   local name=$1 start=$SECONDS
   shift
@@ -94,7 +94,7 @@ main() {
   mkdir -p "$results"
   run_peer pyarrow "$venv/bin/python" "$here/peer_pyarrow.py" "$corpus" "$out/libours.so"
   run_peer arrow-cpp "$out/peer-arrow-cpp" "$corpus"
-  # nanoarrow frees memory of the GPU that is still written to, and counts on a driver that waits.
+  # nanoarrow frees GPU memory that is still being written to, and relies on a driver that waits.
   SIMCUDA_FREE=waits run_peer nanoarrow "$out/peer-nanoarrow" "$corpus"
   run_peer arrow-rs "$DEVX_TARGET/debug/peer-arrow-rs" "$corpus" "$out/libours.so"
   run_peer arrow-java "$JAVA" -Xmx512m --add-opens=java.base/java.nio=ALL-UNNAMED \

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Numba on our memory managers: its own tests (tests/numba), on the simulated CUDA driver, in both of its generations:
-# numba.cuda as Numba has it, and numba-cuda. Then what tests/numba says of the plugin itself.
+# Runs Numba's own tests on our memory managers (tests/numba), on the simulated CUDA driver, for both generations of
+# Numba: its built-in numba.cuda, and numba-cuda. Then runs the tests of the plugin itself from tests/numba.
 #
 #   scripts/test-numba.sh [--environments]
 #
-# Each generation has an environment of its own below the target directory (numba/GENERATION/venv), with pinned packages
-# and our wheel; --environments makes them and no more. Prints, last, `counts: N passed, N failed, N skipped`; methods
-# that need a kernel and those that Numba skips are named before, and are in no count.
+# Each generation has its own environment below the target directory (numba/GENERATION/venv), with pinned packages and
+# our wheel; --environments makes only these. Ends with the line `counts: N passed, N failed, N skipped`. Methods that
+# need a kernel and those that Numba skips are listed before it and not counted.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -16,7 +16,7 @@ set -euo pipefail
 here=$DEVX_ROOT/tests/numba
 out=$DEVX_TARGET/numba
 
-# numba 0.60 takes a function of a driver of CUDA 13 for another one that had its name before.
+# numba 0.60 mistakes a function of a CUDA 13 driver for another one that had its name before.
 declare -A drivers=([numba]=12090 [numba-cuda]=13000)
 
 make_environment() { # GENERATION PYTHON
@@ -34,7 +34,7 @@ make_environment() { # GENERATION PYTHON
     "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$folder/simcuda" "${drivers[$1]}"
 }
 
-# numba 0.60 is for Python 3.12 at most.
+# numba 0.60 supports Python up to 3.12.
 python_for() { # GENERATION
   local name
   if [ "$1" = numba-cuda ]; then echo "$PYTHON"; return; fi

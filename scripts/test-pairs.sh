@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# C, Java, Julia, Python and Rust share memory with each other, each in a process of its own (tests/pairs/pairs.py): in host
-# memory, and with device memory of the simulated CUDA driver. Wants what `make build` makes, the wheel, the jar, a JDK and
-# Julia.
+# C, Java, Julia, Python and Rust share memory with each other, each in its own process (tests/pairs/pairs.py): in host
+# memory, and in device memory of the simulated CUDA driver. Needs the output of `make build`, the wheel, the jar, a JDK
+# and Julia.
 #
-# Prints, last, `counts: N passed, N failed, N skipped`.
+# Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -15,7 +15,7 @@ out=$DEVX_TARGET/pairs
 python=$DEVX_TARGET/python/venv/bin/python
 julia_package=$DEVX_ROOT/bindings-julia/DevExchange.jl
 
-# Called by `check`, where `set -e` does nothing.
+# Called by `check`, where `set -e` has no effect.
 prepare() {
   mkdir -p "$out/classes" &&
     ln -sf "$DEVX_LIB_C" "$out/$DEVX_SONAME" &&

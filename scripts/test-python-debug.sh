@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The Python binding on a debug build of CPython, in development mode: reference counts that go below zero, objects
-# that are used after their end, calls without the GIL and errors that were left set end the process there; and all
-# references that there are stay as many over many exchanges.
+# Tests the Python binding on a debug build of CPython, in development mode. Reference counts below zero, objects that
+# are used after their end, calls without the GIL and errors that were left set end the process there; and the total
+# number of references must stay constant over many exchanges.
 #
 #   [DEBUG_PYTHON=python3.14d] scripts/test-python-debug.sh [ARGUMENTS OF PYTEST]
 #
-# Without DEBUG_PYTHON it is Debian's, from the packages of the mirror that this machine's apt uses, unpacked into the
-# target directory (never installed). Not part of `make test`.
+# Without DEBUG_PYTHON the interpreter is Debian's, from the packages of the mirror that this machine's apt uses,
+# unpacked into the target directory (never installed). Not part of `make test`.
 #
-# Prints, last, `counts: N passed, N failed, N skipped`.
+# Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -21,7 +21,7 @@ out=$DEVX_TARGET/python/debug
 version=3.11
 interpreter=${DEBUG_PYTHON:-$out/root/usr/bin/python${version}d}
 
-# The interpreter, its debug modules, and the part of its library that is in Python.
+# The interpreter, its debug modules, and the pure Python part of its library.
 unpack_interpreter() {
   if [ -n "${DEBUG_PYTHON:-}" ] || [ -x "$interpreter" ]; then return; fi
   local packages=("python$version-dbg" "libpython$version-dbg" "libpython$version-minimal" "libpython$version-stdlib"
@@ -33,7 +33,7 @@ unpack_interpreter() {
 }
 
 main() {
-  # What is built for other interpreters fits: the wheel, since the stable ABI counts references in the interpreter.
+  # The wheel built for other interpreters fits, because with the stable ABI the interpreter itself counts references.
   export PYTHONDONTWRITEBYTECODE=1
   if check "a debug build of CPython is there" unpack_interpreter &&
     check "$interpreter counts references" "$interpreter" -c 'import sys; sys.gettotalrefcount()' &&

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The Python binding on a CPython without a GIL (3.14 or newer), which loads a wheel of its own.
+# Tests the Python binding on a CPython without a GIL (3.14 or newer), which loads a wheel of its own.
 #
 #   FREE_THREADED_PYTHON=python3.14t scripts/test-python-ft.sh [ARGUMENTS OF PYTEST]
 #
 # Not part of `make test`, because Debian has no such interpreter.
 #
-# Prints, last, `counts: N passed, N failed, N skipped`.
+# Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -18,7 +18,7 @@ interpreter=$(devx_first_of "${FREE_THREADED_PYTHON:-}" python3.15t python3.14t)
 python=$DEVX_TARGET/python/free-threaded/venv/bin/python
 
 if [ -z "$interpreter" ]; then
-  echo "no CPython without a GIL found: say where with FREE_THREADED_PYTHON" >&2
+  echo "no CPython without a GIL found: set FREE_THREADED_PYTHON to one" >&2
   exit 1
 fi
 if ! "$interpreter" -c 'import sys; sys.exit(sys._is_gil_enabled())'; then
@@ -27,9 +27,9 @@ if ! "$interpreter" -c 'import sys; sys.exit(sys._is_gil_enabled())'; then
 fi
 
 main() {
-  # Modules that do not say that they can do without would bring the GIL back.
+  # Modules that do not declare that they work without a GIL would bring it back.
   export PYTHONDONTWRITEBYTECODE=1 PYTHON_GIL=0
-  # These have no wheel for it, and so the tests with them cannot run.
+  # These packages have no wheel for it, so the tests that need them cannot run.
   export WITHOUT='duckdb librmm-cu13 polars polars-runtime-32 rapids-logger rmm-cu13'
   if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh" "$interpreter" free-threaded; then
     run_tests "$python" free-threaded host --ignore="$DEVX_ROOT/bindings-python/tests/host/test_dataframes.py" "$@"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The Python binding: its wheel with NumPy, PyArrow, polars, pandas, DuckDB, nanoarrow, tvm-ffi and JAX in host memory, with
-# a JVM in the same process, and with cuda.core on the simulated CUDA driver, on each of its schedules.
+# Tests the Python binding's wheel with NumPy, PyArrow, polars, pandas, DuckDB, nanoarrow, tvm-ffi and JAX in host
+# memory, with a JVM in the same process, and with cuda.core on the simulated CUDA driver, on each of its schedules.
 #
 #   scripts/test-python.sh [ARGUMENTS OF PYTEST]
 #
-# Prints, last, `counts: N passed, N failed, N skipped`.
+# Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"

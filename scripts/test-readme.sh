@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# The examples of Markdown files are programs: each is taken out, built as a user would build it, and run.
+# Tests the examples in Markdown files: each is extracted, built as a user would build it, and run.
 #
 #   scripts/test-readme.sh [FILE...]     default: all documents with programs in them
 #
 # In a file, a line `<!-- test: NAME -->` before a fenced block (c, cpp, java, julia, python, rust) makes it a test, and
-# `<!-- output: NAME -->` before a ```text block says what it prints. Several languages may share one NAME and
-# so one output; without an output the program has to end well. Programs run in examples/data; those whose NAME begins
-# with cuda, and those that use Numba, with the simulated CUDA driver as on a machine with a GPU.
+# `<!-- output: NAME -->` before a ```text block gives its expected output. Several languages can share one NAME and so
+# one output; without an output the program must only end well. Programs run in examples/data. Those whose NAME begins
+# with cuda, and those that use Numba, run with the simulated CUDA driver, as on a machine with a GPU.
 #
-# An example may leave out the ceremony, it is added here: a C or C++ block without a main, a Java block without a
+# An example can leave out the boilerplate, which is added here: a C or C++ block without a main, a Java block without a
 # class and a Rust block without a main become the body of one (#include and import lines go to the top).
 #
-# With DEVX_INSTALLED, a directory, they use what was installed there (prefix, devexchange.jar, DevExchange.jl, venv, core)
-# and not what the checkout builds.
+# With DEVX_INSTALLED, a directory, the examples use what was installed there (prefix, devexchange.jar, DevExchange.jl,
+# venv, core) and not what the checkout builds.
 #
-# Prints a line a test and, last, `counts: N passed, N failed, N skipped`.
+# Prints a line for each test and ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -80,7 +80,7 @@ wrap() { # FILE TOP OPEN CLOSE
   mv "$file.wrapped" "$file"
 }
 
-# --- one function a language: prepares what it needs, then prints only what the example prints ---
+# --- one function per language: prepares what it needs, then prints only what the example prints ---
 
 # Once, and only if there is C or C++: test-c.sh may have left an older prefix.
 prepare_c() {
@@ -142,7 +142,7 @@ run_python() {
   SIMCUDA_FREE=waits SIMCUDA_STAGING=waits LD_LIBRARY_PATH=$environment/simcuda "$environment/venv/bin/python" "$1"
 }
 
-# A crate outside the workspace with a path dependency, with the versions of our lock file.
+# A crate outside the workspace with a path dependency, and the versions of our lock file.
 prepare_rust() {
   local crate=$out/crate
   mkdir -p "$crate/src/bin"
@@ -199,9 +199,9 @@ run_example() { # FILE
 
 compare() { # NAME EXPECTED ACTUAL
   if [ ! -e "$2" ]; then ok "$1"; return; fi
-  # Blanks at the end of a line are not seen in a README, so they do not count.
+  # Blanks at the end of a line are invisible in a README, so they do not count.
   if diff -u --label "the document" "$2" --label "$1" "$3" --ignore-trailing-space >"$3.diff"; then ok "$1"; return; fi
-  not_ok "$1" "prints something else than the document says"
+  not_ok "$1" "prints something other than the document says"
   indented <"$3.diff"
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The soak (scripts/soak.sh) for a few seconds, in host memory and in that of the simulated CUDA driver. So short a run
-# says whether values, refusals, releases and ledgers are right, but nothing of memory. And random arrays of PyArrow.
+# Runs the soak (scripts/soak.sh) for a few seconds, in host memory and in that of the simulated CUDA driver. Such a
+# short run checks values, refusals, releases and ledgers, but not the growth of memory. Also exchanges random arrays of
+# PyArrow.
 #
-# Prints, last, `counts: N passed, N failed, N skipped`.
+# Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"

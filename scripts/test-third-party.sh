@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Other people's libraries as producers and consumers of ours, on the simulated CUDA driver: cuda.core, nanoarrow and
-# NumPy, from Python, where ours is called through ctypes.
+# Tests other people's libraries as producers and consumers, on the simulated CUDA driver: cuda.core, nanoarrow and
+# NumPy, from Python, where devexchange is called through ctypes.
 #
 #   scripts/test-third-party.sh [ARGUMENTS OF PYTEST]      after `make build`
 #
 # Installs pinned packages below the target directory once (tests/third-party/venv.sh). Every test runs on each
-# schedule of the driver. Prints, last, `counts: N passed, N failed, N skipped`.
+# schedule of the driver. Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -19,7 +19,7 @@ driver=$out/simcuda
 python=$packages/venv/bin/python
 schedules=(lazy adversarial threads)
 
-# What the tests have in C: destructors of capsules, and copies by nanoarrow's C library.
+# The C parts of the tests: destructors of capsules, and copies by nanoarrow's C library.
 build_helpers() {
   local includes=("$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
     "$DEVX_ROOT/bindings-c/include" "$packages/nanoarrow"
@@ -28,7 +28,8 @@ build_helpers() {
     "$here"/*.c "$packages"/nanoarrow/nanoarrow{,_device}.c -L"$driver" -lcuda
 }
 
-# One schedule: pytest counts, and what the driver finds at the end of the process is in the status.
+# Runs one schedule: pytest counts the tests, and findings of the driver at the end of the process show in its exit
+# status.
 prepare() {
   check "the simulated CUDA driver is there" "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$driver" 13000 || return
   check "the packages are there" "$here/venv.sh" "$packages" "$driver" || return

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The Python binding with PyTorch on the CPU, both ways, its allocator for GPUs on the simulated CUDA driver, and the README's
-# program with PyTorch and Java in one process.
+# Tests the Python binding with PyTorch on the CPU in both directions, its allocator for GPUs on the simulated CUDA
+# driver, and the README's program with PyTorch and Java in one process.
 #
 #   scripts/test-torch.sh [ARGUMENTS OF PYTEST]
 #
-# Not part of `make test`, because PyTorch's wheel has half a gigabyte. The libraries of CUDA that it is linked with
-# would be three more: empty ones take their place (tests/pytorch/stand_ins.py), so PyTorch finds no GPU.
+# Not part of `make test`, because PyTorch's wheel is half a gigabyte. The CUDA libraries that it is linked with would
+# add several times as much: empty ones take their place (tests/pytorch/stand_ins.py), so PyTorch finds no GPU.
 #
-# Prints, last, `counts: N passed, N failed, N skipped`.
+# Ends with the line `counts: N passed, N failed, N skipped`.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -21,14 +21,14 @@ out=$DEVX_TARGET/python/torch
 python=$out/venv/bin/python
 pip=("$python" -m pip --disable-pip-version-check --no-input)
 
-# Everything that the environment depends on.
+# Everything that determines the environment.
 inputs() {
   cat "$tests/requirements.txt" "$tests/pytorch/requirements.txt" "$tests/pytorch/stand_ins.py"
   "$PYTHON" -VV
   echo "$out"
 }
 
-# PyTorch without its requirements, which name the packages of CUDA; those that it needs here are listed.
+# PyTorch without its requirements, which name the CUDA packages; the requirements that it needs here are listed.
 make_environment() {
   local wanted
   wanted=$(inputs | sha256sum)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every test in every language (`make test`), or the suites that are named:
+# Runs every test in every language (`make test`), or the named suites:
 #
 #   scripts/test.sh [rust] [c] [java] [julia] [demo] [python] [numba] [third-party] [conformance] [gpu-rehearsal]
 #                   [soak] [pairs] [bench] [readme] [seeded-bugs] [fuzz]
@@ -9,15 +9,16 @@
 #
 #   N passed, N failed, N skipped
 #
-# A suite that is not there, that ends badly or that does not say what it counted is at least one failure.
-# What a step or a suite printed stays in target/test-logs/NAME.log. On a terminal all of it is shown as it comes, of suites
-# that run at the same time only what failed, and so elsewhere, where nobody watches (VERBOSE=1: all).
+# A suite that is missing, ends badly or prints no counts is at least one failure. The output of each step and suite
+# stays in target/test-logs/NAME.log. On a terminal all output is shown as it comes, except that of suites that run at
+# the same time, where only failures are shown. Elsewhere, where nobody watches, only failures are shown, too
+# (VERBOSE=1: all).
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-# Two lanes run at the same time, each one suite after the other. What is in the second neither uses nor makes the jar, the
-# wheel or an environment of Python's that holds it.
+# Two lanes run at the same time, each one suite after the other. The suites in the second lane neither use nor make the
+# jar, the wheel or a Python environment that holds the wheel.
 lanes=("java numba python conformance demo demo-cuda gpu-rehearsal soak pairs bench readme"
   "rust c third-party julia julia-threads seeded-bugs fuzz")
 read -ra all_suites <<<"${lanes[*]}"
@@ -35,7 +36,7 @@ if [ -t 1 ] || [ -n "${VERBOSE:-}" ]; then exec 3>&1; else exec 3>/dev/null; fi
 
 heading() { printf '\n%s=== %s ===%s\n' "$bold" "$1" "$plain"; }
 
-# --- suites: each runs in a subshell of its own and prints what a person wants to see ---
+# --- suites: each runs in its own subshell and prints output for people ---
 
 needs_file() { # FILE
   if [ ! -e "$1" ]; then echo "${1#"$DEVX_ROOT/"} is not there" >&2; return 1; fi
@@ -67,18 +68,18 @@ suite_java() {
   needs_libraries
   needs_tool Maven "$MVN"
   needs_tool "JDK >= 17" "$JAVA_HOME"
-  if [ -z "$DEVX_JDK22" ]; then echo "no JDK of 22 or newer: nothing is tested with foreign functions"; fi
+  if [ -z "$DEVX_JDK22" ]; then echo "no JDK 22 or newer: nothing is tested with foreign functions"; fi
   devx_mvn verify
   refuse_jni_warnings
 }
 
-# What -Xcheck:jni has to say does not make a JVM fail, so somebody has to listen. Surefire keeps what the JVM itself
-# writes to stdout in a .dumpstream file.
+# The warnings of -Xcheck:jni do not make a JVM fail, so this function looks for them. Surefire keeps what the JVM
+# itself writes to stdout in a .dumpstream file.
 refuse_jni_warnings() {
   local words='(FATAL ERROR|WARNING) in native method|JNI call made without checking exceptions'
   words+='|JNI local refs: [0-9]+, exceeds capacity'
   if grep -rE "$words" "$java_project/target/surefire-reports" "$logs/java.log"; then
-    echo "-Xcheck:jni is not content, see the lines above" >&2
+    echo "-Xcheck:jni reports problems, see the lines above" >&2
     return 1
   fi
 }
@@ -90,7 +91,7 @@ suite_julia() {
   "$JULIA" --startup-file=no --project="$julia_project" "$julia_project/test/runtests.jl" "$@"
 }
 
-# What knows of threads. Julia 1.5 starts no more of them than the machine has cores, later ones do.
+# The tests that use threads. Julia 1.5 starts no more threads than the machine has cores; later versions do.
 suite_julia-threads() {
   export JULIA_NUM_THREADS=4
   suite_julia ownership threads processes batch_streams async managers devices cuda_jl ipc
@@ -135,8 +136,8 @@ suite_conformance() {
   "$DEVX_ROOT/scripts/test-conformance.sh"
 }
 
-# What `make gpu-test` runs on a GPU, on the simulated driver, from elsewhere and with nothing in its environment but a
-# Python that has Numba.
+# Runs what `make gpu-test` runs on a GPU on the simulated driver, from another directory and with nothing in its
+# environment but a Python that has Numba.
 suite_gpu-rehearsal() {
   needs_tool cargo "$CARGO"
   needs_tool "Python 3" "$PYTHON"
@@ -148,7 +149,7 @@ suite_gpu-rehearsal() {
     "$DEVX_TARGET/gpu-bundle/run.sh" --simulated --results "$logs/gpu-rehearsal"
 }
 
-# A few seconds each: whether it runs, and what it finds in so short a time.
+# A few seconds each: checks that it runs, and what it finds in so short a time.
 suite_soak() {
   needs_libraries
   needs_tool "Python 3" "$PYTHON"
@@ -173,7 +174,7 @@ suite_bench() {
   "$DEVX_ROOT/scripts/test-bench.sh"
 }
 
-# Only that they fit: `make seeded-bugs` shows that they are seen.
+# Checks only that the patches apply: `make seeded-bugs` shows that the tests notice the bugs.
 suite_seeded-bugs() {
   "$DEVX_ROOT/scripts/seeded-bugs.sh" --check
 }
@@ -191,15 +192,15 @@ suite_fuzz() {
   "$DEVX_ROOT/scripts/fuzz.sh" --short
 }
 
-# --- counting: `passed failed skipped` out of a log, nothing if it does not say ---
+# --- counting: `passed failed skipped` from a log, nothing if it has no counts ---
 
 count_rust() {
   awk '/^test result: / { seen = 1; passed += $4; failed += $6; skipped += $8 }
     END { if (seen) print passed, failed, skipped }' "$1"
 }
 
-# One attribute of <testsuite> in each report; the order of the attributes is not fixed. Without a JDK for them, the tests
-# with foreign functions are one that was skipped.
+# Sums one attribute of <testsuite> over all reports; the order of the attributes is not fixed. Without a JDK for them,
+# the tests with foreign functions count as one skipped test.
 count_java() {
   local reports=("$java_project"/target/surefire-reports/TEST-*.xml) left=0
   [ -e "${reports[0]}" ] || return 0
@@ -225,7 +226,7 @@ count_demo() {
   if [ "$(tail -n 1 "$1")" = "demo: c ok, java ok, julia ok; outstanding 0" ]; then echo 1 0 0; else echo 0 1 0; fi
 }
 
-# One test: what it runs counts elsewhere, and what it skips is run there.
+# Counts as one test: its tests are counted elsewhere, and what it skips is run there.
 count_gpu-rehearsal() {
   if tail -n 1 "$1" | grep -qE '^[1-9][0-9]* passed, 0 failed, [0-9]+ skipped$'; then echo 1 0 0; else echo 0 1 0; fi
 }
@@ -257,7 +258,7 @@ run_lane() { # SUITE...
 run_suite() { # SUITE
   local suite=$1 start=$SECONDS status before
   rm -f "$logs/$suite.ended"
-  times >"$logs/$suite.times" # here, as a subshell has waited for nothing
+  times >"$logs/$suite.times" # here, because a subshell has waited for nothing
   # Not `|| status=$?` on the subshell: that would switch off `set -e` inside it.
   set +e
   before=$(busy "$suite")
@@ -268,7 +269,8 @@ run_suite() { # SUITE
   echo "$status $((SECONDS - start)) $(($(busy "$suite") - before))" >"$logs/$suite.ended"
 }
 
-# The seconds of all cores that went into what this shell has waited for, as `times` says: what can run beside a suite.
+# The seconds of all cores used by the processes that this shell has waited for, according to `times`: they show what
+# can run beside a suite.
 busy() { # SUITE
   awk 'NR == 2 { gsub(/s/, ""); split($1, user, "m"); split($2, kernel, "m")
     printf "%d", user[1] * 60 + user[2] + kernel[1] * 60 + kernel[2] }' "$logs/$1.times"
@@ -291,7 +293,8 @@ tell() { # SUITE, which has ended
   if [ "$failed" -gt 0 ]; then what_failed "$suite"; fi
 }
 
-# What a long log says of a failure somewhere in its middle: the words of every harness for it. At least its end.
+# Shows the failures in the middle of a long log, by the words that every harness uses for them, and at least the log's
+# end.
 what_failed() { # NAME
   local log=$logs/$1.log words='^not ok|^test .*FAILED|panicked at|^FAILED |^ERROR |\[ERROR\]|Test Failed|Error During Test'
   words+='|: FAILED|^error(\[|:)'
@@ -301,7 +304,7 @@ what_failed() { # NAME
   tail -n 20 "$log"
 }
 
-# setup and build are rows only when they fail.
+# setup and build have rows only when they fail.
 run_step() { # NAME COMMAND...
   local name=$1 start=$SECONDS
   shift
@@ -319,9 +322,9 @@ run_all() { # SUITE...
     if [[ " ${lanes[0]} " == *" $suite "* ]]; then first+=("$suite"); else second+=("$suite"); fi
   done
   if [ ${#first[@]} -gt 0 ] && [ ${#second[@]} -gt 0 ]; then
-    # Nobody could read what two of them print at the same time.
+    # Nobody could read the output of two lanes at the same time.
     if [ -z "${VERBOSE:-}" ]; then exec 3>/dev/null; fi
-    # An interrupt does not come to what runs in the background.
+    # An interrupt does not reach background processes.
     trap 'kill 0' INT
     run_lane "${second[@]}" &
     run_lane "${first[@]}"
@@ -335,7 +338,7 @@ run_all() { # SUITE...
   done
 }
 
-parts_for() { # SUITE...: what setup.sh has to see to
+parts_for() { # SUITE...: the parts that setup.sh must install
   local suite
   printf '%s\n' rust python
   for suite in "$@"; do
@@ -384,7 +387,7 @@ main() {
   local parts suite
   mapfile -t parts < <(parts_for "${suites[@]}" | sort -u)
   run_step setup "$DEVX_ROOT/scripts/setup.sh" "${parts[@]}" || true
-  # What was installed just now was not there when this script looked.
+  # What was just installed was not there when this script looked.
   devx_env
   devx_export
   # These two build what they need.

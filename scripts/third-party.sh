@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# LICENSE-THIRD-PARTY: what the libraries that are handed out have in them of other people's, and its licences.
+# LICENSE-THIRD-PARTY: the other people's code that is in the distributed libraries, and its licences.
 #
-#   scripts/third-party.sh            writes it anew, from Cargo.lock and the sources of the crates
-#   scripts/third-party.sh --check    says whether it names the crates that are in Cargo.lock now (`make lint`)
+#   scripts/third-party.sh            rewrites it, from Cargo.lock and the sources of the crates
+#   scripts/third-party.sh --check    checks that it names the crates that are in Cargo.lock now (`make lint`)
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -11,7 +11,8 @@ export LC_ALL=C
 file=$DEVX_ROOT/LICENSE-THIRD-PARTY
 shipped=(devexchange-c devexchange-jni devexchange-julia devexchange-python)
 
-# NAME VERSION LICENCE, one crate a line, for all that is linked into one of the libraries: no macros, no build scripts.
+# Lists NAME VERSION LICENCE, one crate per line, for everything that is linked into one of the libraries: no macros, no
+# build scripts.
 list_crates() {
   local name
   for name in "${shipped[@]}"; do
@@ -22,12 +23,12 @@ list_crates() {
 
 aligned() { awk '{ name = $1 " " $2; $1 = $2 = ""; sub(/^ +/, ""); printf "  %-30s %s\n", name, $0 }'; }
 
-# Those that may be used under the Apache License alone, whose text is there anyway, or the others.
+# The crates that can be used under the Apache License alone, whose text is included anyway, or the other crates.
 offering_apache() { # yes|no
   awk -v wanted="$1" '{ offers = / \(?Apache-2\.0( |$)| OR Apache-2\.0\)?( |$)/ && !/ AND / ? "yes" : "no" } offers == wanted'
 }
 
-# The directory of a crate's sources, wherever cargo has them.
+# The directory of a crate's sources, wherever cargo keeps them.
 sources_of() { # NAME VERSION
   local manifest
   manifest=$(grep -oE "\"[^\"]*/$1(-$2)?/Cargo\.toml\"" <<<"$metadata" | sed -n 1p | tr -d '"')
@@ -73,9 +74,9 @@ case ${1:-} in
     ;;
   --check)
     if ! diff <(aligned <<<"$crates") <(grep -E '^  [^ ]+ [0-9]+\.' "$file" | sort); then
-      echo "third-party: $file does not name what is in Cargo.lock; scripts/third-party.sh writes it anew" >&2
+      echo "third-party: $file does not match Cargo.lock; scripts/third-party.sh rewrites it" >&2
       exit 1
     fi
     ;;
-  *) echo "third-party: --check, or nothing" >&2; exit 1 ;;
+  *) echo "third-party: the only option is --check" >&2; exit 1 ;;
 esac
