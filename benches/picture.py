@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws how time grows with the number of columns, from the results of a run: picture.py RESULTS SVG
 
-Both axes are logarithmic. Lines are told apart by their names at their ends, not only by colour; the colours are
-legible on white and on black, and there is no background.
+Both axes are logarithmic. Lines are identified by the names at their ends, not only by colour; the colours are legible
+on white and on black, and there is no background.
 """
 
 import math

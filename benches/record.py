@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the table of a run into documents: record.py RESULTS WHERE FILE...
 
-WHERE says what it ran on. In each file, what is between a line `<!-- bench: all -->` or `<!-- bench: selected -->` and
+WHERE names the machine. In each file, the text between a line `<!-- bench: all -->` or `<!-- bench: selected -->` and
 the next `<!-- bench: end -->` is replaced.
 """
 

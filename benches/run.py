@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Runs programs with benches against each other and says how ours does (docs/bench.md); called by scripts/bench.sh.
+"""Runs programs with benches against each other and compares devexchange with the others (docs/bench.md); called by
+scripts/bench.sh.
 
     run.py --results FILE [--quick] [--only TEXT] [--operations FILE] [--times-only] [--missing WHAT WHY]...
            PROGRAM...
 
-Each program says what it offers (`PROGRAM list`) and then does what it is asked for, a line in, a line out, as
-c/bench.c has it. Samples of all programs are taken in turn, so what disturbs one disturbs all. Instructions are counted
-in a second set of the same programs, under valgrind.
+Each program lists what it offers (`PROGRAM list`) and then reads one request per line and answers with one line, as
+described in c/bench.c. Samples of all programs are taken in turn, so that a disturbance affects all of them.
+Instructions are counted in a second set of the same programs, under valgrind.
 """
 
 import argparse

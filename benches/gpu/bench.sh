@@ -3,12 +3,12 @@
 #
 #   bench.sh [--quick] [--only TEXT] [--results DIRECTORY] [--record FILE] [--simulated]
 #
-# --quick sees whether everything runs; --only takes the operations with this text in their name.
-# --record writes device, driver, date and the table to FILE: of a full run on a GPU, and of nothing else.
-# --simulated is a rehearsal, quick, on the simulated driver in sim/.
+# --quick only checks that everything runs; --only runs the operations with this text in their name.
+# --record writes device, driver, date and the table to FILE; it is allowed only for a full run on a GPU.
+# --simulated is a quick rehearsal on the simulated driver in sim/.
 #
-# Leaves gpu.json in DIRECTORY (that of this script), or gpu-quick.json or gpu-simulated.json. Needs Python 3 and
-# nothing else; a peer is rmm, if Python has it. Exit status 3: there is no GPU, and why.
+# Leaves gpu.json in DIRECTORY (default: that of this script), or gpu-quick.json or gpu-simulated.json. Needs only
+# Python 3; rmm is a peer, if Python has it. Exit status 3: there is no GPU; the reason is printed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -33,7 +33,7 @@ while [ $# -gt 0 ]; do
     --simulated)
       quick=yes
       export LD_LIBRARY_PATH=$root/sim
-      # One GPU, a race or a use after free ends a program badly; what it does is done soon.
+      # One GPU; a race or a use after free makes a program fail; queued work finishes soon.
       export SIMCUDA_MODE=threads SIMCUDA_DEVICES=1 SIMCUDA_FATAL=exit SIMCUDA_DELAY_US=1 SIMCUDA_POISON=0
       ;;
     *) usage ;;

@@ -3,16 +3,16 @@
 #
 #   examples/demo/run.sh
 #
-# libweather, a third-party library that knows only the installed headers of devexchange, reads two CSV files and
-# exports record batches and a tensor; a program in each language takes them, computes the same figures, and hands a
-# tensor back. What each printed becomes one table. The last line says how it went; it is
+# libweather, a third-party library that uses only the installed headers of devexchange, reads two CSV files and exports
+# record batches and a tensor; a program in each language takes them, computes the same figures, and hands a tensor
+# back. The output of all programs becomes one table. The last line gives the result; it is
 #
 #   demo: c ok, java ok, julia ok; outstanding 0
 #
-# and the exit status 0 if every program worked, all figures agree, and everything was released. A program that is not
-# ok has FAILED (the reason stands above the table) or DIFFERS (from C; the row has a mark).
+# and the exit status is 0 if every program worked, all figures agree, and everything was released. A program that is
+# not ok has FAILED (the reason stands above the table) or DIFFERS (from C; the row has a mark).
 #
-#   DEVICE=host          what it runs on: `host` memory, or `cuda`: the memory of a GPU, or of the simulated driver in
+#   DEVICE=host          where the data is: in `host` memory, or in `cuda` memory: of a GPU, or of the simulated driver in
 #                        tests/simcuda where there is none (the output says which)
 #   DEMO_TIME_LIMIT=120  seconds that each of the three programs may take
 set -euo pipefail
@@ -35,15 +35,15 @@ driver=''      # of CUDA: real or simulated
 device_name='' # as the driver says it
 
 declare -A reasons=() # LANGUAGE -> why it failed
-declare -A logs=()    # LANGUAGE -> what it had to say about that
+declare -A logs=()    # LANGUAGE -> the log that explains it
 declare -A values=()  # LANGUAGE,KEY -> what the program printed
 
 indented() { sed 's/^/    /'; }
 
 # --- building ---
 
-# Says what is done; its words go to the log. Whether it worked is in `stepped`, not in the status: `set -e` would not
-# hold in a command whose status somebody asks for.
+# Prints what is done; the output goes to the log. The variable `stepped`, not the status, says whether it worked:
+# `set -e` would not hold in a command whose status is tested.
 step() { # LOG NAME COMMAND...
   local log=$1 name=$2 start=$SECONDS
   shift 2
@@ -88,7 +88,7 @@ find_jar() {
     ! -name '*-tests.jar' ! -name 'original-*.jar' 2>/dev/null | sort | sed -n 1p
 }
 
-# The jar carries the native library, so it is old when that one, a source or the project file is newer.
+# The jar contains the native library, so it is out of date if that, a source or the project file is newer.
 jar_is_fresh() {
   local jar newer
   jar=$(find_jar)
@@ -122,7 +122,7 @@ place_simulated() { "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$build/simcuda";
 
 probe_driver() { { read -r driver && read -r device_name; } < <("$build/driver" </dev/null 2>/dev/null); }
 
-# A real driver with a device, or the simulated one. What is seen from here is what the programs see.
+# A real driver with a device, or the simulated one. The programs see what this script sees.
 find_driver() {
   needed_step driver "the question for a CUDA driver" build_probe
   probe_driver || { driver=none device_name="the question for a driver died"; }
@@ -135,7 +135,7 @@ find_driver() {
       exit 1
     fi
   fi
-  # Races, uses after free and the like end a program badly.
+  # Races, uses after free and similar faults make a program fail.
   if [ "$driver" = simulated ]; then export SIMCUDA_FATAL=exit; fi
 }
 
@@ -163,7 +163,7 @@ run_java() { DEVX_JAR=$(find_jar) "$demo/java/run.sh" "$build/java" "$data"; }
 
 run_julia() { "$JULIA" --startup-file=no --project="$julia_project" "$demo/julia/demo.jl" "$data"; }
 
-# A program with its time limit. A function cannot be given to `timeout`, so a shell of our own is.
+# Runs a program with its time limit. `timeout` cannot run a function, so it runs a new shell.
 run_limited() { # LANGUAGE
   DEMO_RUN=$1 timeout --kill-after=5 "$time_limit" bash "$demo/run.sh"
 }
@@ -219,8 +219,8 @@ cells() { # LABEL CELL... REMARK
   printf '   %s\n' "$remark"
 }
 
-# One row; the cells are those of the three languages. C is what the others are compared with, because it is the one
-# that is nearest to the producer.
+# One row, with a cell for each of the three languages. The others are compared with C, which is nearest to the
+# producer.
 row() { # LABEL CELL...
   local label=$1 remark=$mark i cell
   shift
@@ -247,7 +247,8 @@ row_of() { # LABEL KEY
   row "$1" "${got[@]}"
 }
 
-# A list NAME:COUNT,... as one row an entry. An entry whose name is not that of the first language shows it.
+# A list NAME:COUNT,... with one row for each entry. An entry whose name differs from that of the first language shows
+# it.
 rows_of_list() { # LABEL KEY
   local n=0 i k entry name label items shown
   of_all "$2"
@@ -269,7 +270,7 @@ rows_of_list() { # LABEL KEY
   done
 }
 
-# The day and what fell on it, in a row each.
+# The day and its precipitation, one row each.
 rows_of_wettest_day() {
   local entry days=() amounts=()
   of_all wettest_day
@@ -281,7 +282,7 @@ rows_of_wettest_day() {
   row "  precipitation, mm" "${amounts[@]}"
 }
 
-# Nothing may look like the result of a GPU that is not one.
+# A simulated run must never look like the result of a GPU.
 print_device() {
   case $driver in
     real) echo "The device is a real GPU: $device_name." ;;
@@ -317,7 +318,7 @@ print_table() {
 
 # --- the verdict ---
 
-# A program that was somewhere else has failed, whatever it computed.
+# A program that ran on another device has failed, whatever it computed.
 find_stray() { # LANGUAGE
   local said=${values[$1,device]:-}
   if [ "$device" = cuda ] && [ -z "${reasons[$1]:-}" ] && [ "$said" != "$device_name" ]; then
@@ -326,7 +327,7 @@ find_stray() { # LANGUAGE
   fi
 }
 
-# A program that ended well but did not say everything has failed too.
+# A program that ended well but did not print everything has failed, too.
 find_silence() { # LANGUAGE
   local key missing=''
   for key in "${figures[@]}" "${ledger[@]}"; do
@@ -349,7 +350,7 @@ print_reasons() {
   done
 }
 
-# What is outstanding in all programs together; "?" if one of them could not say.
+# The sum of what is outstanding in all programs; "?" if one of them printed no number.
 sum_of_ledger() {
   local language key sum=0 value
   for language in "${languages[@]}"; do
@@ -393,7 +394,7 @@ main() {
   verdict
 }
 
-# What the three programs are given; see README.md beside this file.
+# The environment of the three programs; see README.md beside this file.
 export DEVX_PREFIX=$prefix DEVX_WEATHER=$weather DEVEXCHANGE_LIBRARY_DIR=$DEVX_LIBDIR DEVX_DEVICE=$device
 
 if [ -n "${DEMO_RUN:-}" ]; then "run_$DEMO_RUN"; else main; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches what the peers are made of, or does nothing if it is there already:
+# Fetches the peers' libraries, or does nothing if they are there already:
 #
 #   tests/conformance-arrow/packages.sh DIRECTORY
 #
@@ -17,7 +17,7 @@ venv=$1/venv
 nanoarrow=$1/nanoarrow
 pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input -q)
 
-# Everything that the result depends on.
+# Everything that determines the result.
 inputs() {
   cat "$here"/{requirements.txt,packages.sh}
   "$PYTHON" -VV
@@ -30,8 +30,8 @@ make_venv() {
   "${pip[@]}" install -r "$here/requirements.txt"
 }
 
-# pip asks the build backend of a source distribution about it before it hands it out, and nanoarrow's would build the
-# whole package for an answer. This one knows it.
+# pip asks the build backend of a source distribution for its metadata before downloading it, and nanoarrow's would
+# build the whole package to answer. This backend knows the answer.
 write_backend() {
   cat <<PYTHON
 import os
@@ -50,7 +50,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
 PYTHON
 }
 
-# nanoarrow's own script makes a source file of each part of it.
+# nanoarrow's own script makes one source file of each of its parts.
 make_nanoarrow() {
   local source=$nanoarrow/source include=("$venv"/lib/python3*/site-packages/nvidia/cu13/include) found name
   rm -rf "$nanoarrow"
@@ -60,7 +60,7 @@ make_nanoarrow() {
     "nanoarrow==$version"
   found=("$nanoarrow"/nanoarrow-*.tar.gz)
   tar -xzf "${found[0]}" -C "$source" --strip-components=1
-  # The script expects it here, the source distribution has it there.
+  # The script expects the file here; the source distribution has it there.
   found=("$source"/subprojects/flatcc-*/)
   mkdir "$source/subprojects/arrow-nanoarrow/thirdparty"
   ln -s "${found[0]}" "$source/subprojects/arrow-nanoarrow/thirdparty/flatcc"

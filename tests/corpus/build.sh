@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the library of the corpus and says where it is. Cargo does nothing if it is there and up to date.
+# Builds the library of the corpus and prints its path. Cargo does nothing if it is up to date.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cargo build --quiet --release --manifest-path "$root/Cargo.toml" --package devexchange-corpus --lib >&2

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Makes the virtual environment that the tests here run in, or does nothing if it is there already:
+# Makes the virtual environment for the tests here, or does nothing if it is there already:
 #
 #   tests/third-party/venv.sh DIRECTORY DRIVER
 #
 #   DIRECTORY/venv        the packages of requirements.txt, and nanoarrow
 #   DIRECTORY/nanoarrow   the sources of nanoarrow's C library, as nanoarrow bundles them
-#   DRIVER                where a libcuda.so to link with lies
+#   DRIVER                the directory of a libcuda.so to link with
 #
-# nanoarrow's wheels on the package index are built without CUDA, and its Meson files leave the CUDA part out. So it
-# is built from its source distribution, with that part put in.
+# nanoarrow's wheels on the package index are built without CUDA, and its Meson files leave the CUDA part out. So this
+# script builds it from its source distribution and adds that part.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/env.sh"
@@ -22,7 +22,7 @@ venv=$out/venv
 source=$out/source
 pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input)
 
-# Everything that the result depends on.
+# Everything that determines the result.
 inputs() {
   cat "$here"/{requirements.txt,venv.sh}
   "$PYTHON" -VV
@@ -37,8 +37,8 @@ unpack() {
   tar -xzf "${archives[0]}" -C "$source" --strip-components=1
 }
 
-# Meson has the option, and a warning where it should be obeyed. The reader of IPC files is left out: nobody needs it
-# here, and it takes three more libraries.
+# Meson has the option, but only prints a warning where it should obey it. The reader of IPC files is left out: nobody
+# needs it here, and it requires three more libraries.
 choose_parts() {
   local meson=$source/src/nanoarrow/meson.build device=$source/subprojects/arrow-nanoarrow/meson.build
   sed -i "s|warning('cuda option enabled but not implemented in Meson config!')|\

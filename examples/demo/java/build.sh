@@ -11,7 +11,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 out=${1:?usage: build.sh OUTDIR}
 weather=$(cd "$(dirname "${DEVX_WEATHER:?}")" && pwd -P)
 javac=${JAVA_HOME:+$JAVA_HOME/bin/}javac
-# Where jni.h is, also when javac is a link on PATH.
+# Finds jni.h, even if javac is a link on PATH.
 jdk=${JAVA_HOME:-$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")}
 
 rm -rf "$out/classes" "$out/libweather_jni.so"

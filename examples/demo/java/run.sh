@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs what build.sh has built.
+# Runs the program that build.sh built.
 #
 #   examples/demo/java/run.sh OUTDIR DATADIR
 #

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the simulated CUDA driver and places it under both names that clients look for.
-# Usage: place.sh DIRECTORY [VERSION]; then LD_LIBRARY_PATH=DIRECTORY for a test, never for more.
+# Usage: place.sh DIRECTORY [VERSION]; then set LD_LIBRARY_PATH=DIRECTORY for a test, and only for that.
 set -eu
 [ $# -ge 1 ] || { echo "usage: $0 DIRECTORY [11080|12020|12090|13000]" >&2; exit 2; }
 manifest=$(cd "$(dirname "$0")" && pwd)/Cargo.toml
