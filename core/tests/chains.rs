@@ -1,5 +1,5 @@
-//! Memory that went out and came back in again and again: each import keeps the export that it is of, and that the import
-//! before. The last one to be released releases all of them, on a stack that has room for few.
+//! Memory that was exported and imported again and again: each import keeps the export that it came from, and that
+//! export keeps the import before. The last one to be released releases all of them, on a stack with little room.
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
@@ -20,7 +20,8 @@ use devexchange_core::{
 const LINKS: usize = 50_000;
 const STACK: usize = 128 << 10;
 
-/// On a thread with a small stack. `test` is given an owner, whose release must have run when it is done, once.
+/// Runs `test` on a thread with a small stack. `test` gets an owner, whose release must have run once when `test` is
+/// done.
 fn on_a_small_stack(test: impl FnOnce(Owner) + Send + 'static) {
     let released = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&released);
@@ -136,7 +137,7 @@ fn of_conversions() {
 fn of_streams() {
     on_a_small_stack(|owner| {
         let mut last = BatchStream::of(&schema(), DeviceType::CPU, std::iter::once(Ok(batch(owner)))).unwrap();
-        // More are refused.
+        // More streams within each other are refused.
         for _ in 0..64 {
             let mut stream = ArrowArrayStream::RELEASED;
             unsafe { last.export(&mut stream) }.unwrap();
@@ -157,7 +158,7 @@ fn of_owners() {
     });
 }
 
-/// What hangs below is released, too, if there is more than one at each level.
+/// Everything below is released, too, if there is more than one at each level.
 #[test]
 fn of_bushes() {
     const DEPTH: usize = 200;
@@ -176,10 +177,11 @@ fn of_bushes() {
     });
 }
 
-/// Of more than so many within each other, the ones below are put off (docs/design.md, rule 5).
+/// Of more than this many releases within each other, the lower ones are put off (docs/design.md, rule 5).
 const NESTED: usize = 32;
 
-/// A chain whose n-th release says its number after it has given up what is below, and calls `within` before it returns.
+/// A chain whose n-th release records its number after it has given up the links below, and calls `within` before it
+/// returns.
 fn numbered(links: usize, order: &Arc<Mutex<Vec<usize>>>, within: impl Fn(usize) + Send + Clone + 'static) -> Tensor {
     (0..links).rev().fold(tensor(Owner::none()), |below, number| {
         let (order, within) = (Arc::clone(order), within.clone());
@@ -191,8 +193,8 @@ fn numbered(links: usize, order: &Arc<Mutex<Vec<usize>>>, within: impl Fn(usize)
     })
 }
 
-/// What is not nested too deep is over when the function that gives it up goes on; what is comes when the outermost has
-/// returned. So a function must not wait for a release that it brings about.
+/// A release that is not nested too deep is over when the function that causes it goes on; a deeper one comes when the
+/// outermost has returned. So a function must not wait for a release that it brings about.
 #[test]
 fn what_is_put_off_comes_after_the_functions_above() {
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -204,7 +206,7 @@ fn what_is_put_off_comes_after_the_functions_above() {
     assert_eq!(*order.lock().unwrap(), expected);
 }
 
-/// Another thread does not put off what it gives up because of those who wait for it: they may wait.
+/// Another thread does not put off its releases because of the functions that wait for it: they are allowed to wait.
 #[test]
 fn a_thread_that_a_release_waits_for_releases_at_once() {
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -221,7 +223,7 @@ fn a_thread_that_a_release_waits_for_releases_at_once() {
     assert_eq!(order.lock().unwrap().len(), 2 * NESTED);
 }
 
-/// Whichever of a chain is the first one to be put off: no owner above it stops what it does.
+/// Whichever link of a chain is the first to be put off, its panic stops no owner above it.
 #[test]
 fn a_panic_in_a_release_that_is_put_off_ends_there() {
     struct Panics;

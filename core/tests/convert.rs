@@ -1,4 +1,4 @@
-//! Columns as tensors and tensors as columns: the plan, and that it is kept.
+//! Columns as tensors and tensors as columns: the plan, and that the conversion keeps to it.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::c_void;
@@ -18,7 +18,7 @@ use devexchange_core::{Batch, DType, Device, Flags, Owner, Schema, Tensor, Tenso
 
 fn single(fields: &[FieldDesc<'_>], nodes: &[NodeDesc<'_>]) -> Batch {
     let schema = Schema::new(fields).unwrap();
-    // SAFETY: the tests give static buffers with the rows that the nodes say.
+    // SAFETY: the tests give static buffers with as many rows as the nodes state.
     unsafe { Batch::from_raw_parts(&schema, Device::CPU, nodes, Owner::none()) }.unwrap()
 }
 
@@ -62,7 +62,7 @@ fn what_a_tensor_cannot_say_is_impossible() {
     let plan = plan_tensor(dates.root()).unwrap();
     assert_eq!(plan.to_string(), "impossible: date32 has no element type in DLPack");
 
-    // Who filled in the nulls would have no tensor either: so it is not they that are named.
+    // Filling in the nulls would not give a tensor either, so the error does not name them.
     let nodes = [NodeDesc { length: 4, null_count: -1, offset: 0, buffers: &with_nulls }];
     let dates = single(&[FieldDesc::new(c"d", c"tdD")], &nodes);
     assert_eq!(reason(plan_tensor(dates.root()).unwrap()), "date32 has no element type in DLPack");
@@ -152,7 +152,7 @@ fn tensors_of_one_shape() {
     let back = tensor(made.root(), Copying::Never).unwrap();
     assert_eq!((back.shape(), back.strides(), back.data()), (&[2, 3, 4][..], &[12, 4, 1][..], cube.data()));
 
-    // Values whose dimensions lie in another order are seen in place too, and say so.
+    // Values whose dimensions lie in another order are viewed in place, too, and the result records the order.
     let turned = seen(&cube, &[2, 4, 3], &[12, 1, 4]);
     let made = fixed_shape_column(&turned, "turned", Copying::Never).unwrap();
     let (_, parameters) = made.schema().root().extension().unwrap();
@@ -160,7 +160,7 @@ fn tensors_of_one_shape() {
     let back = tensor(made.root(), Copying::Never).unwrap();
     assert_eq!((back.shape(), back.strides(), back.data()), (turned.shape(), turned.strides(), cube.data()));
 
-    // Where a dimension of extent 1 lies means nothing.
+    // The stride of a dimension of extent 1 means nothing.
     for stride in [0, 1, 77] {
         let flat = seen(&cube, &[6, 1, 4], &[4, stride, 1]);
         let made = fixed_shape_column(&flat, "flat", Copying::Never).unwrap();
@@ -252,11 +252,11 @@ fn columns_of_a_matrix() {
     let back = matrix(&table, Copying::Never, None).unwrap();
     assert_eq!((back.shape(), back.strides(), back.data()), (&[3, 2][..], &[1, 3][..], whole.data()));
     assert!(back.flags().has(Flags::READ_ONLY));
-    // Of some rows, from where they begin.
+    // A matrix of some rows begins where they begin.
     let some = matrix(&table.slice(1, 2).unwrap(), Copying::Never, None).unwrap();
     assert_eq!((some.shape(), some.strides()), (&[2, 2][..], &[1, 3][..]));
     assert_eq!(elements(&some), [1, 4, 2, 5]);
-    // One row is a column's value each, wherever they are.
+    // One row is one value of each column, wherever the values are.
     assert_eq!(plan_batch(&seen(&whole, &[1, 3], &[3, 1])), Plan::View);
 
     // Row-major needs a copy.
@@ -266,7 +266,7 @@ fn columns_of_a_matrix() {
     assert_eq!((table.n_columns(), table.column(2).unwrap().field().name()), (3, "2"));
     assert_eq!(table.column(2).unwrap().values::<i32>().unwrap(), [2, 5]);
 
-    // Columns from here and there.
+    // Columns of different tensors.
     let (first, second) = (column(&tall_one(1), "", Copying::Never), column(&tall_one(7), "", Copying::Never));
     let (first, second) = (first.unwrap(), second.unwrap());
     let far = Batch::of_columns(&[("x", &second), ("y", &first), ("z", &second)], None).unwrap();
@@ -278,13 +278,13 @@ fn columns_of_a_matrix() {
     drop((first, second, far));
     assert_eq!(elements(&copied), [7, 1, 7, 8, 2, 8, 9, 3, 9]);
 
-    // One column begins within the other, which their producer may do and a matrix must not.
+    // One column begins within the other; a producer can do this, but a matrix must not.
     let long = Tensor::from_vec((0..4000_i32).collect(), &[4000]).unwrap();
     let at = |first, rows| column(&long.slice(0, first, rows).unwrap(), "", Copying::Never).unwrap();
     let pair = |first, second| Batch::of_columns(&[("a", &first), ("b", &second)], None).unwrap();
     let within = pair(at(0, 2), at(1, 2));
     assert!(self::reason(plan_matrix(&within).unwrap()).contains("equal distances"));
-    // What lies between two columns is somebody else's, unless they are of one tensor, or of one copy.
+    // The memory between two columns belongs to somebody else, unless they are columns of one tensor or of one copy.
     assert_eq!(plan_matrix(&pair(at(0, 2), at(2, 2))).unwrap(), Plan::View);
     let apart = pair(at(0, 2), at(3, 2));
     assert!(self::reason(plan_matrix(&apart).unwrap()).contains("equal distances"));
@@ -301,7 +301,7 @@ fn columns_of_a_matrix() {
     let empty = Tensor::from_vec(Vec::<i32>::new(), &[0, 3]).unwrap();
     let table = batch(&empty, &[], Copying::Never).unwrap();
     assert_eq!(matrix(&table, Copying::Never, None).unwrap().shape(), [0, 3]);
-    // Whose strides mean nothing, and whose extents may be anything.
+    // A tensor without elements: its strides mean nothing, and its extents can be anything.
     let table = batch(&seen(&whole, &[0, 3], &[1, i64::MAX / 2]), &[], Copying::Never).unwrap();
     assert_eq!((table.n_columns(), table.length()), (3, 0));
     assert!(self::reason(plan_batch(&seen(&whole, &[0, i64::MAX], &[1, 1]))).contains("fewer than 1048576 columns"));
@@ -391,7 +391,7 @@ fn values_that_are_not_aligned_are_copied() {
     let copied = matrix(&table, Copying::IfNeeded, None).unwrap();
     assert_eq!(elements(&copied), [0, 40, 10, 50, 20, 60, 30, 70]);
 
-    // Where there is no value, there is none that would have to be aligned.
+    // Without values, there is nothing to be aligned.
     let none = made(ints("", 0, 0));
     assert!(none.root().values::<i32>().unwrap().is_empty());
     assert_eq!(plan_tensor(none.root()).unwrap(), Plan::View);
@@ -418,11 +418,11 @@ fn what_is_too_much_for_a_tensor_is_impossible() {
     assert!(said.contains("there are 65 dimensions: a tensor has at most 64"), "{said}");
     assert_eq!(tensor(of(64).root(), Copying::IfNeeded).unwrap_err().status(), DEVX_IMPOSSIBLE);
 
-    // Each column can be addressed, and all together cannot.
+    // Each column alone can be addressed, but all together cannot.
     let rows = 1 << 59;
     let column = || ArrayBuilder::new("", "l", rows).buffer(null()).buffer(VALUES.as_ptr().cast()).null_count(0);
     let table = (0..4).fold(ArrayBuilder::batch(rows), |table, _| table.child(column()));
-    // SAFETY: the values are not looked at.
+    // SAFETY: the values are not read.
     let table = unsafe { table.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
     let said = reason(plan_matrix(&table).unwrap());
     assert!(said.contains("more than can be addressed"), "{said}");

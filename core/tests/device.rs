@@ -4,10 +4,10 @@ use devexchange_core::abi::types::DEVX_DEVICE;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{DType, Device, DeviceType, RawStream, Stream, Tensor, convert};
 
-/// What the official headers say (`tests/tests/layout.rs`).
+/// The constants of the official headers (`tests/tests/layout.rs`).
 const CONSTANTS: &str = include_str!("../../tests/constants.txt");
 
-/// The device types of DLPack, each with its name: they come before the types of elements, which begin again.
+/// The device types of DLPack, each with its name. They come before the element types, whose numbers begin again.
 fn types() -> impl Iterator<Item = (&'static str, i32)> {
     let constants = CONSTANTS.lines().filter_map(|line| line.strip_prefix("kDL")?.split_once(" value "));
     constants.take_while(|(name, _)| *name != "Int").filter_map(|(name, value)| Some((name, value.parse().ok()?)))

@@ -58,7 +58,8 @@ fn a_round_trip_releases_once() {
     round_trip::<DLManagedTensor>();
 }
 
-/// The first of them is in the tensor's own block, and after it the next one that comes; the others have blocks of their own.
+/// The first consumer's struct is in the tensor's own block, and after its release the next new one; the others have
+/// separate blocks.
 #[test]
 fn several_consumers_have_a_struct_each() {
     let mut data = [1.0_f32, 2.0];
@@ -69,18 +70,18 @@ fn several_consumers_have_a_struct_each() {
     let new = Request::default();
     let share = |request| dlpack::share::<DLManagedTensorVersioned>(&tensor, request).unwrap().into_raw();
     let give_back = |managed: *mut DLManagedTensorVersioned| {
-        // SAFETY: handed out below, and given back once.
+        // SAFETY: exported below, and given back once.
         drop(unsafe { Owned::from_raw(NonNull::new(managed).unwrap()) });
     };
     let (first, second) = (share(&new), share(&old));
     assert_ne!(first, second);
-    // SAFETY: held, and the consumer's alone.
+    // SAFETY: held, and only this consumer uses it.
     let one = unsafe { &mut *first };
     // SAFETY: held.
     let two = unsafe { &*second };
     assert_eq!((one.version.minor, two.version.minor), (3, 0));
     assert_eq!(one.deleter.map(|call| call as usize), two.deleter.map(|call| call as usize));
-    // A consumer that changes its struct changes no one else's.
+    // A consumer that changes its struct does not change any other consumer's.
     (one.dl_tensor.ndim, one.dl_tensor.data, one.flags) = (0, std::ptr::null_mut(), 7);
     assert_eq!((two.dl_tensor.data.cast(), two.dl_tensor.ndim, two.flags), (data.as_mut_ptr(), 1, 0));
     assert_eq!(tensor.data().cast(), data.as_mut_ptr());
@@ -130,8 +131,8 @@ fn what_a_number_says_of_copies() {
     }
 }
 
-/// A consumer that is told of a copy may write it: "solely owned throughout its lifetime by the consumer" (DLPack 1.3,
-/// `DLPACK_FLAG_BITMASK_IS_COPIED`).
+/// A consumer that is told that it has a copy may write it: "solely owned throughout its lifetime by the consumer"
+/// (DLPack 1.3, `DLPACK_FLAG_BITMASK_IS_COPIED`).
 #[test]
 fn only_one_consumer_is_told_that_it_has_a_copy() {
     let flags_of = |owned: Owned<DLManagedTensorVersioned>| owned.import().unwrap().flags();
@@ -141,19 +142,19 @@ fn only_one_consumer_is_told_that_it_has_a_copy() {
         copy
     };
     let request = Request::default();
-    // Whoever gets all of it, also from the one who got it.
+    // A consumer that gets all of it is told, even when it gets it from another consumer.
     let moved: Owned<DLManagedTensorVersioned> = dlpack::export(copy(), &request).unwrap();
     let moved = moved.import().unwrap();
     assert_eq!(moved.flags(), Flags::IS_COPIED);
     assert_eq!(flags_of(dlpack::export(moved, &request).unwrap()), Flags::IS_COPIED);
-    // Not who shares it with its owner, or with another consumer.
+    // A consumer that shares it with the owner, or with another consumer, is not told.
     let shared = copy();
     assert_eq!(flags_of(dlpack::share(&shared, &request).unwrap()), Flags::default());
     assert_eq!(flags_of(dlpack::export(shared.clone(), &request).unwrap()), Flags::default());
     let held: Owned<DLManagedTensorVersioned> = dlpack::share(&shared, &request).unwrap();
     let last: Owned<DLManagedTensorVersioned> = dlpack::export(shared, &request).unwrap();
     assert_eq!((flags_of(held), flags_of(last)), (Flags::default(), Flags::default()));
-    // A copy for this one consumer, of what stays the owner's.
+    // A copy for this one consumer, of a tensor that stays with its owner.
     let shared = copy();
     let always = Request { copy: Copying::Always, ..request };
     assert_eq!(flags_of(dlpack::share(&shared, &always).unwrap()), Flags::IS_COPIED);
@@ -178,7 +179,7 @@ fn a_borrowed_description_owns_nothing_and_refuses_what_it_cannot_say() {
     }
 }
 
-/// Each of them has a byte of its own, so they share none.
+/// Each element has its own byte, so elements share none.
 #[test]
 fn strided_elements_with_padding_are_copied() {
     let mut data = [0_u8, 1, 2, 3, 4, 5];
@@ -230,7 +231,7 @@ fn versions_are_negotiated() {
         // SAFETY: exported just now.
         let version = unsafe { exported.as_ref() }.version;
         assert_eq!((version.major, version.minor), written);
-        // SAFETY: ours, and valid.
+        // SAFETY: owned here, and valid.
         drop(unsafe { Owned::from_raw(exported) });
     }
     let old = Request { max_version: DLPackVersion { major: 0, minor: 8 }, ..Request::default() };
@@ -238,7 +239,8 @@ fn versions_are_negotiated() {
     assert_eq!(refused.error.status(), DEVX_VERSION);
 }
 
-/// `DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED` is of 1.1: who reads 1.0 would take such elements for packed ones.
+/// `DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED` exists since 1.1: a reader of 1.0 would take such elements for packed
+/// ones.
 #[test]
 fn a_reader_of_1_0_is_not_given_padded_elements() {
     let mut data = [1_u8, 2, 3];
@@ -263,7 +265,7 @@ fn a_reader_of_1_0_is_not_given_padded_elements() {
     assert_eq!(refused.error.status(), DEVX_UNSUPPORTED);
     let given: Owned<DLManagedTensorVersioned> = dlpack::export(refused.returned, &asked(1)).unwrap();
     assert_eq!(given.import().unwrap().flags(), Flags::SUBBYTE_PADDED);
-    // Of whole bytes the flag says nothing.
+    // For elements of whole bytes the flag means nothing.
     let pairs = DType::from_dlpack(DLDataType { lanes: 2, ..int4.to_dlpack() }).unwrap();
     for dtype in [DType::INT8, pairs] {
         let described = TensorDesc { dtype, ..described };
@@ -278,8 +280,8 @@ fn a_reader_of_1_0_is_not_given_padded_elements() {
     }
 }
 
-/// The type codes after `kDLBool` are of 1.1, but no reader takes one of them for another type, and PyTorch, which knows
-/// them, asks for 1.0.
+/// The type codes after `kDLBool` exist since 1.1, but no reader takes one of them for another type, and PyTorch, which
+/// knows them, asks for 1.0.
 #[test]
 fn a_reader_of_1_0_is_given_elements_whose_code_is_of_1_1() {
     let mut data = [1_u8, 2, 3];
@@ -309,7 +311,7 @@ unsafe extern "C" fn delete_foreign(managed: *mut DLManagedTensorVersioned) {
     unsafe { (*foreign).deleted += 1 };
 }
 
-/// Calls `test` with a valid tensor of 2 × 2 that it may spoil.
+/// Calls `test` with a valid tensor of 2 × 2, which `test` may spoil.
 fn with_foreign(test: impl FnOnce(&mut Foreign, *mut DLManagedTensorVersioned)) {
     let dl_tensor = DLTensor {
         data: null_mut(),
@@ -338,7 +340,7 @@ fn with_foreign(test: impl FnOnce(&mut Foreign, *mut DLManagedTensorVersioned)) 
 #[test]
 fn a_foreign_tensor_without_strides_is_row_major() {
     with_foreign(|foreign, address| {
-        // SAFETY: valid, and the test's.
+        // SAFETY: valid, and owned by the test.
         let tensor = unsafe { dlpack::import(address) }.unwrap();
         assert_eq!(tensor.strides(), [2, 1]);
         let other = tensor.clone();
@@ -349,11 +351,11 @@ fn a_foreign_tensor_without_strides_is_row_major() {
     });
 }
 
-/// An import recognises what is plain first: that says the same as the careful reading of the same description.
+/// An import first recognises plain tensors; the result must equal that of the careful reading of the same description.
 #[test]
 fn what_is_plain_is_read_as_with_care() {
     let device = |id| DLDevice { device_type: kDLCPU, device_id: id };
-    // Rows, columns, and neither.
+    // Row-major, column-major, and neither.
     let strides = [[2_i64, 1], [1, 1], [3, 1], [1, 2], [1, 3], [1, 7], [2, 3], [-3, 1]];
     let mut cases = 0;
     for shape in [[1_i64, 2], [2, 1], [1, 1], [2, 3], [3, 2]] {
@@ -368,7 +370,7 @@ fn what_is_plain_is_read_as_with_care() {
                     let desc = unsafe { dlpack::describe(tensor, Flags(flags)) }.unwrap();
                     // SAFETY: as above.
                     let careful = unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }.unwrap();
-                    // SAFETY: valid, and the test's.
+                    // SAFETY: valid, and owned by the test.
                     let tensor = unsafe { dlpack::import(address) }.unwrap();
                     assert_eq!(tensor.data(), (&raw mut foreign.data).wrapping_byte_add(byte_offset as usize).cast());
                     assert_eq!(tensor.data(), careful.data());
@@ -392,7 +394,7 @@ fn what_is_plain_is_read_as_with_care() {
 fn a_null_deleter_is_legal() {
     with_foreign(|foreign, address| {
         foreign.managed.deleter = None;
-        // SAFETY: valid, and the test's.
+        // SAFETY: valid, and owned by the test.
         drop(unsafe { dlpack::import(address) }.unwrap());
     });
 }
@@ -405,7 +407,7 @@ fn a_refused_import_takes_nothing() {
     let cases: [(DevxStatus, &str, Spoil); 15] = [
         (DEVX_VERSION, "version is 2.0", |m| {
             m.version = DLPackVersion { major: 2, minor: 0 };
-            // What follows has another layout then, so it must not be looked at.
+            // What follows the version then has another layout, so it must not be read.
             m.dl_tensor.ndim = i32::MAX;
             m.dl_tensor.shape = std::ptr::dangling_mut();
         }),
@@ -432,7 +434,7 @@ fn a_refused_import_takes_nothing() {
     for (status, text, spoil) in cases {
         with_foreign(|foreign, address| {
             spoil(&mut foreign.managed);
-            // SAFETY: readable as far as the version says, and the test's.
+            // SAFETY: readable as far as the version requires, and owned by the test.
             let error = unsafe { dlpack::import(address) }.unwrap_err();
             assert_eq!(error.status(), status, "{error}");
             assert!(error.message().contains(text), "{error}");
@@ -448,7 +450,7 @@ fn a_refused_import_takes_nothing() {
 fn a_refused_owner_comes_back_unreleased() {
     let mut data = [0.0_f32; 2];
     let (owner, released) = counted();
-    // SAFETY: refused before anything is looked at.
+    // SAFETY: refused before anything is read.
     let refused = unsafe { Tensor::from_raw_parts(&desc(&mut data, &[-2]), owner) }.unwrap_err();
     assert_eq!(released.load(SeqCst), 0);
     drop(refused.returned);
@@ -456,7 +458,7 @@ fn a_refused_owner_comes_back_unreleased() {
 }
 
 fn handle(value: i64) -> RawStream {
-    // SAFETY: on the host no stream is looked at.
+    // SAFETY: on the host no stream is used.
     unsafe { RawStream::new(value) }
 }
 
@@ -510,7 +512,7 @@ fn copies_gather_any_strides() {
     assert_eq!(tensor.as_slice::<i16>().unwrap_err().status(), DEVX_COPY_REQUIRED);
 }
 
-/// Producers may write anything there: NumPy, built to find who relies on it, writes the largest number.
+/// A producer can write anything there: NumPy, if built to find consumers that rely on it, writes the largest number.
 #[test]
 fn a_copy_does_not_mind_strides_along_a_single_element() {
     let values = [1.0_f32, 2.0, 3.0];
@@ -524,7 +526,8 @@ fn a_copy_does_not_mind_strides_along_a_single_element() {
     }
 }
 
-/// "Aligned to 256 bytes as in CUDA" (`DLTensor.data`), whatever has made it. To some consumers anything less is worth a copy.
+/// "Aligned to 256 bytes as in CUDA" (`DLTensor.data`), whoever has made the memory. Some consumers copy data that is
+/// less aligned.
 #[test]
 fn new_memory_of_the_host_begins_where_dlpack_has_it() {
     let manager = devexchange_core::manager::Driver::host_only().unwrap();
@@ -547,7 +550,7 @@ fn new_memory_of_the_host_begins_where_dlpack_has_it() {
     }
 }
 
-/// What may be read must be initialised, whatever was in that memory before.
+/// Memory that can be read must be initialised, whatever was in it before.
 #[test]
 fn new_memory_of_the_host_is_zero() {
     let manager = devexchange_core::manager::Driver::new().unwrap();
@@ -568,7 +571,7 @@ fn new_memory_of_the_host_is_zero() {
     );
 }
 
-/// For programs whose errors are boxed: `?` takes a refusal, too, and shows why.
+/// For programs with boxed errors: `?` converts a refusal, too, and keeps the reason.
 #[test]
 fn a_refusal_is_an_error_of_std() {
     fn refused() -> std::result::Result<Tensor, Box<dyn std::error::Error>> {
@@ -588,7 +591,7 @@ fn a_refusal_is_an_error_of_std() {
     }
     let error = refused().unwrap_err();
     assert_eq!(error.to_string(), "shape[0] is -1: an extent cannot be negative");
-    // What `main` shows of an error that it returns.
+    // The text that `main` prints for an error that it returns.
     let error = Error::from(error.downcast::<Refused<Owner>>().map(|refused| *refused).unwrap());
     assert_eq!(format!("{error:?}"), "DEVX_INVALID_SHAPE: shape[0] is -1: an extent cannot be negative");
     let error = Error::driver(DevxStatus(7777), 3, "a new one");

@@ -6,7 +6,7 @@ use devexchange_core::abi::dlpack::*;
 use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_DTYPE, DEVX_UNSUPPORTED};
 use devexchange_core::{DType, Device};
 
-/// The widths that each type code has, as DLPack says in its comments on `DLDataTypeCode`, and as numbers come.
+/// The widths of each type code, according to DLPack's comments on `DLDataTypeCode`, and of plain numbers.
 fn widths(code: u8) -> &'static [u8] {
     match code {
         kDLInt | kDLUInt => &[1, 2, 4, 8, 16, 32, 64, 128],
@@ -87,7 +87,7 @@ fn a_device_is_read_from_its_name() {
         assert_eq!(name.parse(), Ok(Device::CPU));
     }
     assert_eq!(Device::CPU.to_string().parse(), Ok(Device::CPU));
-    // All that have names are known; for most of them there is no runtime here.
+    // All devices with a name are known; most of them have no runtime here.
     assert!("maia:3".parse::<Device>().unwrap_err().message().starts_with("device_type is maia"));
     assert_eq!("cpu:1".parse::<Device>().unwrap_err().message(), "device_id is 1: the cpu is 0 or -1");
     for wrong in ["", "CPU", "gpu", "cpu:", "cpu:-1", "cpu:+0", "cpu:0:0", "cpu:99999999999999999999"] {

@@ -1,7 +1,7 @@
-//! Faults of the program that uses the core: each allocation of an operation fails, and each callback panics. Then there is
-//! an error, nothing is taken, and everything is released once.
+//! Faults of the program that uses the core: each allocation of an operation fails, and each callback panics. The
+//! result must be an error, nothing may be taken, and everything must be released once.
 //!
-//! All in one test: what the core keeps for itself is turned off by the environment, which is changed before there is a
+//! All in one test: an environment variable turns off what the core keeps for itself, and it is set before there is a
 //! second thread.
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "calls of the C ABI in a row")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
@@ -44,36 +44,36 @@ static ALLOCATOR: Failing = Failing { elsewhere: processes::server_fails };
 
 // ---- a scene ----
 
-/// What one run of a scene counts.
+/// The counters of one run of a scene.
 #[derive(Default)]
 struct Run {
-    /// Owners that were handed over and are not released.
+    /// Owners that were handed over and are not yet released.
     live: Arc<AtomicI32>,
-    /// Callbacks that were called, and which of them panics.
+    /// The number of callbacks called, and which of them panics.
     callbacks: Arc<AtomicI32>,
     panics: i32,
     told: Cell<u32>,
 }
 
 impl Run {
-    /// Does something with the core while an allocation may fail. What it could not make the scene has to do without.
+    /// Does something with the core while an allocation may fail. The scene must do without whatever could not be made.
     fn attempt<T>(&self, act: impl FnOnce() -> Result<T>) -> Option<T> {
         watched(act).map_err(|error| self.is_told(&error)).ok()
     }
 
     fn is_told(&self, error: &Error) {
         let expected = if self.panics > 0 { DEVX_PANIC } else { DEVX_OUT_OF_MEMORY };
-        // Across the ABI of a stream an error is a code.
+        // Through the ABI of a stream an error is only a code.
         assert!([expected, DEVX_CALLBACK].contains(&error.status()), "{error}");
         self.told.set(self.told.get() + 1);
     }
 
-    /// A callback of the test's; the one whose turn it is panics.
+    /// A callback of the test; the one whose turn it is panics.
     fn callback(callbacks: &AtomicI32, panics: i32) {
         assert!(callbacks.fetch_add(1, SeqCst) + 1 != panics, "as asked");
     }
 
-    /// An owner that is released once: its memory was never the core's.
+    /// An owner that must be released once; its memory is not the core's.
     fn owner(&self) -> Owner {
         let (live, callbacks, panics) = (Arc::clone(&self.live), Arc::clone(&self.callbacks), self.panics);
         live.fetch_add(1, SeqCst);
@@ -108,7 +108,7 @@ fn after(name: &str, what: &str, run: &Run) {
     assert_eq!(ledger::outstanding(), 0, "{name}, {what}: {:?}", ledger::read());
 }
 
-/// Lets each allocation of a scene fail, alone or with all that follow; how many failed.
+/// Lets each allocation of a scene fail, alone or with all that follow. Returns the number that failed.
 fn without_memory((name, scene): (&str, Scene)) -> u64 {
     let mut all = 0;
     for from_then_on in [false, true] {
@@ -128,7 +128,7 @@ fn without_memory((name, scene): (&str, Scene)) -> u64 {
     all
 }
 
-/// Lets each callback of a scene panic; how many did.
+/// Lets each callback of a scene panic. Returns the number that did.
 fn with_panics((name, scene): (&str, Scene)) -> u64 {
     let mut all = 0;
     loop {
@@ -145,9 +145,10 @@ fn with_panics((name, scene): (&str, Scene)) -> u64 {
 
 #[test]
 fn what_fails_once_is_told_and_loses_nothing() {
-    // Or what was given back once is not allocated again.
+    // Otherwise blocks that were given back would not be allocated again.
     unsafe { std::env::set_var("DEVEXCHANGE_KEEP_BLOCKS", "0") };
-    // What a thread has for itself is made with its first exchange; and nobody has to read of these panics.
+    // A thread makes what it keeps for itself with its first exchange; and nobody needs to see the messages of these
+    // panics.
     drop(Tensor::from_vec(vec![0_u8], &[1]));
     std::panic::set_hook(Box::new(|_| ()));
     let told = |what: std::thread::Result<u64>| {
@@ -216,7 +217,7 @@ fn exports(run: &Run) {
     }
 }
 
-/// A record batch of a number, a text, a list and a dictionary.
+/// A record batch with a number, a text, a list and a dictionary.
 fn schema(run: &Run) -> Option<Schema> {
     let block = run.attempt(|| metadata::encode(&[(b"key", b"value")]))?;
     let nested = FieldDesc { n_children: 1, ..FieldDesc::new(c"list", c"+l") };
@@ -352,12 +353,13 @@ fn managers(run: &Run) {
 }
 
 thread_local! {
-    /// What [`own_manager`] allocates with.
+    /// The manager with which [`own_manager`] allocates.
     static ASKED: Cell<Option<Shared>> = const { Cell::new(None) };
     static GIVEN: Cell<i32> = const { Cell::new(0) };
 }
 
-/// The manager may be asked by whoever gives memory back, also of an allocation that was refused in the end.
+/// The manager can be called by any thread that gives memory back, even about an allocation that was refused in the
+/// end.
 fn own_manager(run: &Run) {
     unsafe extern "C" fn allocate(
         _: *mut c_void,

@@ -1,4 +1,4 @@
-//! Children of `fork`: what they give up is given up, whatever other threads of the parent were doing just then.
+//! Children of `fork`: a child can give things up, whatever other threads of the parent were doing at the fork.
 
 mod patience;
 
@@ -13,8 +13,8 @@ use devexchange_core::{DType, Device, Tensor, trace};
 const FORKS: u32 = 400;
 const HANGS: Duration = Duration::from_secs(20);
 
-/// Does something in a child, which must come to its end. What its parent is told: the exit code in the second byte, the
-/// signal in the first, 9 if it hung.
+/// Does something in a child, which must come to its end. Returns the child's status as its parent sees it: the exit
+/// code in the second byte, the signal in the first, 9 if it hung.
 fn in_a_child(act: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child ends without running handlers.
     let pid = unsafe { libc::fork() };
@@ -38,7 +38,7 @@ fn in_a_child(act: impl FnOnce() -> bool) -> i32 {
 
 static IN_HANDLERS: Mutex<Option<(Shared, Tensor)>> = Mutex::new(None);
 
-/// What a program does when it forks, with memory of a manager: it gives up some and asks for other.
+/// What a program does when it forks, with memory of a manager: it gives some up and allocates some.
 extern "C" fn renew() {
     let mut kept = IN_HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((manager, tensor)) = &mut *kept
@@ -48,7 +48,7 @@ extern "C" fn renew() {
     }
 }
 
-/// Before the library is there, as a program does that loads it later.
+/// Registers before the library is there, as a program does that loads the library later.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static REGISTER: extern "C" fn() = register;
@@ -58,8 +58,8 @@ extern "C" fn register() {
     unsafe { libc::pthread_atfork(Some(renew), Some(renew), Some(renew)) };
 }
 
-/// A program has handlers of its own, in which it may use the library as ever: those that were there before the library, and
-/// those that came after it.
+/// A program's own fork handlers can use the library as usual: both those registered before the library and those
+/// registered after it.
 #[test]
 fn handlers_of_the_program_wait_for_nobody() {
     if std::env::var_os(TRACED).is_none() {
@@ -78,10 +78,10 @@ fn handlers_of_the_program_wait_for_nobody() {
     assert_eq!(manager.statistics().allocations, 1);
 }
 
-/// Which part of a test this process plays.
+/// The environment variable that says which part of a test this process plays.
 const TRACED: &str = "DEVX_TEST_TRACED";
 
-/// What releases say there, with the trace on, waits for nobody either.
+/// Messages of releases in a child, with the trace on, wait for nobody either.
 #[test]
 fn what_is_said_in_a_child_is_said_at_once() {
     if std::env::var_os(TRACED).is_none() {

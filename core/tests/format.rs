@@ -1,5 +1,5 @@
-//! What each format string stands for (Arrow C data interface, "Data type description"; columnar format, buffers), and
-//! what metadata blocks hold.
+//! The meaning of each format string (Arrow C data interface, "Data type description"; columnar format, buffers), and
+//! the contents of metadata blocks.
 
 use devexchange_core::abi::types::{DEVX_INVALID_FORMAT, DEVX_INVALID_METADATA as INVALID};
 use devexchange_core::arrow::format::{Buffer, Buffers, Children};
@@ -16,7 +16,7 @@ const SMALL: Type = Type::Decimal { width: 4, precision: 9, scale: 0 };
 const MEDIUM: Type = Type::Decimal { width: 8, precision: 18, scale: 3 };
 const LARGE: Type = Type::Decimal { width: 32, precision: 76, scale: 9 };
 
-/// A format, what it stands for and is shown as, its buffers, and the element type that its values can be read as.
+/// A format, its type and displayed name, its buffers, and the element type as which its values can be read.
 type Row = (&'static str, Type, &'static str, &'static [Buffer], Option<DType>);
 
 const NUMBERS: [Row; 11] = [
@@ -33,7 +33,7 @@ const NUMBERS: [Row; 11] = [
     ("g", Type::Float(8), "float64", &[Validity, Values(64)], Some(DType::FLOAT64)),
 ];
 
-/// What is stored as integers but means something else.
+/// Types that are stored as integers but mean something else.
 const TIMES: [Row; 15] = [
     ("tdD", Type::Date32, "date32", &[Validity, Values(32)], Some(DType::INT32)),
     ("tdm", Type::Date64, "date64", &[Validity, Values(64)], Some(DType::INT64)),
@@ -212,7 +212,8 @@ fn there_are_bounds_to_metadata() {
     block.extend([0; 8]);
     assert_eq!(metadata::check_bytes(&block).unwrap_err().status(), INVALID);
 
-    // One pair: its count, two lengths, and a value that makes it one byte too large. Hardly any of it is ever touched.
+    // One pair: its count, two lengths, and a value that makes the block one byte too large. Hardly any of it is ever
+    // touched.
     let mut block = vec![0; MAX_BYTES + 1];
     let length = block.len() - 12;
     assert_eq!(metadata::encode(&[(&[], &block[12..])]).unwrap_err().status(), INVALID);

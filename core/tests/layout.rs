@@ -5,7 +5,7 @@ use devexchange_core::abi::types::{DEVX_INVALID_DTYPE, DEVX_INVALID_SHAPE};
 use devexchange_core::layout::{MAX_NDIM, check, is_stepped, row_major_strides};
 use devexchange_core::{DType, DType as D};
 
-/// A small generator of numbers, so that a failure can be repeated.
+/// A small generator of reproducible numbers, so that a failure can be repeated.
 struct Numbers(u64);
 
 impl Numbers {
@@ -88,7 +88,7 @@ fn nothing_overflows() {
         (vec![1 << 32, 1 << 32], None),
         (vec![2, 2], Some(vec![huge, 1])),
         (vec![3], Some(vec![i64::MIN])),
-        // Each end can be addressed from the first element, and what lies between them is too much.
+        // Each end can be addressed from the first element, but the distance between the ends is too large.
         (vec![2, 2], Some(vec![1 << 59, -(1 << 59)])),
         (vec![2, 2], Some(vec![(1 << 60) - 2, 1 - (1 << 60)])),
     ] {
@@ -101,7 +101,7 @@ fn nothing_overflows() {
 
 #[test]
 fn an_empty_tensor_may_have_any_extents_and_strides() {
-    // Also where the others alone are more than can be counted, before the zero or after it.
+    // Even where the product of the other extents is too large to be counted, before the zero or after it.
     for shape in [[0, i64::MAX, i64::MAX], [i64::MAX, 0, i64::MAX], [i64::MAX, i64::MAX, 0]] {
         let layout = check(D::INT64, false, &shape, Some(&[i64::MAX, i64::MIN, 1])).unwrap();
         assert_eq!((layout.elements, layout.bytes), (0, 0), "{shape:?}");

@@ -1,4 +1,4 @@
-//! The ledger, in a process of its own: each kind is counted where it belongs, on whatever thread.
+//! The ledger, in its own process: each kind is counted where it belongs, on whatever thread.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "what a helper of a test needs must be there")]
 
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ fn kinds(l: &DevxLedger) -> [DevxCount; 9] {
     [a, b, c, d, e, f, l.owners, g, h]
 }
 
-/// How many of each kind were there ever, and how many are there now.
+/// How many of each kind there have ever been, and how many there are now.
 fn total_and_live() -> ([i64; 9], [i64; 9]) {
     let kinds = kinds(&ledger::read());
     (kinds.map(|count| count.total), kinds.map(|count| count.live))
@@ -28,7 +28,7 @@ fn batch_of(tensor: &Tensor) -> Batch {
     convert::column(tensor, "n", Copying::Never).unwrap()
 }
 
-/// Each kind in turn, one more every time; all are kept until the end.
+/// Each kind in turn, one more each time; all are kept until the end.
 fn each_kind_is_counted() {
     let mut expected = [0; 9];
     assert_eq!((total_and_live(), ledger::outstanding()), ((expected, expected), 0));
@@ -44,20 +44,20 @@ fn each_kind_is_counted() {
     let tensor_in = exported.import().unwrap();
     check(&[1]);
     let batch = batch_of(&tensor);
-    // What it is a view of is counted already.
+    // The tensor behind the view is counted already.
     check(&[]);
     let mut schema_out = MaybeUninit::uninit();
     // SAFETY: room for the struct.
     unsafe { batch.schema().export(schema_out.as_mut_ptr()) }.unwrap();
     check(&[4]);
-    // SAFETY: exported just now, and given to nobody else.
+    // SAFETY: just exported, and given to nobody else.
     let schema = unsafe { Schema::import(schema_out.as_mut_ptr()) }.unwrap();
     check(&[5]);
     let mut array = MaybeUninit::uninit();
     // SAFETY: room for the struct.
     unsafe { batch.clone().export(array.as_mut_ptr()) }.unwrap();
     check(&[2]);
-    // SAFETY: exported just now, and given to nobody else.
+    // SAFETY: just exported, and given to nobody else.
     let batch_in = unsafe { Batch::import(array.as_mut_ptr(), &schema) }.unwrap();
     check(&[3]);
     let stream = BatchStream::of(&schema, DeviceType::CPU, Vec::new()).unwrap();
@@ -65,7 +65,7 @@ fn each_kind_is_counted() {
     // SAFETY: room for the struct.
     unsafe { stream.export(stream_out.as_mut_ptr()) }.unwrap();
     check(&[7]);
-    // SAFETY: exported just now, and given to nobody else.
+    // SAFETY: just exported, and given to nobody else.
     let stream_in = unsafe { BatchStream::import(stream_out.as_mut_ptr()) }.unwrap();
     // With its schema.
     check(&[8, 4, 5]);
@@ -73,19 +73,19 @@ fn each_kind_is_counted() {
     assert_eq!((total_and_live(), ledger::outstanding()), ((expected, [0; 9]), 0));
 }
 
-/// What a thread does when it ends, after it gave up what it had, is counted, too.
+/// What a thread does when it ends, after it has given up what it kept, is counted, too.
 fn threads_that_end_are_counted() {
     struct Last(RefCell<Vec<Owner>>);
     impl Drop for Last {
         fn drop(&mut self) {
-            // One more, which is gone with the others.
+            // One more owner, which is dropped with the others.
             self.0.get_mut().push(Owner::new(()));
         }
     }
     thread_local!(static LAST: Last = const { Last(RefCell::new(Vec::new())) });
     let before = ledger::read().owners;
     std::thread::spawn(|| {
-        // Known to the thread before the library is, so it goes after it.
+        // The thread knows it before the library, so it is destroyed after the library's.
         LAST.with(|last| last.0.borrow_mut().push(Owner::none()));
         LAST.with(|last| last.0.borrow_mut().push(Owner::new(())));
     })

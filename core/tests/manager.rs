@@ -1,4 +1,4 @@
-//! Managers that are written in Rust, and what goes wrong in them.
+//! Managers that are written in Rust, and their failures.
 
 use core::ffi::c_void;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ unsafe impl Manager for Panics {
     }
 }
 
-/// Says other things than it was asked for, of memory that is a static.
+/// Gives memory that is a static, and states other properties than it was asked for.
 #[derive(Debug)]
 struct Careless {
     bytes: usize,
     device: Device,
 }
 
-// SAFETY: nobody else has the static, which is never given back, and as many bytes are said as are used of it.
+// SAFETY: nobody else has the static, which is never given back, and no more bytes are used of it than stated.
 unsafe impl Manager for Careless {
     fn allocate(&self, _: &Request) -> Result<Allocated> {
         static MEMORY: [f64; 8] = [0.0; 8];
@@ -48,13 +48,13 @@ unsafe impl Manager for Careless {
     }
 }
 
-/// Callbacks that fail, each in another way, or are missing. What they hold is counted.
+/// Callbacks that each fail in a different way, or are missing. The things that they hold are counted.
 #[derive(Debug)]
 struct Failing {
     _held: Arc<()>,
 }
 
-// SAFETY: a byte that is there is given for each request of one.
+// SAFETY: each request for a byte gets a byte that exists.
 unsafe impl Callbacks for Failing {
     fn initialize(&self, ordinal: i32) -> Result<()> {
         Err(Error::driver(DEVX_DRIVER, ordinal, "enough"))
@@ -163,7 +163,7 @@ fn a_request_names_the_cpu_as_arrow_does_and_others_by_their_number() {
     assert_eq!(of(DeviceType::CUDA, 3), Ok((DeviceType::CUDA, 3, 8)));
 }
 
-/// What a manager of somebody else's is asked, in C: nothing is lost on the way.
+/// A foreign manager in C receives exactly the requests made: nothing is lost on the way.
 #[test]
 fn a_table_is_asked_what_the_manager_is_asked() {
     #[derive(Default)]
@@ -175,7 +175,7 @@ fn a_table_is_asked_what_the_manager_is_asked() {
         resets: Vec<i32>,
     }
     unsafe extern "C" fn initialize(context: *mut c_void, device_id: i32, _: *mut DevxError) -> DevxStatus {
-        // SAFETY: the context is the test's.
+        // SAFETY: the context belongs to the test.
         unsafe { (*context.cast::<Asked>()).devices.push(device_id) };
         DEVX_OK
     }
@@ -195,7 +195,7 @@ fn a_table_is_asked_what_the_manager_is_asked() {
         out: *mut DevxMemoryInfo,
         _: *mut DevxError,
     ) -> DevxStatus {
-        // SAFETY: there is room for what is known.
+        // SAFETY: there is room for the record.
         unsafe { out.write(DevxMemoryInfo { free_bytes: 100 - i64::from(device_id), total_bytes: 100 }) };
         DEVX_OK
     }
@@ -218,7 +218,7 @@ fn a_table_is_asked_what_the_manager_is_asked() {
     ) -> DevxStatus {
         // SAFETY: the request is there for the call.
         let host_flags = unsafe { (*request).host_flags };
-        // SAFETY: the context is the test's.
+        // SAFETY: the context belongs to the test.
         unsafe { (*context.cast::<Asked>()).host_flags.push(host_flags) };
         DEVX_UNSUPPORTED
     }
@@ -300,7 +300,7 @@ fn a_panic_of_a_manager_takes_nothing_from_the_limit() {
     }
 }
 
-/// Plain host memory goes with no device.
+/// Plain host memory belongs to no device.
 #[test]
 fn a_reset_leaves_host_memory_alone() {
     let limited = Limited::new(Shared::new(Driver::host_only().unwrap()).unwrap(), 100).unwrap();
@@ -310,7 +310,7 @@ fn a_reset_leaves_host_memory_alone() {
         // SAFETY: nobody uses memory of a device.
         unsafe { manager.reset(0) }.unwrap();
         assert_eq!(manager.statistics().bytes, 60);
-        // SAFETY: so many bytes are there still.
+        // SAFETY: the allocation still has this many bytes.
         unsafe { allocated.address.write_bytes(7, 60) };
         drop(allocated);
         assert_eq!(manager.statistics().bytes, 0);

@@ -25,7 +25,7 @@ fn a_release_that_panics_with_what_panics_in_turn_ends_there() {
 #[test]
 fn a_raw_owner_is_released_once_or_given_back() {
     unsafe extern "C" fn count(context: *mut core::ffi::c_void) {
-        // SAFETY: the test's counter.
+        // SAFETY: the context is the test's counter.
         unsafe { &*context.cast::<AtomicUsize>() }.fetch_add(1, SeqCst);
     }
     let counter = AtomicUsize::new(0);
@@ -52,7 +52,7 @@ fn tokens_of_many_threads_come_out_once_and_in_order() {
             let queue = Arc::clone(&queue);
             std::thread::spawn(move || {
                 for i in 0..EACH {
-                    // SAFETY: registered just now, and given to nobody else.
+                    // SAFETY: just registered, and given to nobody else.
                     drop(unsafe { Owner::from_raw(queue.register(thread * EACH + i)) });
                 }
             })
@@ -94,7 +94,7 @@ fn a_silenced_queue_does_not_wake_and_a_cancelled_token_does_not_come() {
 fn a_wake_that_panics_ends_there() {
     let queue = ReleaseQueue::new(|| panic!("this text is expected in the output"));
     queue.push(1);
-    // SAFETY: registered just now, and given to nobody else.
+    // SAFETY: just registered, and given to nobody else.
     drop(unsafe { Owner::from_raw(queue.register(2)) });
     queue.signal(3).unwrap().push();
     let mut tokens = [0; 4];
@@ -109,7 +109,7 @@ fn a_queue_is_empty_when_all_is_delivered() {
     queue.push(2);
     assert!(!queue.is_empty());
     let mut token = [0];
-    // The second one is no longer in the list that is pushed to.
+    // The second token is no longer in the list that is pushed to.
     assert_eq!((queue.drain(&mut token), token), (1, [1]));
     assert!(!queue.is_empty());
     assert_eq!((queue.drain(&mut token), token), (1, [2]));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// From the ground up. A room is a file or folder of `src`; it uses rooms of lower floors only.
+/// The floors from the ground up. A room is a file or folder of `src`; it uses rooms of lower floors only.
 const FLOORS: &[&[&str]] = &[
     &["abi", "fork", "setting", "sync", "text", "thread", "vacant"],
     &["error", "trace"],
@@ -11,7 +11,7 @@ const FLOORS: &[&[&str]] = &[
     &["device", "layout", "ledger"],
     &["memory"],
     &["runtime"],
-    // One knot: what uses a view uses the whole, which is a tensor or a batch, and both have their uses.
+    // One knot: work with a view is work with the whole, which is a tensor or a batch, and both know their uses.
     &["arrow", "order", "tensor", "transfer", "view"],
     &["arrow_rs", "cuda_array", "cudarc_slice", "dlpack", "manager"],
     &["convert"],
@@ -23,7 +23,7 @@ fn floor(room: &str) -> Option<usize> {
     FLOORS.iter().position(|floor| floor.contains(&room))
 }
 
-/// All files with code that is no test's.
+/// All files with code that does not belong to tests.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -39,7 +39,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The first names of paths that begin with `crate::`, without those in comments and in tests.
+/// The first names of paths that begin with `crate::`, except in comments and in tests.
 fn named(source: &str) -> Vec<String> {
     let code: String = source
         .split("#[cfg(test)]\nmod tests {")
@@ -75,7 +75,7 @@ fn no_room_knows_of_one_above_it() {
             if other.starts_with(char::is_uppercase) {
                 wrong.push(format!("{} has {other} of the root, not of its room", inside.display()));
             }
-            // Others are macros.
+            // Names without a floor are macros.
             let Some(its) = floor(&other).filter(|_| other != room) else { continue };
             arrows += 1;
             if its > own || (its == own && own != KNOT) {

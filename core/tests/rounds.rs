@@ -1,5 +1,6 @@
-//! Ten thousand rounds of export, import and release, of views of views, and a million batches through streams: nothing is
-//! left, and each step is one allocation the first time and none later, when the thread has blocks of its own to take.
+//! Ten thousand rounds of export, import and release, of views of views, and a million batches through streams: nothing
+//! is left over, and each step makes one allocation the first time and none later, when the thread has its own blocks
+//! to take.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -24,7 +25,7 @@ const ROUNDS: usize = 10_000;
 const BATCHES: usize = 1_000_000;
 
 thread_local! {
-    /// Of this thread only: the one that runs the tests allocates, too, whenever it gets to that.
+    /// Counts only this thread's: the thread that runs the tests also allocates, at unpredictable times.
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -50,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The result of `step`, and how many allocations it made.
+/// The result of `step`, and the number of allocations that it made.
 fn counted<T>(step: impl FnOnce() -> T) -> (T, usize) {
     let before = ALLOCATIONS.get();
     let result = step();
@@ -68,7 +69,7 @@ fn tensor_rounds<M: Managed>(tensor: &Tensor) {
     }
 }
 
-/// A batch of so many columns, all over the same numbers.
+/// A batch with this many columns, all over the same numbers.
 fn wide(columns: usize) -> Batch {
     static NUMBERS: [i32; 2] = [1, 2];
     let fields: Vec<_> = std::iter::once(FieldDesc::batch(columns as u32))
@@ -100,12 +101,12 @@ fn batch_rounds(columns: usize, rounds: usize) {
         });
         done.unwrap();
         let (imported_schema, schema_import) = counted(|| {
-            // SAFETY: exported just now, and ours.
+            // SAFETY: just exported, and owned here.
             unsafe { Schema::import(&mut schema) }
         });
         let imported_schema = imported_schema.unwrap();
         let (imported, import) = counted(|| {
-            // SAFETY: exported just now, and ours.
+            // SAFETY: just exported, and owned here.
             unsafe { Batch::import_device(&mut array, &imported_schema) }
         });
         drop(imported.unwrap());
@@ -121,11 +122,11 @@ fn stream_rounds<S>(
 ) {
     let batch = wide(3);
     let source = BatchStream::of(batch.schema(), DeviceType::CPU, std::iter::repeat_n(Ok(batch.clone()), BATCHES));
-    // SAFETY: an all-zero struct is a released one.
+    // SAFETY: an all-zero struct is a valid, released one.
     let mut exported = unsafe { zeroed::<S>() };
     // SAFETY: there is room.
     unsafe { export(source.unwrap(), &mut exported) }.unwrap();
-    // SAFETY: exported just now, and ours.
+    // SAFETY: just exported, and owned here.
     let stream = unsafe { import(&mut exported) }.unwrap();
     let first = stream.next().unwrap();
     drop(first);
@@ -140,11 +141,11 @@ fn stream_rounds<S>(
     assert!(end.is_none() && pull == 0);
 }
 
-/// Views of views: each keeps the whole, and nothing of what is between.
+/// Views of views: each keeps the whole, and nothing of the views between.
 fn view_rounds() {
     let mut tensor = Tensor::from_vec(vec![0_u8; 2 * ROUNDS], &[2 * ROUNDS as i64]).unwrap();
     let mut live = None;
-    // Not down to one without elements, whose description is of another size.
+    // Stops before a view without elements, whose description has another size.
     for rows in (3..2 * ROUNDS as i64).rev().step_by(2) {
         tensor = tensor.slice(0, 1, rows).unwrap();
         let column = convert::column(&tensor, "x", Copying::Never).unwrap();
@@ -155,7 +156,7 @@ fn view_rounds() {
     }
 }
 
-/// One test, because the counter and the ledger are the process's.
+/// One test, because the counter and the ledger belong to the process.
 #[test]
 fn nothing_is_left_after_ten_thousand_rounds() {
     let tensor = Tensor::from_vec((0..24_u8).collect(), &[2, 3, 4]).unwrap();

@@ -1,4 +1,4 @@
-//! A schema as a tree: how its fields are numbered and found, and what a list of fields may be.
+//! A schema as a tree: how its fields are numbered and found, and which lists of fields are valid.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::CStr;
@@ -13,7 +13,7 @@ fn field(name: &'static CStr, format: &'static CStr, n_children: u32) -> FieldDe
     FieldDesc { n_children, ..FieldDesc::new(name, format) }
 }
 
-/// A struct of a list of a struct of two, and of a number with a dictionary of texts.
+/// A struct that holds a list of a struct of two fields, and a number with a dictionary of texts.
 fn tree() -> Schema {
     let coded = FieldDesc { has_dictionary: true, ..FieldDesc::new(c"e", c"i") };
     let fields = [
@@ -99,7 +99,7 @@ fn foreign(format: &'static CStr, children: &mut [*mut ArrowSchema]) -> ArrowSch
 #[test]
 #[cfg_attr(miri, ignore = "a million fields")]
 fn a_tree_has_so_many_fields_and_no_more() {
-    // A struct of a struct and of one more column: what comes after the largest part counts, too.
+    // A struct with a struct and one more column: what comes after the largest part counts, too.
     let import = |nodes: usize| {
         let mut leaves = vec![foreign(c"i", &mut []); nodes - 3];
         let mut places: Vec<_> = leaves.iter_mut().map(std::ptr::from_mut).collect();
@@ -121,7 +121,7 @@ fn metadata_is_as_long_as_it_says() {
     let block = metadata::encode(&[(b"key", b"value")]).unwrap();
     let schema = |block: &[u8]| {
         let field = FieldDesc { metadata: Some(block), ..FieldDesc::new(c"x", c"i") };
-        // Texts to run into, if somebody reads on.
+        // Texts that a reader would run into if it read on.
         Schema::new(&[FieldDesc::batch(2), field, FieldDesc::new(c"a name that is long enough", c"i")])
     };
     assert_eq!(

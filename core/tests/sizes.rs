@@ -1,4 +1,4 @@
-//! Buffers whose sizes are known: what is too small for its array is refused, before anything is taken.
+//! Buffers whose sizes are known: a buffer that is too small for its array is refused, before anything is taken.
 
 use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -11,7 +11,7 @@ use devexchange_core::{Batch, Device, Owner, Schema};
 
 static MEMORY: [i64; 8] = [0; 8];
 
-/// An array `x` of a format, with buffers of so many bytes; none at all where the size is −1.
+/// An array `x` of a format, with buffers of these sizes; a size of −1 means no buffer.
 fn array(format: &str, length: i64, sizes: &[i64]) -> ArrayBuilder {
     let mut array = ArrayBuilder::new("x", format, length);
     for &size in sizes {
@@ -32,12 +32,12 @@ fn array(format: &str, length: i64, sizes: &[i64]) -> ArrayBuilder {
 }
 
 fn refusal(array: ArrayBuilder) -> Option<(DevxStatus, String)> {
-    // SAFETY: what is read is there: zeros of MEMORY, or what a test has made.
+    // SAFETY: everything that is read exists: zeros of MEMORY, or memory that a test has made.
     let made = unsafe { array.build(Device::CPU) };
     made.err().map(|refused| (refused.error.status(), refused.error.message().to_owned()))
 }
 
-/// Formats, the sizes of the buffers of two elements, and which of them does not do with a byte less.
+/// Formats, the buffer sizes for two elements, and which buffer cannot be a byte smaller.
 #[rustfmt::skip]
 const TWO: &[(&[&str], &[i64], usize)] = &[
     (&["c", "C", "w:1"], &[-1, 2], 1),
@@ -86,7 +86,7 @@ fn data_ends_where_the_last_offset_or_its_size_says() {
         refusal(array.sized_buffer(MEMORY.as_ptr().cast(), data))
     };
     let (narrow, wide) = ([0_i32, 9, 4], [0_i64, 2, 7]);
-    // The last one counts: what is between is not looked at.
+    // Only the last offset counts: those before it are not read.
     for format in ["u", "z"] {
         assert_eq!(texts(format, narrow.as_ptr(), 12, 4), None);
         let (status, message) = texts(format, narrow.as_ptr(), 12, 3).unwrap();
@@ -104,7 +104,7 @@ fn data_ends_where_the_last_offset_or_its_size_says() {
         let array = array.buffer(MEMORY.as_ptr().cast()).sized_buffer(MEMORY.as_ptr().cast(), second);
         refusal(array.sized_buffer(sizes.as_ptr().cast(), 16))
     };
-    // How much of the first one there is nobody says but the array.
+    // Only the array states the size of the first buffer.
     assert_eq!(views(&[100, 8], 8), None);
     assert!(views(&[100, 8], 7).unwrap().1.ends_with("buffers[3] has 7 bytes: by buffers[4] it has 8"));
 }
@@ -120,7 +120,7 @@ fn what_lies_before_the_offset_counts() {
 fn an_empty_array_needs_next_to_nothing() {
     assert_eq!(refusal(array("u", 0, &[0, 0, 0])), None);
     assert_eq!(refusal(array("+s", 0, &[0])), None);
-    // Who copies it reads them.
+    // A copy reads the sizes.
     let (_, message) = refusal(array("vu", 0, &[0, 0, 0, 0, 8])).unwrap();
     assert!(message.ends_with("buffers[4] has 8 bytes: offset and length 0 of utf8_view take 16"), "{message}");
 }
@@ -146,7 +146,7 @@ fn sizes_follow_the_nodes_and_the_owner_is_given_back() {
         // SAFETY: nothing is read.
         unsafe { Batch::from_sized_parts(&schema, Device::CPU, &nodes, sizes, owner) }
     };
-    // A buffer that is missing is small enough.
+    // A missing buffer counts as small enough.
     drop(make(&[0, 0, 2, -1, 16, 0, -1, 4]).map_err(|refused| refused.error).unwrap());
     drop(make(&[]).map_err(|refused| refused.error).unwrap());
     assert_eq!(RELEASED.load(SeqCst), 2);

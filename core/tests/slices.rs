@@ -1,5 +1,6 @@
-//! Rows of a batch and columns of it as batches of their own, parts of tensors as tensors: what they say of offsets and nulls,
-//! what is refused, and what they keep alive. That batches hold the right values, of every type, arrow-rs says in `arrow_rs.rs`.
+//! Rows and columns of a batch as separate batches, parts of tensors as tensors: their offsets and nulls, what is
+//! refused, and what they keep alive. `arrow_rs` checks with arrow-rs that batches of every type hold the right
+//! values.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::c_void;
@@ -54,7 +55,7 @@ fn rows_that_are_not_there_are_refused() {
 
 #[test]
 fn a_record_batch_starts_at_row_0() {
-    // As a producer gives it whose batch is a slice itself.
+    // As exported by a producer whose batch is itself a slice.
     let batch = built(ArrayBuilder::batch(3).offset(2).child(numbers("n", 6)).child(numbers("m", 6)));
     for (slice, first) in [(batch.slice(0, 3).unwrap(), 2), (batch.slice(1, 2).unwrap(), 3)] {
         assert_eq!(slice.root().offset(), 0);
@@ -73,7 +74,7 @@ fn nulls_of_some_rows_are_not_known() {
     let slice = batch.slice(1, 4).unwrap();
     let group = slice.column(0).unwrap();
     assert_eq!((group.known_null_count(), group.null_count().unwrap(), group.offset()), (-1, 2, 1));
-    // The validity of a struct is a buffer of its own, which an offset of its own belongs to.
+    // The validity of a struct is a separate buffer, with a separate offset.
     let alone = group.share().unwrap();
     assert_eq!((alone.root().offset(), alone.length(), alone.n_columns()), (1, 4, 1));
     assert_eq!(shown(&alone), ["null", "{\"n\": 20}", "{\"n\": 30}", "null"]);
@@ -88,14 +89,14 @@ fn parts_of_lists() {
     let last = batch.column(0).unwrap().list(2).unwrap();
     let item = last.slice(1, 2).unwrap().share().unwrap();
     assert_eq!((item.root().field().name(), shown(&item)), ("item", vec!["30".to_owned(), "40".to_owned()]));
-    // A batch again, under other names: some columns of one, and some rows.
+    // A new batch, under other names: some columns of one batch, and some rows.
     let ends = batch.slice(1, 2).unwrap();
     let list = ends.column(0).unwrap().share().unwrap();
     let pair = Batch::of_columns(&[("ends", &list), ("item", &item)], None).unwrap();
     assert_eq!(shown(&pair), ["{\"ends\": [], \"item\": 30}", "{\"ends\": [20, 30, 40, 50], \"item\": 40}"]);
 }
 
-/// What is in front of a slice is not copied with it: only of bits are there up to seven more than rows.
+/// What lies before a slice is not copied with it, except up to seven more rows of bits.
 #[test]
 fn a_copy_takes_what_is_seen() {
     static MANY: [i32; 64] = {
@@ -126,7 +127,7 @@ fn a_copy_takes_what_is_seen() {
             let column = copy.column(index).unwrap();
             (column.offset(), column.child(0).map(|child| child.offset()))
         };
-        // Though bits are moved for it: there are consumers that look at no offset.
+        // The offsets are 0, although bits are moved for this, because some consumers ignore offsets.
         assert_eq!([0, 1, 2].map(offsets), [(0, None); 3]);
         assert_eq!([3, 4, 5].map(offsets), [(0, Some(0)); 3]);
         let alone = whole.column(1).unwrap().slice(start, length).unwrap().share().unwrap().copy().unwrap();
@@ -177,7 +178,7 @@ fn parts_of_a_tensor() {
     assert_eq!((columns.shape(), columns.strides()), (&[2, 2][..], &[3, 1][..]));
     assert_eq!(numbered(&columns), [10, 20, 40, 50]);
     assert_eq!((last.shape(), numbered(&last)), (&[1, 1][..], vec![50]));
-    // Others have the memory, too.
+    // Others hold the memory, too.
     assert_eq!((row.flags(), whole.slice(0, 0, 2).unwrap().data()), (Flags::READ_ONLY, whole.data()));
     let none = whole.slice(1, 3, 0).unwrap();
     assert_eq!((none.shape(), none.layout().elements), (&[2, 0][..], 0));
@@ -185,7 +186,7 @@ fn parts_of_a_tensor() {
     assert_eq!(released.load(SeqCst), 0);
     drop((last, none));
     assert_eq!(released.load(SeqCst), 1);
-    // Backwards, and the same element again and again.
+    // Backwards, and one element repeated.
     let odd = tensor(DType::INT32, &[6, 4], Some(&[-1, 0]), 5, Flags::default(), Owner::none());
     let part = odd.slice(0, 2, 3).unwrap().slice(1, 3, 1).unwrap();
     assert_eq!((part.strides()[0], part.data()), (-1, NUMBERS.as_ptr().wrapping_add(3).cast_mut().cast()));
@@ -211,21 +212,21 @@ fn parts_that_a_tensor_has_not() {
 fn a_copy_of_rows_has_those_alone() {
     const ROWS: i64 = 100;
     static MANY: [i32; ROWS as usize] = [7; ROWS as usize];
-    // Which rows of a struct there are is told by its own offset, and so what is taken of its children.
+    // The struct's own offset decides which rows it has, and so what is taken of its children.
     let inside = ArrayBuilder::new("n", "i", ROWS).buffer(null()).buffer(at(&MANY)).null_count(0);
     let batch = built(ArrayBuilder::batch(ROWS).child(ArrayBuilder::new("s", "+s", ROWS).buffer(null()).child(inside)));
-    // In whole lines of 64 bytes, one by one.
+    // Each buffer takes whole lines of 64 bytes.
     assert!(matches!(ipc::plan_batch(&batch), Plan::Copy { bytes: 448, .. }));
     let rows = batch.slice(50, 10).unwrap();
     assert!(matches!(ipc::plan_batch(&rows), Plan::Copy { bytes: 64, .. }));
     let copy = ipc::copy_batch(&rows).unwrap();
     assert_eq!(shown(&copy), shown(&rows));
-    // Nor does a child claim more than that, which only a consumer of it would believe.
+    // A child does not claim more than that either; only a consumer would believe it.
     let mut array = ArrowArray::RELEASED;
     // SAFETY: there is room.
     unsafe { copy.export(&mut array) }.unwrap();
     let first_child = |array: &ArrowArray| {
-        // SAFETY: it has one.
+        // SAFETY: the array has one child.
         let children = unsafe { std::slice::from_raw_parts(array.children, 1) };
         // SAFETY: well-formed, and not released yet.
         children.first().map(|&child| unsafe { *child }).unwrap()
@@ -233,7 +234,7 @@ fn a_copy_of_rows_has_those_alone() {
     let pair = first_child(&array);
     let inside = first_child(&pair);
     assert_eq!([pair.offset + pair.length, inside.offset + inside.length], [10, 10]);
-    // SAFETY: ours.
+    // SAFETY: owned here.
     unsafe { release_array(&mut array) };
 }
 
@@ -254,7 +255,7 @@ fn a_copy_of_texts_begins_with_their_first_offset() {
     assert_eq!(shown(&ipc::copy_batch(&rows).unwrap()), shown(&rows));
 }
 
-/// The columnar format allows an array without elements to have no offsets. Its producer may say so with NULL, or with the
+/// The columnar format allows an array without elements to have no offsets. A producer can pass NULL for them, or the
 /// address of a vector that has never had memory.
 #[test]
 fn texts_without_rows_need_no_offsets() {
@@ -267,7 +268,7 @@ fn texts_without_rows_need_no_offsets() {
     }
 }
 
-/// Of what has no type in Rust, too.
+/// Also of elements that have no type in Rust.
 #[test]
 fn bytes_of_a_tensor() {
     let with = |dtype, shape: &[i64], flags| tensor(dtype, shape, None, 1, flags, Owner::none());
@@ -286,7 +287,7 @@ fn bytes_of_a_tensor() {
     assert_eq!(apart.as_bytes().unwrap_err().status(), DEVX_COPY_REQUIRED);
 }
 
-/// So that `?` gives them to whoever collects errors of all kinds.
+/// So that `?` can pass them to code that collects errors of all kinds.
 #[test]
 fn refusals_are_errors_on_any_thread() {
     fn is_error<T: std::error::Error + Send + Sync + 'static>() {}

@@ -1,4 +1,5 @@
-//! Dates and times as text: what chrono says of the same numbers (through arrow-rs), and where chrono's years end.
+//! Dates and times as text: compared with chrono's text of the same numbers (through arrow-rs), and where chrono's
+//! years end.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use arrow_array::types::*;
@@ -8,7 +9,7 @@ use devexchange_core::Batch;
 use devexchange_core::arrow::Type;
 use devexchange_core::arrow::value::Temporal;
 
-/// Of one type and its neighbours on the calendar: epochs, ends of months and of centuries, and numbers all over.
+/// Test values of one type: around epochs, ends of months and of centuries, and numbers all over the range.
 fn numbers(of_day: i64, most: i64) -> Vec<i64> {
     let days =
         [0, 58, 59, 60, 789, 790, 10_956, 11_016, 11_017, 47_540, 47_541, 146_096, 146_097, 2_932_896, 2_932_897];
@@ -41,7 +42,7 @@ fn check<T: ArrowPrimitiveType>(
     assert!(checked > 2000, "{}: {checked}", T::DATA_TYPE);
 }
 
-/// Days that chrono can say are some 95 million.
+/// chrono can represent some 95 million days.
 const MOST_DAYS: i64 = 95_000_000;
 const OF_DAY: i64 = 86_400;
 

@@ -1,10 +1,10 @@
-//! What the library says on stderr: nothing to who has not asked.
+//! What the library prints on stderr: nothing, unless the trace is on.
 
 use std::process::Command;
 
 use devexchange_core::trace;
 
-/// Which part of the test this process plays.
+/// The environment variable that says which part of the test this process plays.
 const SAYS: &str = "DEVX_TEST_SAYS";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every type of Arrow: parsed, checked, read value by value, sliced at every level, refused when it is not well-formed.
+//! Every type of Arrow: parsed, checked, read value by value, sliced at every level, and refused if not well-formed.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::{CStr, c_void};
@@ -68,14 +68,14 @@ impl Node {
 
 /// Static memory with these values.
 fn at<T: Copy + 'static, const N: usize>(values: [T; N]) -> *const c_void {
-    /// So that a search for leaks finds who keeps them.
+    /// Keeps them reachable, so that a leak checker does not report them.
     static KEPT: std::sync::Mutex<Vec<AtomicPtr<c_void>>> = std::sync::Mutex::new(Vec::new());
     let kept = Box::leak(Box::new(values)).as_mut_ptr().cast();
     KEPT.lock().unwrap().push(AtomicPtr::new(kept));
     kept
 }
 
-/// What all rows look like, after a round trip through the Arrow structs.
+/// The text of all rows, after a round trip through the Arrow structs.
 fn shown(node: &Node) -> Vec<String> {
     let batch = node.batch().unwrap();
     let mut exported = ArrowArray::RELEASED;
@@ -122,7 +122,7 @@ fn texts_in_views() {
     assert_eq!(shown(&views.slice(2, 2)), ["\"another text!\"", "\"\""]);
 }
 
-/// The last one is all that says how many bytes there are.
+/// Only the last offset states the number of bytes.
 #[test]
 fn offsets_beyond_the_last_one() {
     let texts = |offsets: [i32; 3]| node(c"u", 2, vec![null(), at(offsets), at(*b"ab")]);
@@ -261,7 +261,7 @@ fn decimals_and_intervals() {
     assert_eq!(d(c"d:18,0,64", at([i64::MIN, 7]), 2), ["-9223372036854775808", "7"]);
     assert_eq!(d(c"d:38,3", at([i128::MAX, -1]), 2), ["170141183460469231731687303715884105.727", "-0.001"]);
     assert_eq!(d(c"d:5,-2", at([123_i128, 0]), 2), ["12300", "0"]);
-    // Scales that ask for a text of gigabytes.
+    // Scales whose full text would take gigabytes.
     assert_eq!(d(c"d:5,-2147483648", at([-123_i128, 0]), 2), ["-123e2147483648", "0e2147483648"]);
     assert_eq!(d(c"d:5,2147483647", at([123_i128]), 1), ["123e-2147483647"]);
     let two_to_the_255 = at([0_u128, 1 << 127]);
@@ -305,7 +305,7 @@ fn sixty_four_levels() {
 
 #[test]
 fn a_million_levels_are_refused_and_given_up() {
-    // Miri looks through all memory again and again, and has no stack that ends: fewer say as much to it.
+    // Miri searches all memory again and again, and its stack never ends: fewer levels test as much.
     const LEVELS: usize = if cfg!(miri) { 1_000 } else { 1_000_000 };
     let deeper: [fn(ArrayBuilder, ArrayBuilder) -> ArrayBuilder; 2] = [ArrayBuilder::child, ArrayBuilder::dictionary];
     for (deeper, released) in deeper.into_iter().zip([AtomicUsize::new(0), AtomicUsize::new(0)].map(Arc::new)) {
@@ -314,7 +314,7 @@ fn a_million_levels_are_refused_and_given_up() {
             counts.fetch_add(1, SeqCst);
         }));
         let deep = (0..LEVELS).fold(leaf, |below, _| deeper(ArrayBuilder::new("", "+s", 0), below));
-        // SAFETY: nothing is read of what is refused.
+        // SAFETY: the refused array is not read.
         let refused = unsafe { deep.build(Device::CPU) }.unwrap_err();
         assert_eq!(refused.error.status(), DEVX_TOO_DEEP);
         let message = format!("the arrays are nested {} deep: deeper than 64", LEVELS + 1);
@@ -347,7 +347,7 @@ fn extension_types_and_flags() {
     let (point, plain, twice) = (build(point), build(plain()), build(twice));
     assert_eq!(point.schema().root().extension(), Some((&b"geo.point"[..], &b"{}"[..])));
     assert_eq!((point.schema().root().flags(), plain.schema().root().extension()), (7, None));
-    // Of a key that repeats, the last value counts.
+    // The last value of a repeated key counts.
     assert_eq!(twice.schema().root().extension(), Some((&b"geo.point"[..], &b""[..])));
 }
 
