@@ -124,7 +124,7 @@ fn flat() -> Vec<ArrayRef> {
     all
 }
 
-/// Each array of `flat` as a member of a struct, every second struct being null, and each struct in a list.
+/// Each array of `flat` as a member of a struct; every second struct is null, and each struct is in a list.
 fn nested() -> Vec<ArrayRef> {
     let structs = |member: &ArrayRef| {
         let mut valid = BooleanBuilder::new();
@@ -144,8 +144,8 @@ pub(super) fn all() -> Vec<ArrayRef> {
     [flat(), unions(), nested()].concat()
 }
 
-/// The addresses of all buffers that hold something; without validity, which arrow-rs copies for some slices, and
-/// without the sizes of views, which it makes for each export.
+/// The addresses of all non-empty buffers, except validity, which arrow-rs copies for some slices, and the sizes of
+/// views, which it makes for each export.
 fn addresses(column: Column<'_>) -> Vec<*const c_void> {
     let ty = column.ty();
     let buffers = column.buffers();
@@ -223,7 +223,8 @@ fn our_slices_are_theirs() {
     }
 }
 
-/// Whether a batch shows what an array of theirs does, as theirs and by itself, at the same addresses as the whole.
+/// Checks that a batch has the same text as an array of arrow-rs, both as arrow-rs's array and by itself, at the same
+/// addresses as the whole.
 fn check_rows(ours: &Batch, theirs: &ArrayRef, what: &str) {
     let back = ours.to_arrow_rs().unwrap();
     assert_eq!(&back, theirs, "{what}");
@@ -308,7 +309,7 @@ fn zero_rows_of_ours_may_come_without_buffers() {
         empty("u", 3),
         empty("Z", 3),
         empty("vu", 3),
-        // Data buffers without sizes.
+        // Data buffers whose sizes are missing.
         empty("vz", 5),
         list("+l", 2),
         list("+L", 2),

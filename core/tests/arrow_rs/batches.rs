@@ -108,8 +108,8 @@ fn an_array_may_get_a_field() {
     );
 }
 
-/// A union of which arrow-rs is told another order of the fields than it was made with, as `of` wraps it; the rows are all
-/// of the second one.
+/// A union that `of` wraps, for which arrow-rs is told another order of the fields than the one that it was made with;
+/// all rows have the second field.
 fn fields_in_another_order(of: fn(ArrayRef) -> ArrayRef) -> RecordBatch {
     let type_of = |ids: [i8; 2]| {
         let fields =
@@ -143,7 +143,7 @@ fn a_schema_that_says_something_else_than_the_columns() {
         check_error(Batch::from_arrow_rs(&StructArray::from(batch.clone())), DEVX_MISMATCH, part);
         check_error(BatchStream::from_arrow_rs(reader_of(&[batch])).unwrap().next(), DEVX_MISMATCH, part);
     }
-    // What only names, metadata and whether there may be nulls tell apart is taken.
+    // A difference only in names, metadata or nullability is accepted.
     let list = in_list(Arc::new(Int32Array::from(vec![1, 2])));
     let element = Field::new("element", DataType::Int32, true).with_metadata(HashMap::from([("a".into(), "b".into())]));
     let schema = Schema::new(vec![Field::new("l", DataType::FixedSizeList(Arc::new(element), 1), true)]);
@@ -154,7 +154,7 @@ fn a_schema_that_says_something_else_than_the_columns() {
     assert_eq!(RecordBatch::try_from(&ours).unwrap().schema(), batch.schema());
 }
 
-/// A record batch of ours whose rows are sliced at two levels; `released` counts.
+/// Our record batch with rows sliced at two levels; `released` counts its releases.
 fn our_batch(released: &Arc<AtomicUsize>) -> Batch {
     let numbers = vec![0_i32, 1, 2, 3, 4, 5];
     let seen = Arc::clone(released);
@@ -185,7 +185,7 @@ fn memory_is_released_once_by_whoever_is_last() {
     assert_eq!(released.load(SeqCst), 1);
 }
 
-/// A batch of this column is refused as a whole, and nothing of it is kept or lost.
+/// A batch with this column must be refused as a whole, with nothing of it kept or lost.
 #[track_caller]
 fn check_refused(rows: i64, column: OurBuilder, device: Device, status: DevxStatus, part: &str) {
     let released = Arc::new(AtomicUsize::new(0));
@@ -194,7 +194,7 @@ fn check_refused(rows: i64, column: OurBuilder, device: Device, status: DevxStat
         seen.fetch_add(1, SeqCst);
     });
     let rows = OurBuilder::batch(rows).child(column).owner(owner);
-    // SAFETY: what is wrong with the buffers is seen before they are read.
+    // SAFETY: the fault of the buffers is noticed before they are read.
     let batch = unsafe { rows.build(device) }.map_err(|refused| refused.error).unwrap();
     check_error(batch.to_arrow_rs(), status, part);
     check_error(RecordBatch::try_from(&batch), status, part);
@@ -235,7 +235,7 @@ fn data_that_arrow_rs_would_trip_over() {
     check(1, missing, "array \"t\": buffers[2] is NULL, but buffers[1][1] is 1");
     let view = OurBuilder::new("t", "vu", 1).buffer(null()).buffer(large.cast()).buffer(null()).buffer(sizes.cast());
     check(1, view, "array \"t\": buffers[2] is NULL, but buffers[3][0] is 1");
-    // As many bits as no usize counts.
+    // More bits than a usize can count.
     let rows = 0xffff_fffe;
     let wide = OurBuilder::new("w", "w:2147483647", rows).null_count(0).buffer(null()).buffer(large.cast());
     check_refused(rows, wide, Device::CPU, DEVX_PANIC, "a panic on the side of arrow-rs: ");

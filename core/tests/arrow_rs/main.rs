@@ -24,7 +24,7 @@ use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::arrow::{Column, Type};
 use devexchange_core::{Batch, BatchStream, Device, DeviceType, Error, Owner, Result, ledger};
 
-/// One test at a time, as the ledger counts for the whole process: what a test does not release, it fails for.
+/// One test at a time, because the ledger counts for the whole process: a test fails if it does not release everything.
 struct Alone(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 fn alone() -> Alone {

@@ -4,7 +4,7 @@ use super::*;
 
 type Item = std::result::Result<RecordBatch, ArrowError>;
 
-/// A reader of what it was made of. An item that is not there is a panic.
+/// A reader of the given items. A missing item is a panic.
 struct Items(SchemaRef, std::vec::IntoIter<Option<Item>>);
 
 impl Items {
@@ -32,7 +32,7 @@ fn readers_both_ways() {
     let _alone = alone();
     let batches = [1, 4, 7].map(record_batch);
     let address = |batch: &RecordBatch| batch["n"].as_primitive::<Int32Type>().values().as_ptr();
-    // Each with a schema of its own, which is equal.
+    // Each batch with its own, equal schema.
     let stream = BatchStream::from_arrow_rs(Items::new(batches.clone().map(|batch| Some(Ok(batch))))).unwrap();
     assert_eq!((stream.device_type(), stream.schema().root().n_children()), (DeviceType::CPU, 2));
     let first = stream.next().unwrap().unwrap();
@@ -73,7 +73,7 @@ fn a_reader_that_fails_in_the_middle() {
         assert_eq!((error.status(), error.errno()), (status, errno), "{said}");
         assert!(error.message().contains(text) || error.message().contains(&said), "{error}");
         assert_eq!(stream.next().unwrap_err(), error);
-        // It is told once to arrow-rs, and is the same error when it comes back.
+        // arrow-rs gets the error once, and it is the same error when it comes back.
         let mut reader = stream.to_arrow_rs().unwrap();
         let told = reader.next().unwrap().unwrap_err();
         assert!(told.to_string().contains(error.message()), "{told}");

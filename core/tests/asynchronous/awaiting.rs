@@ -1,4 +1,4 @@
-//! As `Stream`, as `Sink`, and what wakers may do.
+//! Readers as `Stream`, writers as `Sink`, and what wakers may do.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -103,17 +103,17 @@ fn combinators_of_streams_and_sinks_have_the_short_names() {
     assert_eq!(ledger::outstanding(), 0);
 }
 
-/// How often each of some tasks was woken.
+/// The counters of the wakes of some tasks.
 fn counts<const N: usize>() -> [Arc<Count>; N] {
     std::array::from_fn(|_| Arc::new(Count(AtomicU32::new(0))))
 }
 
-/// Of a future that may go on on another thread, as tasks of most executors do.
+/// Polls a future that may continue on another thread, as tasks of most executors do.
 fn poll_of<T>(future: Pin<&mut (impl Future<Output = T> + Send)>, task: &Arc<Count>) -> Poll<T> {
     future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(task))))
 }
 
-/// No task is forgotten for another one that awaits, too.
+/// No task is forgotten because another one awaits, too.
 #[test]
 fn all_tasks_are_woken_that_await() {
     let _alone = alone();
@@ -146,13 +146,13 @@ fn all_tasks_are_woken_that_await() {
         assert!(poll_of(first.as_mut(), &readers[1]).is_pending());
         assert!(poll_of(ready.as_mut(), &writers[0]).is_ready() && poll_of(other.as_mut(), &writers[1]).is_ready());
     }
-    // The end is for all, also for who has not looked since.
+    // The end is for all tasks, even for one that has not looked since.
     writer.finish().unwrap();
     assert_eq!(woken(&readers), [0, 1, 0, 0]);
     assert!(matches!(poll_of(first.as_mut(), &readers[1]), Poll::Ready(Ok(None))));
 }
 
-/// Who no longer awaits is not woken, and nothing is kept of it.
+/// A task that no longer awaits is not woken, and nothing is kept of it.
 #[test]
 fn a_task_that_no_longer_awaits_leaves_no_waker() {
     let _alone = alone();
@@ -169,7 +169,7 @@ fn a_task_that_no_longer_awaits_leaves_no_waker() {
         assert_eq!(tasks.each_ref().map(Arc::strong_count), [1, 2, 2]);
         drop(other);
         assert_eq!(tasks.each_ref().map(Arc::strong_count), [1, 1, 2]);
-        // One that moves to another task takes its waker there.
+        // A future that moves to another task takes its waker with it.
         assert!(poll_of(stays.as_mut(), &tasks[0]).is_pending());
         assert_eq!(tasks.each_ref().map(Arc::strong_count), [2, 1, 1]);
     }
@@ -178,7 +178,7 @@ fn a_task_that_no_longer_awaits_leaves_no_waker() {
     assert_eq!(tasks.each_ref().map(|task| task.0.load(SeqCst)), [0, 0, 0]);
 }
 
-/// What clones it may do whatever its program does.
+/// The code that clones a waker can do anything that its program does.
 #[test]
 fn a_waker_is_cloned_without_a_lock() {
     use std::task::{RawWaker, RawWakerVTable};
@@ -201,7 +201,7 @@ fn a_waker_is_cloned_without_a_lock() {
     drop((waker, writer, reader));
 }
 
-/// Whoever asks while a callback runs is told to wait, and woken when it has returned.
+/// A caller that asks while a callback runs is told to wait, and is woken when the callback has returned.
 #[test]
 fn whoever_asks_during_a_callback_is_woken_after_it() {
     let _alone = alone();
@@ -223,7 +223,7 @@ fn whoever_asks_during_a_callback_is_woken_after_it() {
         let then = Arc::clone(&before);
         *during.0.lock().unwrap() = Box::new(move |producer| {
             if cancels {
-                // SAFETY: the producer is there during a callback.
+                // SAFETY: the producer is valid during a callback.
                 unsafe { (*producer).cancel.unwrap()(producer) };
             }
             assert!(other.poll_ready(&mut Context::from_waker(&asks)).is_pending());
@@ -244,7 +244,7 @@ fn whoever_asks_during_a_callback_is_woken_after_it() {
     assert_eq!(ledger::outstanding(), 0);
 }
 
-/// A task may end with its last waker, and use the stream once more then.
+/// A task can end with its last waker, and then use the stream once more.
 #[test]
 fn a_waker_may_use_the_stream_when_it_is_dropped() {
     struct Last(Arc<AsyncReader>, std::sync::mpsc::Sender<bool>);

@@ -1,5 +1,5 @@
-//! Asynchronous streams: on several threads, for a long time, with metadata and errors. What a peer may do when is in
-//! `tests/async_schedules`.
+//! Asynchronous streams: on several threads, for a long time, with metadata and errors. `tests/async_schedules` covers
+//! what a peer may do, and when.
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "a test plays the part of a foreign program")]
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
@@ -23,7 +23,7 @@ use devexchange_core::arrow::metadata;
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::{Batch, Device, DeviceType, Owner, Schema, ledger};
 
-/// The ledger and the quarantine are the process's.
+/// Runs tests one at a time: the ledger and the quarantine belong to the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,7 +49,7 @@ fn options(limit: i64) -> ReaderOptions {
 
 fn pair(limit: i64) -> (AsyncReader, AsyncWriter) {
     let reader = AsyncReader::new(options(limit), None).unwrap();
-    // SAFETY: a handler of its own.
+    // SAFETY: a handler that nobody else has.
     let writer = unsafe { AsyncWriter::new(reader.handler().unwrap(), DeviceType::CPU, None, None) }.unwrap();
     (reader, writer)
 }
@@ -119,7 +119,7 @@ fn threads_read_write_and_cancel_at_once() {
         let mut seen = OVER;
         loop {
             let round = watched.load(SeqCst);
-            // The program may go on for longer than this test.
+            // The program can run for longer than this test.
             if round == OVER {
                 return;
             }
@@ -203,7 +203,7 @@ fn metadata_and_errors_go_across() {
     let block = metadata::encode(&[(b"rows", b"12")]).unwrap();
     let reader = AsyncReader::new(options(2), None).unwrap();
     let handler = reader.handler().unwrap();
-    // SAFETY: handed out just now.
+    // SAFETY: just handed out.
     let refused = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block[1..]), None) };
     assert_eq!(refused.unwrap_err().status(), DEVX_INVALID_METADATA);
     // SAFETY: as above; the handler was not taken.

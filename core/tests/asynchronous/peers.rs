@@ -1,4 +1,4 @@
-//! What a producer or a consumer in C may do, and what it is told.
+//! What a producer or a consumer in C may do, and the answers it gets.
 
 use core::ffi::{c_char, c_int};
 use std::ptr::{null, null_mut};
@@ -17,7 +17,7 @@ use devexchange_core::{DeviceType, ledger};
 
 use super::{alone, batch, options, pair, schema};
 
-/// A producer whose `request` says that it is there and then takes its time.
+/// A producer whose `request` reports its start and then takes its time.
 struct Slow {
     inside: Barrier,
     goes_on: Barrier,
@@ -51,9 +51,9 @@ unsafe extern "C" fn nothing_to_extract(_task: *mut ArrowAsyncTask, _out: *mut A
     5
 }
 
-/// An address for another thread.
+/// An address that is passed to another thread.
 struct Sent<T>(*mut T);
-// SAFETY: the tests use it on one thread at a time, or as the test of the moment wants it.
+// SAFETY: the tests use it on one thread at a time, or on several exactly where a test is about that.
 unsafe impl<T> Send for Sent<T> {}
 
 impl<T> Sent<T> {
@@ -80,7 +80,7 @@ fn a_release_waits_for_a_call_on_another_thread() {
     let mut producer = slow.producer();
     let reader = AsyncReader::new(options(0), None).unwrap();
     let handler = reader.handler().unwrap();
-    // SAFETY: handed out just now.
+    // SAFETY: just handed out.
     assert_eq!(unsafe { introduce(handler, &mut producer) }, 0);
     let handler = Sent(handler);
     thread::scope(|scope| {
@@ -92,7 +92,7 @@ fn a_release_waits_for_a_call_on_another_thread() {
             unsafe { (*handler.get()).release.unwrap()(handler.get()) };
             slow.returned.load(SeqCst)
         });
-        // A call that begins now would begin after the release has.
+        // A call that begins now would begin after the release has begun.
         while !matches!(reader.try_batch(), Poll::Ready(_)) {
             thread::yield_now();
         }
@@ -121,7 +121,7 @@ fn two_callbacks_at_once_are_seen() {
     let slow = Slow { inside: Barrier::new(1), goes_on: Barrier::new(1), returned: AtomicU32::new(0) };
     let mut producer = slow.producer();
     let handler = reader.handler().unwrap();
-    // SAFETY: handed out just now.
+    // SAFETY: just handed out.
     assert_eq!(unsafe { introduce(handler, &mut producer) }, 0);
     let give = |handler: *mut ArrowAsyncDeviceStreamHandler| {
         let mut task = ArrowAsyncTask { extract_data: Some(nothing_to_extract), private_data: std::ptr::null_mut() };
@@ -145,13 +145,13 @@ fn two_callbacks_at_once_are_seen() {
     assert_eq!(ledger::outstanding(), 0);
 }
 
-/// A consumer that requests two batches, and does something when a batch comes, which it leaves where it is.
+/// A consumer that requests two batches, and does something when a batch comes, without extracting the batch.
 pub(super) struct During(pub(super) Mutex<Box<dyn FnMut(*mut ArrowAsyncProducer)>>);
 
 impl During {
     pub(super) fn handler(&self) -> ArrowAsyncDeviceStreamHandler {
         unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, _: *mut ArrowSchema) -> c_int {
-            // SAFETY: the producer is there.
+            // SAFETY: the producer is valid.
             unsafe { (*(*handler).producer).request.unwrap()((*handler).producer, 2) };
             0
         }
@@ -192,7 +192,7 @@ impl During {
     }
 }
 
-/// Who ends a stream is told what the consumer says to that, whoever else is at the writer.
+/// The caller that ends a stream gets the consumer's answer, whoever else is using the writer.
 #[test]
 fn a_refusal_of_the_end_is_told_to_who_ends_the_stream() {
     unsafe extern "C" fn refuses(
@@ -226,7 +226,7 @@ fn a_refusal_of_the_end_is_told_to_who_ends_the_stream() {
     assert_eq!(ledger::outstanding(), 0);
 }
 
-/// A consumer that cancels has no other way to say so before it knows the producer, or while that calls.
+/// A consumer that cancels has no other way to say so before it knows the producer, or while the producer calls it.
 #[test]
 fn a_callback_that_says_cancelled_cancels() {
     unsafe extern "C" fn cancelled(

@@ -59,7 +59,7 @@ fn sample() -> (Batch, Arc<AtomicUsize>) {
     (batch, released)
 }
 
-/// As polars gives a column of nulls: with the place of a bitmap, which nobody may look into.
+/// As polars exports a column of nulls: with the place of a bitmap, which nobody may read.
 #[test]
 fn null_array_with_the_place_of_a_bitmap() {
     let schema = Schema::new(&[FieldDesc::batch(1), FieldDesc::new(c"z", c"n")]).unwrap();
@@ -87,11 +87,11 @@ fn null_array_with_the_place_of_a_bitmap() {
     assert_eq!(released.load(SeqCst), 1);
 }
 
-/// The table of a batch says what its columns say. Returns how many words each column has for itself.
+/// Checks that the table of a batch agrees with its columns. Returns how many words each column has for itself.
 fn check_table(batch: &Batch) -> usize {
     let room = table::room(batch.schema().nodes());
     let mut words = vec![-7; room + 1];
-    // SAFETY: there is so much room.
+    // SAFETY: there is enough room.
     let own = unsafe { batch.write_table(words.as_mut_ptr()) };
     assert_eq!(words.get(room), Some(&-7));
     let own_place = |k: usize| match own {
@@ -145,7 +145,7 @@ fn check_sample(batch: &Batch) {
 }
 
 /// # Safety
-/// As for a release callback.
+/// The same as for a release callback.
 unsafe fn release(array: &mut ArrowArray) {
     if let Some(release) = array.release {
         // SAFETY: the caller's contract.
@@ -164,7 +164,7 @@ fn a_batch_goes_out_and_comes_back() {
     unsafe { batch.export_device(&mut array) }.unwrap();
     assert_eq!((array.device_type, array.device_id, array.reserved), (1, -1, [0; 3]));
     assert!(array.sync_event.is_null());
-    // SAFETY: exported just now, and ours.
+    // SAFETY: just exported, and owned here.
     let imported = unsafe { Schema::import(&mut schema) }.unwrap();
     assert!(schema.release.is_none());
     // SAFETY: as above.
@@ -178,7 +178,7 @@ fn a_batch_goes_out_and_comes_back() {
     assert_eq!(released.load(SeqCst), 1);
 }
 
-/// Nothing of a copy is the producer's: it is released while the copy is read.
+/// Nothing of a copy belongs to the producer: the source is released while the copy is read.
 #[test]
 fn a_copy_keeps_nothing_of_its_source() {
     let (batch, released) = sample();
@@ -209,13 +209,13 @@ fn children_that_were_moved_out_outlive_their_parent() {
     }
     assert!(root.release.is_none());
     assert_eq!(released.load(SeqCst), 0);
-    // SAFETY: moved out, so ours; its own child is in place.
+    // SAFETY: moved out, so owned here; its own child is in place.
     let item = unsafe { &**list.children };
     assert_eq!((text.length, list.length, item.length), (3, 3, 3));
-    // SAFETY: moved out, so ours.
+    // SAFETY: moved out, so owned here.
     unsafe { release(&mut text) };
     assert_eq!(released.load(SeqCst), 0);
-    // SAFETY: moved out, so ours; release may come from any thread, here it is this one.
+    // SAFETY: moved out, so owned here; a release can come from any thread, here from this one.
     unsafe { release(&mut list) };
     assert_eq!(released.load(SeqCst), 1);
     // SAFETY: released already: nothing happens.
@@ -279,7 +279,7 @@ fn a_table_has_what_columns_have_in_common_once() {
     assert_eq!(words(&numbers, &[root(4, 0), node(1, 0, &valid), node(1, 0, &valid)]), 1);
     assert_eq!(words(&numbers, &[root(4, 0), a, node(0, 0, &valid)]), 5);
     assert_eq!(words(&numbers, &[root(4, 0), a, node(1, 0, &valid)]), 5);
-    // What differs in one member as it does in another one differs all the same.
+    // A difference in one member is noticed even if another member differs in the same way.
     let (one, no_text) = (node(1, 0, &valid), [address(&VALID), address(&NUMBERS), null()]);
     assert_eq!(words(&schema, &[root(4, 0), one, one, node(0, 0, &no_text)]), 5);
     assert_eq!(words(&numbers, &[root(4, 0), node(0, 1, &values), node(0, 1, &values)]), 1);
@@ -288,11 +288,11 @@ fn a_table_has_what_columns_have_in_common_once() {
     assert_eq!(words(&schema, &[root(4, 0), a, node(0, 2, &values), node(0, 0, &text)]), 8);
 }
 
-/// However many there are and however often they are asked for.
+/// Columns are found by name, however many there are and however often they are searched.
 #[test]
 fn columns_are_found_by_name() {
     for count in [1, 64, 65, 1000] {
-        // Each name but the last stands twice, and the order of the names is not that of the columns.
+        // Each name except the last appears twice, and the order of the names differs from that of the columns.
         let name = |i: usize| {
             if i + 1 == count { c"last".to_owned() } else { CString::new(format!("ä{}", i / 2 * 7 % count)).unwrap() }
         };
@@ -348,7 +348,7 @@ fn dictionaries_hang_below_their_indices() {
     assert_eq!([0, 1, 2].map(|row| read(row).unwrap()), ["rain", "sun", "rain"]);
     assert_eq!(read(3).unwrap_err().status(), DEVX_OUT_OF_RANGE);
 
-    // An index that no int64 holds.
+    // An index that does not fit an int64.
     static BEYOND: [u64; 1] = [u64::MAX];
     let schema =
         Schema::new(&[FieldDesc { has_dictionary: true, ..FieldDesc::new(c"kind", c"L") }, FieldDesc::new(c"", c"u")])
@@ -371,7 +371,7 @@ fn metadata_survives() {
     // SAFETY: there is room.
     unsafe { schema.export(&mut raw) }.unwrap();
     drop(schema);
-    // SAFETY: exported just now, and ours.
+    // SAFETY: just exported, and owned here.
     let schema = unsafe { Schema::import(&mut raw) }.unwrap();
     let pairs: Vec<_> = schema.root().child(0).unwrap().metadata().collect();
     assert_eq!(pairs, [(&b"ARROW:extension:name"[..], &b"geo"[..]), (&b""[..], &b"\xff"[..])]);

@@ -1,4 +1,4 @@
-//! What is refused, and stays with its owner.
+//! Refused input, which stays with its owner.
 
 use core::ffi::CStr;
 use std::ptr::null;
@@ -22,7 +22,7 @@ fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
         unsafe { *root.children }
     }
     fn first(root: &mut ArrowArray) -> &mut ArrowArray {
-        // SAFETY: the child is the root's alone.
+        // SAFETY: only the root refers to the child.
         unsafe { &mut *child(root) }
     }
     let cases: [(DevxStatus, &str, Spoil); 18] = [
@@ -59,15 +59,15 @@ fn an_array_that_does_not_fit_is_refused_and_stays_with_its_owner() {
         // SAFETY: the first of three children.
         let first_child = unsafe { **array.children };
         spoil(&mut array);
-        // SAFETY: what is wrong with it can be seen.
+        // SAFETY: its fault can be detected.
         let error = unsafe { Batch::import(&mut array, &schema) }.unwrap_err();
         assert_eq!(error.status(), status, "{text}: {error}");
         assert!(error.message().contains(text), "{text}: {error}");
         assert_eq!(released.load(SeqCst), 0);
         array = whole;
-        // SAFETY: as it was.
+        // SAFETY: the same struct as before.
         unsafe { **array.children = first_child };
-        // SAFETY: still ours to release.
+        // SAFETY: still owned here.
         unsafe { release(&mut array) };
         assert_eq!(released.load(SeqCst), 1);
     }
@@ -81,7 +81,7 @@ fn children_may_stand_anywhere_but_each_once() {
     let buffers = VALUES.each_ref().map(|values| [null(), address(values)]);
     let column = |buffers| NodeDesc { length: 1, null_count: 0, offset: 0, buffers };
     let nodes: Vec<_> = [&[null()][..]].into_iter().chain(buffers.iter().map(|b| &b[..])).map(column).collect();
-    // Which array stands where, and the name of the first place that is one of two.
+    // Which array is in which place, and the name of the first place with an array that appears twice.
     let orders = [
         ([0, 1, 2, 3], None),
         ([3, 2, 1, 0], None),
@@ -106,7 +106,7 @@ fn children_may_stand_anywhere_but_each_once() {
             unsafe { table.copy_from_nonoverlapping(children.as_ptr(), 4) };
         };
         put(&order.map(|i| whole[i]));
-        // SAFETY: a valid array, and ours.
+        // SAFETY: a valid array, owned here.
         match unsafe { Batch::import(&mut array, &schema) } {
             Ok(imported) => {
                 assert_eq!(wrong, None, "{order:?}");
@@ -118,7 +118,7 @@ fn children_may_stand_anywhere_but_each_once() {
                 let text = format!("array \"{name}\": the struct stands in the tree twice");
                 assert!(error.message().contains(&text), "{order:?}: {error}");
                 put(&whole);
-                // SAFETY: still ours to release.
+                // SAFETY: still owned here.
                 unsafe { release(&mut array) };
             }
         }
@@ -149,12 +149,12 @@ fn foreign_schemas_that_never_end_are_refused() {
     let mut schema = ArrowSchema::RELEASED;
     schema.format = c"+l".as_ptr();
     schema.release = Some(nothing);
-    // The one pointer to it from here on.
+    // From here on this is the only pointer to it.
     let own = &raw mut schema;
     let mut children = [own];
-    // SAFETY: ours, and nobody looks at it.
+    // SAFETY: owned here, and nobody reads it.
     unsafe { ((*own).n_children, (*own).children) = (1, children.as_mut_ptr()) };
-    // SAFETY: valid, though its own child.
+    // SAFETY: valid, although it is its own child.
     let error = unsafe { Schema::import(own) }.unwrap_err();
     assert_eq!(error.status(), DEVX_TOO_DEEP);
     schema.n_children = 1 << 31;
@@ -201,9 +201,9 @@ fn devices_are_normalised_or_refused() {
         unsafe { batch.export_device(&mut array) }.unwrap();
         (array.device_type, array.device_id, array.reserved) = (device_type, device_id, [-1; 3]);
         array.sync_event = std::ptr::without_provenance_mut(event);
-        // SAFETY: exported just now, and ours.
+        // SAFETY: just exported, and owned here.
         let result = unsafe { Batch::import_device(&mut array, &schema) };
-        // SAFETY: ours if it was refused, released otherwise.
+        // SAFETY: owned here if it was refused, released otherwise.
         unsafe { release(&mut array.array) };
         result.map(|batch| batch.device()).map_err(|error| error.status())
     };

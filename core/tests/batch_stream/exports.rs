@@ -1,4 +1,4 @@
-//! Streams of Rust: to Rust and to foreign consumers.
+//! Streams made in Rust, to Rust and to foreign consumers.
 
 use super::foreign::*;
 use super::*;
@@ -23,7 +23,7 @@ fn consumer_sees_the_end<S: Foreign>() {
     let released = Arc::default();
     let mut stream = S::export(counting(2, &released));
     let mut arrays = Vec::new();
-    // A consumer may move the struct.
+    // A consumer can move the struct.
     let mut moved = unsafe { (&raw mut stream).read() };
     let mut described = ArrowSchema::RELEASED;
     assert_eq!(moved.get_schema(&mut described), 0);
@@ -121,7 +121,7 @@ fn raw_references_and_clones_share_one_position() {
     assert_eq!((value_of(&pulled), value_of(&stream.next().unwrap().unwrap())), (0, 1));
     drop(stream);
     let stream = unsafe { BatchStream::from_raw(raw) };
-    // Exported and kept: two that pull from one source.
+    // Exported and kept: two streams that pull from one source.
     let mut exported = ArrowArrayStream::export(stream.clone());
     assert_eq!(value_of(&stream.next().unwrap().unwrap()), 2);
     assert_eq!(exported.pull(&mut Vec::new()), Ok(None));
@@ -148,7 +148,7 @@ fn an_error_is_yielded_once_and_stays() {
     let again: Vec<_> = (&stream).into_iter().map(|batch| batch.map(drop)).collect();
     assert_eq!(again, [Err(Error::new(DEVX_INVALID_ARGUMENT, "row 3 is bad"))]);
     assert_eq!(asked.load(SeqCst), 2, "the source is not asked again");
-    // That a call runs is said of a call on the stream alone.
+    // `DEVX_BUSY` means a second call on the stream itself, so a source's own `DEVX_BUSY` becomes `DEVX_CALLBACK`.
     let stream = BatchStream::new(&schema(), CPU, || Err(Error::new(DEVX_BUSY, "the inner stream is busy"))).unwrap();
     for _ in 0..2 {
         let error = check_error(stream.next(), DEVX_CALLBACK, "the inner stream is busy");
@@ -163,12 +163,12 @@ fn consumer_sees_the_error<S: Foreign>() {
         (DEVX_DRIVER, libc::EIO),
         (DEVX_CALLBACK, libc::EIO),
         (DEVX_MISMATCH, libc::EINVAL),
-        // Of the source's own, which is not another call on this stream.
+        // A status of the source itself, which does not mean another call on this stream.
         (DEVX_BUSY, libc::EBUSY),
     ];
     let text = "größer\0 than 4";
     let of_status = cases.map(|(status, code)| (Error::new(status, text), code));
-    // And one that names its code.
+    // And an error that names its code.
     for (error, code) in of_status.into_iter().chain([(Error::callback(libc::ENOSPC, text), libc::ENOSPC)]) {
         let source = move || Err(error.clone());
         let mut stream = S::export(BatchStream::new(&schema(), CPU, source).unwrap());
@@ -215,7 +215,7 @@ fn panic_ends_here<S: Foreign>() {
 }
 for_both!(a_panic_of_the_source_or_of_its_drop_ends_here, panic_ends_here);
 
-/// The consumer releases the stream while it is asked for a batch, so the source is dropped when that call ends.
+/// The consumer releases the stream during its call for a batch, so the source is dropped when that call ends.
 fn release_within_a_call<S: Foreign + 'static>() {
     struct Bad;
     impl Drop for Bad {
@@ -249,7 +249,7 @@ fn a_batch_of_another_shape_is_refused() {
     let required = of(&[FieldDesc::batch(1), FieldDesc { flags: 0, ..FieldDesc::new(c"n", c"i") }]);
     let stream = stream_of(&required, batch(&schema(), 4, &released));
     assert_eq!(value_of(&stream.next().unwrap().unwrap()), 4);
-    // With another name a consumer would take one column for another.
+    // With another name, a consumer would mistake one column for another.
     let renamed = of(&[FieldDesc::batch(1), FieldDesc::new(c"m", c"i")]);
     let stream = stream_of(&renamed, batch(&schema(), 4, &released));
     check_error(stream.next(), DEVX_MISMATCH, "column 0 is named \"n\", the stream's \"m\"");
@@ -301,7 +301,7 @@ fn a_call_within_a_call_is_refused() {
         let exported = unsafe { &mut *(*EXPORTED.get().unwrap() as *mut ArrowArrayStream) };
         assert_eq!(exported.pull(&mut Vec::new()), Err(libc::EBUSY));
         assert!(exported.last_error().is_some());
-        // A consumer would not know what to make of that.
+        // A stream in use is not exported: its consumer could not handle that.
         let mut room = ArrowArrayStream::RELEASED;
         let refused = unsafe { STREAM.get().unwrap().clone().export(&mut room) };
         check_error(refused.map_err(|refused| refused.error), DEVX_BUSY, "in use by another call");
@@ -312,12 +312,12 @@ fn a_call_within_a_call_is_refused() {
     let stream = STREAM.get().unwrap();
     let exported = Box::into_raw(Box::new(ArrowArrayStream::export(stream.clone())));
     EXPORTED.set(exported as usize).unwrap();
-    // The call that runs goes on, and so does the stream.
+    // The running call continues, and so does the stream.
     assert!(stream.next().unwrap().is_some() && stream.next().unwrap().is_some() && stream.next().unwrap().is_none());
     unsafe { Box::from_raw(exported) }.release();
 }
 
-/// A chain of streams is as deep as a stack can be for sure, whatever each of them has there.
+/// A chain of streams can be only as deep as any stack allows, however much each stream uses of it.
 fn too_many_within_each_other<S: Foreign>() {
     let released = Arc::default();
     let through = || (0..64).fold(counting(1, &released), |stream, _| S::export(stream).import().unwrap());
@@ -330,7 +330,7 @@ fn too_many_within_each_other<S: Foreign>() {
 }
 for_both!(a_chain_of_streams_has_an_end, too_many_within_each_other);
 
-/// However many are being asked at a time, by tasks that share a thread for example: none of them is within another.
+/// However many streams are called at a time, for example by tasks that share a thread: none of them is within another.
 fn many_at_a_time<S: Foreign>() {
     let mut streams = (0..200).map(|_| S::export(counting(1, &Arc::default())));
     fn ask<S: Foreign>(streams: &mut dyn Iterator<Item = S>) -> Option<i32> {
@@ -361,7 +361,7 @@ fn a_call_from_another_thread_meanwhile_is_refused() {
         go_on.send(()).unwrap();
         assert_eq!(pulling.join().unwrap(), 5);
     });
-    // It was no error of the stream's.
+    // It was not an error of the stream.
     go_on.send(()).unwrap();
     let mut arrays = Vec::new();
     assert_eq!(exported.pull(&mut arrays), Ok(Some(5)));

@@ -1,4 +1,4 @@
-//! Both kinds of stream, as a foreign program sees and makes them.
+//! Both kinds of stream, as a foreign program uses and makes them.
 
 use super::*;
 

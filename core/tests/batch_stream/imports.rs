@@ -57,7 +57,7 @@ fn refused_as_a_whole<S: Foreign>() {
     try_with(&failing(NOT_UTF8.as_ptr()), DEVX_CALLBACK, "b\u{fffd}d");
     let error = try_with(&failing(LONG.as_ptr()), DEVX_CALLBACK, "xxx");
     assert!(error.message().len() < 5_000, "{}", error.message().len());
-    // Success without a schema, and with one that is none.
+    // Success without a schema, and with an invalid one.
     try_with(&|producer| producer.get_schema = Box::new(|_| 0), DEVX_RELEASED, "get_schema: schema.release is NULL");
     static RELEASED: AtomicUsize = AtomicUsize::new(0);
     unsafe extern "C" fn release(schema: *mut ArrowSchema) {
@@ -75,7 +75,7 @@ fn refused_as_a_whole<S: Foreign>() {
 }
 #[test]
 fn a_producer_without_a_schema_keeps_its_stream() {
-    // One after the other: the releases are counted.
+    // One after the other, because the releases are counted.
     refused_as_a_whole::<ArrowArrayStream>();
     refused_as_a_whole::<ArrowDeviceArrayStream>();
 }
@@ -98,7 +98,7 @@ fn missing_callbacks_are_refused() {
     assert_eq!(calls.release.load(SeqCst), 1);
 }
 
-/// After `good` batches the producer does `bad`; returns the error, which stays, also for a foreign consumer.
+/// After `good` batches the producer does `bad`. Returns the error, which stays, even for a foreign consumer.
 fn fails_later<S: Foreign + 'static>(
     good: usize,
     text: *const c_char,
@@ -123,7 +123,7 @@ fn fails_later<S: Foreign + 'static>(
     let error = stream.next().unwrap_err();
     assert_eq!(stream.next().unwrap_err(), error, "the same error again, never the end");
     assert_eq!(calls.get_next.load(SeqCst), good + 1, "not called again after an error");
-    // Handed on, the stream fails in the same way.
+    // Exported again, the stream fails in the same way.
     let mut exported = S::export(stream);
     for _ in 0..2 {
         assert_eq!(exported.pull(&mut Vec::new()), Err(code));
@@ -144,7 +144,7 @@ fn errors_of_get_next<S: Foreign + 'static>() {
     static NOT_UTF8: [c_char; 3] = [0xc3_u8 as c_char, b'(' as c_char, 0];
     let error = fails_later::<S>(1, NOT_UTF8.as_ptr(), |_| libc::EIO, libc::EIO);
     assert!(error.message().ends_with(": \u{fffd}("), "{error}");
-    // What a failed call left in the output is not ours.
+    // What a failed call left in the output does not belong to us.
     let released = Arc::default();
     let mut left = foreign_array(1, &released);
     let released_by = left.release;

@@ -31,7 +31,7 @@ fn schema() -> Schema {
     Schema::new(&[FieldDesc::batch(1), FieldDesc::new(c"n", c"i")]).unwrap()
 }
 
-/// One column of so many equal numbers, kept alive by the batch; `released` counts.
+/// A batch of one column of equal numbers, which the batch keeps alive; `released` counts its releases.
 fn batch(schema: &Schema, value: i32, released: &Arc<AtomicUsize>) -> Batch {
     let values = vec![value; 3];
     let (validity, numbers) = ([null()], [null(), values.as_ptr().cast::<c_void>()]);

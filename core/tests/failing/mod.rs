@@ -1,4 +1,4 @@
-//! Memory of the host that is missing when a test says so. The tests of other crates have this file, too.
+//! An allocator for host memory that fails when a test says so. The tests of other crates use this file, too.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,14 +7,14 @@ use std::ptr::null_mut;
 thread_local! {
     /// Whether the core is at work on this thread, and not the test.
     pub(crate) static WATCHED: Cell<bool> = const { Cell::new(false) };
-    /// How many allocations of the core still succeed before one fails; below zero if none is to fail.
+    /// How many allocations of the core still succeed before one fails; negative if none is to fail.
     pub(crate) static LEFT: Cell<i64> = const { Cell::new(-1) };
     static FROM_THEN_ON: Cell<bool> = const { Cell::new(false) };
-    /// How many failed since the last [`disarm`].
+    /// How many allocations have failed since the last [`disarm`].
     pub(crate) static FAILED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The allocator of such a program.
+/// The allocator of a test program with such faults.
 pub(crate) struct Failing {
     /// Whether an allocation fails where the core is not watched. Allocates nothing.
     pub(crate) elsewhere: fn() -> bool,
@@ -52,13 +52,13 @@ unsafe impl GlobalAlloc for Failing {
     }
 }
 
-/// Lets an allocation of this thread fail after so many, or from then on all.
+/// Lets an allocation of this thread fail after `left` successes, or all allocations from then on.
 pub(crate) fn arm(left: i64, from_then_on: bool) {
     FROM_THEN_ON.set(from_then_on);
     LEFT.set(left);
 }
 
-/// Lets none fail any more; how many did.
+/// Lets no more allocations fail. Returns the number that failed.
 pub(crate) fn disarm() -> u64 {
     LEFT.set(-1);
     FAILED.take()

@@ -1,5 +1,5 @@
-//! Asynchronous streams from a writer to a reader, on one thread. A stream for which there is no memory any more ends with
-//! an error that its user is told, if there is one, and with an end for the other side.
+//! Asynchronous streams from a writer to a reader, on one thread. A stream that runs out of memory ends with an error
+//! for its user, if there is one, and with an end for the other side.
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use std::task::Poll;
@@ -12,10 +12,10 @@ use devexchange_core::{Batch, DeviceType};
 use super::failing::{FAILED, watched};
 use super::{Run, batch};
 
-/// More than the room that a queue has at first.
+/// More than the initial room of a queue.
 const REQUESTED: i64 = 6;
 
-/// Its wake keeps something alive, which is released with it.
+/// A wake that keeps something alive, which is released with it.
 fn wake(run: &Run) -> Option<Wake> {
     let alive = run.owner();
     let wake = move || {
@@ -42,7 +42,7 @@ impl Both {
         let handler = run.attempt(|| reader.handler())?;
         let made = run.attempt(|| unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&metadata), wakes.1) });
         let Some(writer) = made else {
-            // It was not taken.
+            // The handler was not taken.
             unsafe { (*handler).release.unwrap()(handler) };
             return None;
         };
@@ -56,7 +56,7 @@ impl Both {
         None
     }
 
-    /// Drops the writer without an end: the reader is told what went wrong, once.
+    /// Drops the writer without an end: the reader gets the error, once.
     fn give_up(self, run: &Run) -> usize {
         let Self { reader, writer, batch: _, metadata } = self;
         let told = run.told.get();
@@ -67,7 +67,7 @@ impl Both {
         taken
     }
 
-    /// Sends what is requested, each twice if need be: what was refused is there as before.
+    /// Sends what is requested, each batch twice if necessary: a refused batch is unchanged.
     fn send(&self, run: &Run) -> usize {
         let mut sent = 0;
         let mut again = true;
@@ -89,13 +89,13 @@ impl Both {
         sent
     }
 
-    /// For want of memory: here, or in the reader, which cancelled then.
+    /// The stream ended for lack of memory: here, or in the reader, which then cancelled.
     fn is_over(&self, error: &devexchange_core::Error) {
         assert!(FAILED.get() > 0, "{error}");
         assert!([DEVX_CLOSED, DEVX_CALLBACK, DEVX_OUT_OF_MEMORY].contains(&error.status()), "{error}");
     }
 
-    /// As the writer's user ends the stream, who hears of it if the reader cancelled.
+    /// Ends the stream as the writer's user, who learns of it if the reader cancelled.
     fn end(&self, act: impl FnOnce(&AsyncWriter) -> devexchange_core::Result<()>) {
         if let Err(error) = watched(|| act(&self.writer)) {
             self.is_over(&error);
@@ -103,7 +103,7 @@ impl Both {
     }
 }
 
-/// Takes what has come, up to the end; how many batches.
+/// Takes what has come, up to the end. Returns the number of batches.
 fn take(run: &Run, reader: &AsyncReader, metadata: &[u8]) -> usize {
     let mut taken = 0;
     loop {
@@ -118,7 +118,7 @@ fn take(run: &Run, reader: &AsyncReader, metadata: &[u8]) -> usize {
     }
 }
 
-/// Nothing was missing, so all has come.
+/// If no memory was missing, everything must have come.
 fn all_if(run: &Run, taken: usize, sent: usize) {
     assert!(taken <= sent);
     assert!(taken == sent || run.told.get() > 0, "{taken} of {sent}");
@@ -147,7 +147,7 @@ pub(crate) fn to_an_error(run: &Run) {
     if FAILED.get() == 0 {
         let (code, with) = both.reader.producer_error().unwrap();
         assert_eq!((code, with.unwrap().as_bytes()), (libc::EIO, &both.metadata[..]));
-        // This one was meant.
+        // This error was intended.
         run.told.set(before);
     }
     watched(|| drop(both));
@@ -162,7 +162,7 @@ pub(crate) fn to_a_cancel(run: &Run) {
     watched(|| drop(both));
 }
 
-/// The writer goes first, and then the reader, with all in its queue.
+/// The writer is dropped first, and then the reader, with everything in its queue.
 pub(crate) fn to_nowhere(run: &Run) {
     let before = run.told.get();
     let Some(both) = Both::new(run) else { return };

@@ -1,4 +1,5 @@
-//! Sharing with other processes: exporter and importer in one process, each without memory. Each goes on afterwards.
+//! Sharing with other processes: exporter and importer are in one process, and each runs out of memory and continues
+//! afterwards.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst};
@@ -12,7 +13,7 @@ use devexchange_core::{Batch, DType, Result, Tensor, ledger};
 use super::failing::{arm, disarm, watched};
 use super::{Run, batch, tensor};
 
-/// Imports of what is offered here.
+/// The imports of what is offered here.
 trait Importing {
     fn tensor(&self, name: &str) -> Result<Tensor>;
     fn batch(&self, name: &str) -> Result<Batch>;
@@ -20,7 +21,7 @@ trait Importing {
 
 impl Importing for Client {
     fn tensor(&self, name: &str) -> Result<Tensor> {
-        // SAFETY: nobody writes it.
+        // SAFETY: nobody writes the tensor.
         unsafe { self.import_tensor(name) }
     }
 
@@ -30,7 +31,7 @@ impl Importing for Client {
     }
 }
 
-/// As `failing` has them, of the thread of a server.
+/// The same as in `failing`, for the thread of a server.
 static SERVER_LEFT: AtomicI64 = AtomicI64::new(-1);
 static SERVER_FROM_THEN_ON: AtomicBool = AtomicBool::new(false);
 static SERVER_FAILED: AtomicI64 = AtomicI64::new(0);
@@ -69,7 +70,7 @@ fn soon(what: &str, is: impl Fn() -> bool) {
     panic!("not in time: {what}");
 }
 
-/// What is offered, as far as there was memory: a tensor as it is and as a copy, and a batch.
+/// Offers what there is memory for: a tensor as it is and as a copy, and a batch.
 fn offers(run: &Run, server: &Server) -> [bool; 3] {
     let shared = run.attempt(|| ipc::allocate_tensor(DType::FLOAT64, &[2, 3]));
     let offer =
@@ -82,7 +83,7 @@ fn offers(run: &Run, server: &Server) -> [bool; 3] {
     ]
 }
 
-/// All but the making of the thread, which is std's.
+/// Everything except the creation of the thread, which std does.
 pub(super) fn processes(run: &Run) {
     let address = address();
     let server = Server::bind(&address).expect("bound");
@@ -93,7 +94,7 @@ pub(super) fn processes(run: &Run) {
         let tensors: Vec<_> = names.filter_map(|name| run.attempt(|| client.tensor(name))).collect();
         let batch = if of_batch { run.attempt(|| client.batch("batch")) } else { None };
         watched(|| drop((tensors, batch)));
-        // Whatever could not be imported is not kept, and can be imported now.
+        // What could not be imported is not kept, and can be imported now.
         soon("all is released", || server.leases() == 0);
         if shared {
             let numbers = client.tensor("shared").expect("the connection is as it was");
@@ -106,7 +107,7 @@ pub(super) fn processes(run: &Run) {
     watched(|| drop(server));
 }
 
-/// What a server makes before it has a thread, which it can do without in part.
+/// What a server allocates before it has a thread, part of which it can do without.
 pub(super) fn servers() -> u64 {
     const MADE: i64 = 7;
     let mut refused = 0;
@@ -134,7 +135,7 @@ fn require_service(server: &Server, client: &Client) {
     soon("all is released", || server.leases() == 0);
 }
 
-/// Lets each allocation of a server's thread fail; how many failed.
+/// Lets each allocation of a server's thread fail. Returns the number that failed.
 pub(super) fn the_server() -> u64 {
     let mut all = 0;
     for from_then_on in [false, true] {
@@ -154,12 +155,12 @@ fn serve_without(nth: i64, from_then_on: bool) -> u64 {
     let (address, run) = (address(), Run::default());
     let server = Server::bind(&address).expect("bound");
     assert_eq!(offers(&run, &server), [true; 3]);
-    // What the thread has for itself is made with the first exchange; and who holds something keeps it.
+    // The thread makes what it keeps for itself with its first exchange; and an importer that holds something keeps it.
     let good = ipc::connect(&address).expect("connected");
     let held = good.tensor("shared").expect("imported");
     SERVER_FROM_THEN_ON.store(from_then_on, SeqCst);
     SERVER_LEFT.store(nth, SeqCst);
-    // Several, for each of which there has to be room.
+    // Several importers, each of which needs room.
     let others: Vec<_> =
         (0..5).filter_map(|_| refused_for_memory(Client::connect(&address, Some(Duration::from_secs(60))))).collect();
     let imported: Vec<_> = others
@@ -181,7 +182,7 @@ fn serve_without(nth: i64, from_then_on: bool) -> u64 {
     failed as u64
 }
 
-/// An importer is told, whatever was missing.
+/// Whatever was missing, the importer gets an error.
 fn refused_for_memory<T>(result: Result<T>) -> Option<T> {
     let refused = |error: devexchange_core::Error| {
         assert_eq!(error.status(), DEVX_OUT_OF_MEMORY, "{error}");

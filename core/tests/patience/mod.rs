@@ -1,8 +1,8 @@
-//! How long tests wait for others. The tests of other crates have this file, too.
+//! How long tests wait for others. The tests of other crates use this file, too.
 
 use std::time::Duration;
 
-/// This long, or as many times that as `DEVX_PATIENCE` says: for a machine that a sanitizer or others slow down.
+/// This time, multiplied by `DEVX_PATIENCE` if that is set: for a machine that a sanitizer or other work slows down.
 ///
 /// # Panics
 /// If that is no whole number.
