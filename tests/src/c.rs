@@ -1,4 +1,4 @@
-//! The C and C++ compilers, and the headers that they are given.
+//! The C and C++ compilers, and the headers that they compile.
 
 use crate::root;
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// What a header is compiled as.
+/// The language as which a header is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// C11.
@@ -19,7 +19,7 @@ impl Language {
     /// Both.
     pub const ALL: [Self; 2] = [Self::C, Self::Cxx];
 
-    /// An assertion of the compiler; it says itself what is wrong.
+    /// A compile-time assertion, whose message says what is wrong.
     pub fn assertion(self, condition: &str) -> String {
         let keyword = match self {
             Self::C => "_Static_assert",
@@ -53,7 +53,7 @@ pub fn ours() -> PathBuf {
 /// The directory of the official headers.
 ///
 /// # Panics
-/// If they are not to be had.
+/// If they cannot be fetched.
 pub fn official() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -68,7 +68,7 @@ pub fn official() -> &'static Path {
 /// Compiles a text with all warnings as errors, without making an object file.
 ///
 /// # Errors
-/// What the compiler says against it.
+/// The compiler's messages.
 ///
 /// # Panics
 /// If there is no compiler.
@@ -90,14 +90,14 @@ pub fn compile(language: Language, text: &str) -> Result<(), String> {
         .spawn()
         .unwrap_or_else(|error| panic!("{}: {error}", compiler.display()));
     let mut input = child.stdin.take().expect("the input is a pipe");
-    // A compiler that gives up early says why itself.
+    // A compiler that gives up early reports the reason itself.
     let _ = input.write_all(text.as_bytes());
     drop(input);
     let output = child.wait_with_output().expect("wait for the compiler");
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Compiles a text that has to compile.
+/// Compiles a text that must compile.
 ///
 /// # Panics
 /// If it does not.
@@ -107,7 +107,7 @@ pub fn must_compile(language: Language, what: &str, text: &str) {
     }
 }
 
-/// `#include` of a file, whatever directories are searched.
+/// An `#include` of a file by its full path, so that no directories are searched.
 pub fn include(directory: &Path, header: &str) -> String {
     format!("#include \"{}\"\n", directory.join(header).display())
 }

@@ -1,4 +1,4 @@
-//! A producer of CUDA arrays that is not this library: the C struct of the interface over memory of the CUDA driver.
+//! A foreign producer of CUDA arrays: the C struct of the interface over memory of the CUDA driver.
 
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use devexchange_core::abi::cuda_array::{DEVX_CUDA_ARRAY_NO_STREAM, DevxCudaArray};
 
-/// What an array points to.
+/// The data that an array points to.
 pub struct Producer {
-    /// As the array says it.
+    /// The shape that the array states.
     pub shape: Vec<i64>,
-    /// Room for strides, which an array has not at first.
+    /// Room for strides, which an array does not have at first.
     pub strides: Vec<i64>,
     typestr: CString,
     mask: Option<Box<DevxCudaArray>>,
-    /// How often the array was released.
+    /// The number of releases of the array.
     pub released: Arc<AtomicU32>,
     /// What its release does.
     pub on_release: Option<Box<dyn FnOnce() + Send>>,
@@ -62,9 +62,9 @@ pub fn produce(data: u64, typestr: &str, shape: &[i64], on_release: impl FnOnce(
     }
 }
 
-/// What an array of [`produce`] points to, as long as it is not released.
+/// The data that an array of [`produce`] points to, as long as the array is not released.
 pub fn state<'a>(array: &DevxCudaArray) -> &'a mut Producer {
-    // SAFETY: made by `produce`, and nobody else looks at it meanwhile.
+    // SAFETY: made by `produce`, and nobody else uses it meanwhile.
     unsafe { &mut *array.private_data.cast::<Producer>() }
 }
 

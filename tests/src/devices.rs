@@ -1,4 +1,4 @@
-//! Two devices: a stream on each, and numbers that are copied between them.
+//! Two devices: a stream on each, and numbers to copy between them.
 
 use devexchange_core::{Device, DeviceType, Stream, Tensor};
 
@@ -8,7 +8,7 @@ use crate::sim::{self, Session};
 /// CUDA device 1.
 pub const CUDA1: Device = Device { kind: DeviceType::CUDA, id: 1 };
 
-/// The time of a test that needs two devices; none on a GPU.
+/// The session of a test that needs two devices; none on a GPU.
 pub fn two_devices() -> Option<Session> {
     let session = Session::new();
     if sim::skipped("this needs two devices") { None } else { Some(session) }
@@ -24,7 +24,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// New ones.
+    /// Makes new streams.
     #[expect(clippy::new_without_default, reason = "making streams is an act, not a value")]
     pub fn new() -> Self {
         let zero = sim::stream();
@@ -34,15 +34,15 @@ impl Streams {
         Self { zero, one }
     }
 
-    /// The one of a device.
+    /// The stream of a device.
     pub fn of(&self, device: Device) -> Stream {
         sim::on_device(device.id, if device == CUDA0 { self.zero } else { self.one })
     }
 
-    /// Destroys them.
+    /// Destroys the streams.
     ///
     /// # Panics
-    /// If another context is current than before.
+    /// If the current context is not the same as before.
     pub fn end(self) {
         assert_eq!(sim::current(), sim::primary(0), "the context of the caller is as it was");
         sim::settle();
@@ -59,10 +59,10 @@ pub fn numbers() -> Tensor {
     Tensor::from_vec((0..64_i32).collect(), &[8, 8]).expect("a matrix")
 }
 
-/// Checks that a copy of [`numbers`] has them.
+/// Checks that a copy of [`numbers`] has the same numbers.
 ///
 /// # Panics
-/// If it has not.
+/// If it does not.
 pub fn require_numbers(tensor: &Tensor, stream: Stream) {
     let mut seen = vec![0_u8; 256];
     tensor.read(&mut seen, Some(stream)).expect("read");

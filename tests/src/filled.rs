@@ -1,4 +1,4 @@
-//! What is filled after it was made, on another stream than its memory is given back on.
+//! Data that is filled after it was made, on another stream than the one on which its memory is given back.
 
 use devexchange_core::{Batch, Stream, Tensor};
 
@@ -9,20 +9,20 @@ pub const FILLED: u64 = 16;
 
 /// A tensor or a batch that can be filled.
 pub trait Filled {
-    /// The data is ready after what is queued on `filler`.
+    /// States that the data is ready after what is queued on `filler`.
     ///
     /// # Panics
     /// If it is shared, or the driver fails.
     fn order(&mut self, filler: Stream);
 
-    /// Where [`FILLED`] bytes of it are.
+    /// The address of [`FILLED`] bytes of it.
     fn data(&self) -> u64;
 }
 
 impl Filled for Tensor {
     fn order(&mut self, filler: Stream) {
         self.wait(filler).expect("waits");
-        // SAFETY: it waits for what is there, and the tests queue the rest there before anybody reads.
+        // SAFETY: consumers wait for what is queued there, and the tests queue the rest there before anybody reads.
         unsafe { self.produced_on(filler) }.expect("not shared");
     }
 
@@ -34,7 +34,7 @@ impl Filled for Tensor {
 impl Filled for Batch {
     fn order(&mut self, filler: Stream) {
         self.wait(filler).expect("waits");
-        // SAFETY: it waits for what is there, and the tests queue the rest there before anybody reads.
+        // SAFETY: consumers wait for what is queued there, and the tests queue the rest there before anybody reads.
         unsafe { self.produced_on(filler) }.expect("not shared");
     }
 
@@ -47,10 +47,10 @@ impl Filled for Batch {
     }
 }
 
-/// Makes something in memory that is given back on one stream, fills it on another one, and gives it up without a look.
+/// Makes data in memory that is given back on one stream, fills it on another one, and gives it up without reading it.
 ///
 /// # Panics
-/// As [`Session::each`]: if it is given back before it was filled.
+/// Like [`Session::each`]: if the memory is given back before it was filled.
 pub fn fill_and_drop<T: Filled>(session: &Session, seeds: u64, make: impl Fn(Stream) -> T) {
     session.each(seeds, || {
         let (own, filler) = (sim::stream(), sim::stream());

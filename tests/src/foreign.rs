@@ -1,5 +1,5 @@
-//! Producers that are not this library: structs of the standards over memory of the CUDA driver, with release callbacks
-//! that do what the test says.
+//! Foreign producers: structs of the standards over memory of the CUDA driver, with release callbacks that do what the
+//! test says.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null, null_mut};
@@ -58,13 +58,13 @@ pub fn dlpack(
     };
     let made =
         Box::into_raw(Box::new(Dlpack { managed, shape: [bytes as i64], on_release: Some(Box::new(on_release)) }));
-    // SAFETY: made just now.
+    // SAFETY: just made.
     let made = unsafe { &mut *made };
     made.managed.dl_tensor.shape = made.shape.as_mut_ptr();
     made.managed.manager_ctx = std::ptr::from_mut(made).cast();
-    // The struct is the first that the consumer sees of the box, whose address stays the context.
+    // The consumer gets the address of the struct within the box; the address of the box stays the context.
     let context = made.managed.manager_ctx.cast::<Dlpack>();
-    // SAFETY: a part of the box.
+    // SAFETY: the struct is a part of the box.
     NonNull::from(unsafe { &mut (*context).managed })
 }
 
@@ -74,7 +74,7 @@ struct Arrow {
     on_release: Option<OnRelease>,
 }
 
-/// The schema of what [`arrow`] makes: one column of bytes.
+/// The schema of the arrays that [`arrow`] makes: one column of bytes.
 ///
 /// # Panics
 /// Never.
@@ -82,7 +82,7 @@ pub fn bytes_schema() -> Schema {
     Schema::new(&[FieldDesc { flags: 0, ..FieldDesc::new(c"bytes", c"C") }]).expect("a valid schema")
 }
 
-/// An Arrow array of bytes that may be touched after `event` (0: now), and whose release calls `on_release`.
+/// An Arrow array of bytes that can be used after `event` (0: now), and whose release calls `on_release`.
 pub fn arrow(
     address: u64,
     bytes: u64,
@@ -102,7 +102,7 @@ pub fn arrow(
     }
     let buffers = [null(), address as *const c_void];
     let made = Box::into_raw(Box::new(Arrow { buffers, event, on_release: Some(Box::new(on_release)) }));
-    // SAFETY: made just now.
+    // SAFETY: just made.
     let made = unsafe { &mut *made };
     let array = ArrowArray {
         length: bytes as i64,
@@ -127,7 +127,7 @@ pub fn arrow(
     }
 }
 
-/// A tensor of bytes of ours over memory of the test's.
+/// Our own tensor of bytes over memory of the test.
 ///
 /// # Panics
 /// If the description is refused.
@@ -143,11 +143,11 @@ pub fn tensor(address: u64, bytes: u64, device: Device, on_release: impl FnOnce(
         byte_offset: 0,
         flags: Flags::default(),
     };
-    // SAFETY: the tests allocate so many bytes and free them in `on_release`.
+    // SAFETY: the tests allocate this many bytes and free them in `on_release`.
     unsafe { Tensor::from_raw_parts(&desc, Owner::on_release(on_release)) }.expect("a valid tensor")
 }
 
-/// The same, filled by what is queued on a stream.
+/// The same, filled by work that is queued on a stream.
 ///
 /// # Panics
 /// If the description is refused.
@@ -159,24 +159,24 @@ pub fn tensor_behind(
     on_release: impl FnOnce() + Send + 'static,
 ) -> Tensor {
     let mut tensor = tensor(address, bytes, device, on_release);
-    // SAFETY: the test queues it there.
+    // SAFETY: the test queues that work there.
     unsafe { tensor.produced_on(sim::on(stream)) }.expect("not shared yet");
     tensor
 }
 
-/// A column of bytes of ours over memory of the test's.
+/// Our own column of bytes over memory of the test.
 ///
 /// # Panics
 /// If the description is refused.
 pub fn batch(address: u64, bytes: u64, device: Device, on_release: impl FnOnce() + Send + 'static) -> Batch {
     let buffers = [null(), address as *const c_void];
     let node = NodeDesc { length: bytes as i64, null_count: 0, offset: 0, buffers: &buffers };
-    // SAFETY: the tests allocate so many bytes and free them in `on_release`.
+    // SAFETY: the tests allocate this many bytes and free them in `on_release`.
     unsafe { Batch::from_raw_parts(&bytes_schema(), device, &[node], Owner::on_release(on_release)) }
         .expect("a valid batch")
 }
 
-/// The same, filled by what is queued on a stream.
+/// The same, filled by work that is queued on a stream.
 ///
 /// # Panics
 /// If the description is refused.
@@ -188,7 +188,7 @@ pub fn batch_behind(
     on_release: impl FnOnce() + Send + 'static,
 ) -> Batch {
     let mut batch = batch(address, bytes, device, on_release);
-    // SAFETY: the test queues it there.
+    // SAFETY: the test queues that work there.
     unsafe { batch.produced_on(sim::on(stream)) }.expect("not shared yet");
     batch
 }

@@ -1,5 +1,5 @@
-//! A producer that frees its memory as soon as it is told to, and a consumer that works on it: a release that comes too early
-//! is a race.
+//! A producer that frees its memory as soon as it is released, and a consumer that works on it: a release that comes
+//! too early is a race.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use crate::cu_ok;
 use crate::foreign::{self, CUDA0, bytes_schema};
 use crate::sim;
 
-/// How many bytes the memory has.
+/// The size of the memory in bytes.
 pub const N: u64 = 256;
 
 /// [`N`] bytes of foreign memory.
 pub struct Foreign {
-    /// Where they are.
+    /// The address of the bytes.
     pub address: u64,
     released: Arc<AtomicU32>,
     /// The thread that released them.
@@ -25,7 +25,7 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// New memory, which is written.
+    /// Allocates new memory and writes to it.
     ///
     /// # Panics
     /// If the driver fails.
@@ -36,7 +36,7 @@ impl Foreign {
         Self { address, released: Arc::default(), thread: Arc::default() }
     }
 
-    /// What frees it.
+    /// A function that frees the memory.
     pub fn on_release(&self) -> impl FnOnce() + Send + 'static {
         let (address, released, thread) = (self.address, Arc::clone(&self.released), Arc::clone(&self.thread));
         let context = sim::primary(0);
@@ -50,35 +50,35 @@ impl Foreign {
         }
     }
 
-    /// Taken in as a tensor, ready now.
+    /// Imports the memory as a tensor, ready now.
     ///
     /// # Panics
-    /// If it is refused.
+    /// If the import is refused.
     pub fn tensor(&self) -> Tensor {
         let managed = foreign::dlpack(self.address, N, CUDA0, self.on_release());
         // SAFETY: a valid tensor, which nobody else owns.
         unsafe { dlpack::import_on(managed.as_ptr(), Some(RawStream::NO_SYNC)) }.expect("imported")
     }
 
-    /// Taken in as a column of bytes, ready now.
+    /// Imports the memory as a column of bytes, ready now.
     ///
     /// # Panics
-    /// If it is refused.
+    /// If the import is refused.
     pub fn batch(&self) -> Batch {
         let mut array = foreign::arrow(self.address, N, CUDA0, 0, self.on_release());
         // SAFETY: a valid array, which nobody else owns.
         unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported")
     }
 
-    /// How often it was.
+    /// How often the memory was released.
     pub fn released(&self) -> u32 {
         self.released.load(SeqCst)
     }
 
-    /// Waits for all that is queued, after which it was released.
+    /// Waits for everything that is queued and checks that the memory was then released.
     ///
     /// # Panics
-    /// If it was not, or more than once.
+    /// If it was not released, or more than once.
     pub fn end(self) {
         sim::settle();
         assert_eq!(self.released(), 1, "the release is called once");
@@ -87,14 +87,14 @@ impl Foreign {
 
 /// A consumer's stream with work that reads `from`.
 pub struct Consumer {
-    /// Its handle.
+    /// The stream's handle.
     pub stream: u64,
     /// Where the work writes.
     pub scratch: u64,
 }
 
 impl Consumer {
-    /// On a new stream.
+    /// Makes a consumer on a new stream.
     pub fn begin() -> Self {
         Self { stream: sim::stream(), scratch: sim::alloc(2 * N) }
     }
@@ -104,7 +104,7 @@ impl Consumer {
         sim::copy(self.scratch, from, N, self.stream);
     }
 
-    /// Its stream.
+    /// The consumer's stream.
     pub fn on(&self) -> Stream {
         sim::on(self.stream)
     }

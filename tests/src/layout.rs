@@ -1,4 +1,4 @@
-//! Where everything lies in the structs of the boundary, and what the constants are.
+//! The layout of the structs of the boundary, and the values of the constants.
 //!
 //! The numbers come from the Rust compiler. Other languages read the same tables from
 //! `tests/layout.txt` and `tests/constants.txt`.
@@ -56,7 +56,7 @@ impl Record {
         }
     }
 
-    /// Assertions of the compiler that say the same.
+    /// Compile-time assertions of the same facts.
     pub fn assertions(&self, language: Language) -> String {
         let align = match language {
             Language::C => "_Alignof",
@@ -73,19 +73,19 @@ impl Record {
 }
 
 impl Constant {
-    /// Assertions of the compiler that say the same.
+    /// Compile-time assertions of the same facts.
     pub fn assertions(&self, language: Language) -> String {
         let Self { name, value, .. } = self;
         match (value.starts_with('"'), language) {
             (false, _) => language.assertion(&format!("{name} == {value}")),
-            // C cannot look into a string while it compiles.
+            // C cannot read a string at compile time.
             (true, Language::C) => language.assertion(&format!("sizeof({name}) == sizeof({value})")),
             (true, Language::Cxx) => language.assertion(&format!("__builtin_strcmp({name}, {value}) == 0")),
         }
     }
 }
 
-/// What the assertions need.
+/// The includes that the assertions need.
 pub const PREAMBLE: &str = "#include <stddef.h>\n#include <stdint.h>\n";
 
 /// The header made from a module of `devexchange_core::abi`.
@@ -145,7 +145,7 @@ impl Value for &CStr {
     }
 }
 
-/// Lists structs with their fields: one that is forgotten does not compile.
+/// Lists structs with their fields; a forgotten field does not compile.
 macro_rules! records {
     ($($module:ident: $($Name:ident { $($field:tt)* })*;)*) => {
         /// The types of all headers.

@@ -24,12 +24,12 @@ pub fn root() -> PathBuf {
     root.expect("the crate is a directory of the workspace").to_owned()
 }
 
-/// So long, or longer (`DEVX_PATIENCE`).
+/// This time, or longer (`DEVX_PATIENCE`).
 pub fn patient(time: Duration) -> Duration {
     patience::patient(time)
 }
 
-/// Compares with a committed file of the `tests` directory; `DEVX_BLESS=1` writes it.
+/// Compares a text with a committed file of the `tests` directory; `DEVX_BLESS=1` writes the file.
 ///
 /// # Panics
 /// If the file differs.
@@ -48,7 +48,7 @@ pub fn check_committed(name: &str, text: &str) {
     );
 }
 
-/// Compares two sets of names; a failure tells the names that only one of them has.
+/// Compares two sets of names; a failure lists the names that only one of them has.
 ///
 /// # Panics
 /// If they differ.

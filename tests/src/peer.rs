@@ -1,4 +1,4 @@
-//! Two processes that talk in lines: a test, and the same test as a process of its own in another part.
+//! Two processes that exchange lines of text: a test, and the same test as a separate process playing another part.
 
 use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -9,17 +9,17 @@ use devexchange_core::{Batch, Error, Tensor};
 
 use crate::patient;
 
-/// Imports of what a test exports, in its other part or in this one.
+/// Imports the exports of a test, in its other part or in the same one.
 pub trait Importing {
     /// The tensor under a name.
     ///
     /// # Errors
-    /// As of the client.
+    /// Those of the client.
     fn tensor(&self, name: &str) -> Result<Tensor, Error>;
     /// The batch under a name.
     ///
     /// # Errors
-    /// As of the client.
+    /// Those of the client.
     fn batch(&self, name: &str) -> Result<Batch, Error>;
 }
 
@@ -30,12 +30,12 @@ impl Importing for Client {
     }
 
     fn batch(&self, name: &str) -> Result<Batch, Error> {
-        // SAFETY: as above, and the batches of the tests are what they say.
+        // SAFETY: as above, and the batches of the tests are valid.
         unsafe { self.import_batch(name) }
     }
 }
 
-/// Names the part of a process; also marks its lines, as the test program prints others.
+/// Names the part of a process; also marks its lines, because the test program prints others.
 const PART: &str = "DEVX_PEER";
 
 /// The part that this process plays; none in the test itself.
@@ -74,10 +74,10 @@ impl Peer {
         self.child.id()
     }
 
-    /// Waits until it says this.
+    /// Waits for this line of the process.
     ///
     /// # Panics
-    /// If it says something else, or ends.
+    /// If the process sends another line, or ends.
     pub fn expect(&mut self, wanted: &str) {
         loop {
             let line = self.from.next().unwrap_or_else(|| panic!("the peer ended before {wanted:?}")).expect("a line");
@@ -88,24 +88,24 @@ impl Peer {
         }
     }
 
-    /// Says something and waits for the answer.
+    /// Sends a command and waits for the answer.
     ///
     /// # Panics
-    /// As [`Peer::expect`].
+    /// Like [`Peer::expect`].
     pub fn tell(&mut self, command: &str, answer: &str) {
         self.send(command);
         self.expect(answer);
     }
 
-    /// Says something that has no answer.
+    /// Sends a command that has no answer.
     ///
     /// # Panics
-    /// If it is gone.
+    /// If the process is gone.
     pub fn send(&mut self, command: &str) {
         writeln!(self.to, "{command}").expect("it listens");
     }
 
-    /// Kills it at once (`SIGKILL`), and waits until it is gone.
+    /// Kills the process at once (`SIGKILL`), and waits until it is gone.
     ///
     /// # Panics
     /// If that fails.
@@ -114,7 +114,7 @@ impl Peer {
         self.child.wait().expect("gone");
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     ///
     /// # Panics
     /// If its test failed.
@@ -126,7 +126,7 @@ impl Peer {
     }
 }
 
-/// Runs one test of this program as a process of its own, to its end.
+/// Runs one test of this program in its own process, to its end.
 ///
 /// # Panics
 /// If it cannot be started, or there is no such test: that process would end well and have tested nothing.
@@ -140,7 +140,7 @@ pub fn run(test: &str, variables: &[(&str, &str)]) -> Output {
     output
 }
 
-/// In the other process: says a line.
+/// In the other process: sends a line.
 pub fn say(line: &str) {
     println!("{PART} {line}");
     stdout().flush().expect("the parent listens");
@@ -149,16 +149,16 @@ pub fn say(line: &str) {
 /// In the other process: waits for a line, which must be this one.
 ///
 /// # Panics
-/// If it is another one.
+/// If another line comes.
 pub fn ask(wanted: &str) {
     let line = stdin().lines().next().expect("the parent goes on").expect("a line");
     assert_eq!(line, wanted);
 }
 
-/// In the other process: answers lines until one that is `last`.
+/// In the other process: answers lines until the line `last`.
 ///
 /// # Panics
-/// If there are no more.
+/// If the lines end before that.
 pub fn commands(mut answer: impl FnMut(&str) -> &'static str, last: &str) {
     for line in stdin().lines() {
         let line = line.expect("a line");
@@ -170,7 +170,7 @@ pub fn commands(mut answer: impl FnMut(&str) -> &'static str, last: &str) {
     panic!("the parent ended before {last:?}");
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 ///
 /// # Panics
 /// If that takes more than twenty seconds.
@@ -182,13 +182,13 @@ pub fn soon(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `act` in a fork, which has some seconds for it; the wait status.
+/// Runs `act` in a fork, which has some seconds for it. Returns the wait status.
 pub fn forked(act: impl FnOnce() -> bool) -> libc::c_int {
     let seconds = patient(Duration::from_secs(5)).as_secs() as libc::c_uint;
     // SAFETY: the child does no more than `act`, and ends without running handlers.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: ends the child if it waits for ever.
+        // SAFETY: only ends the child if it waits for ever.
         unsafe { libc::alarm(seconds) };
         let failed = !act();
         // SAFETY: ends the child.

@@ -1,11 +1,11 @@
-//! Control of the simulated driver (`simcuda.h`): schedules, failures, and what it has to say.
+//! Control of the simulated driver (`simcuda.h`): schedules, failures, and its findings.
 
 use std::ffi::CString;
 
 use super::{cuda, mode_of_process, on_gpu};
 use crate::{cu, cu_ok};
 
-/// Which schedule queued work follows.
+/// The schedule that queued work follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// `lazy`, `threads` or `adversarial`.
@@ -14,8 +14,8 @@ pub struct Schedule {
     pub seed: u64,
 }
 
-/// `lazy` seeded schedules and an adversarial one; a few threaded ones in a process of
-/// [`again_with_threads`](super::again_with_threads); on a GPU three times whatever it does.
+/// The schedules to try: `lazy` seeded ones and an adversarial one; a few threaded ones in a process of
+/// [`again_with_threads`](super::again_with_threads); on a GPU, three runs of whatever it does.
 pub fn schedules(lazy: u64) -> Vec<Schedule> {
     let of = |mode, seeds: u64| (1..=seeds).map(move |seed| Schedule { mode, seed });
     if on_gpu() {
@@ -31,7 +31,7 @@ fn c_text(text: &str) -> CString {
     CString::new(text).expect("no NUL")
 }
 
-/// Sets the schedule of what is queued from now on.
+/// Sets the schedule of work that is queued from now on.
 pub fn set_schedule(schedule: Schedule) {
     if !on_gpu() {
         let mode = c_text(schedule.mode);
@@ -39,7 +39,7 @@ pub fn set_schedule(schedule: Schedule) {
     }
 }
 
-/// How often a function of the driver was called so far (`*`: all); 0 on a GPU.
+/// How often a function of the driver has been called (`*`: all functions); 0 on a GPU.
 pub fn calls(function: &str) -> u64 {
     number("simcuda_calls", function).unwrap_or(0)
 }
@@ -67,7 +67,7 @@ fn text(write: impl Fn(*mut u8, usize) -> u64) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What the driver has to complain about; none on a GPU.
+/// The driver's findings; none on a GPU.
 pub fn findings() -> Vec<String> {
     if on_gpu() {
         return Vec::new();
@@ -76,7 +76,7 @@ pub fn findings() -> Vec<String> {
     (0..count).map(|index| text(|to, room| cu!("simcuda_finding", index, to, room).into())).collect()
 }
 
-/// The findings, which thereby are dealt with.
+/// Takes the findings, which then count as handled.
 pub fn take_findings() -> Vec<String> {
     let findings = findings();
     if !findings.is_empty() {
@@ -85,18 +85,19 @@ pub fn take_findings() -> Vec<String> {
     findings
 }
 
-/// What is live and where it was made, a line each.
+/// What is live and where it was made, one line each.
 pub fn ledger() -> String {
     text(|to, room| cu!("simcuda_ledger", to, room).into())
 }
 
-/// Makes the `nth` call from now of a function (`*`: of any) return `code`; with `sticky` all that follow, too.
+/// Makes the `nth` call of a function from now on (`*`: of any function) return `code`; with `sticky`, all later ones,
+/// too.
 pub fn fail(function: &str, nth: u64, code: u32, sticky: bool) {
     let function = c_text(function);
     cu_ok!("simcuda_fail", function.as_ptr(), nth, code, sticky);
 }
 
-/// Lets new streams have the handles of streams that are destroyed from now on, or no longer.
+/// Lets new streams reuse the handles of streams that are destroyed from now on, or no longer.
 pub fn reuse_streams(reuse: bool) {
     cu!("simcuda_reuse_streams", reuse);
 }
@@ -111,7 +112,7 @@ pub fn last_fault() -> String {
     text(|to, room| cu!("simcuda_last_fault", to, room).into())
 }
 
-/// A name for what this thread is doing; it shows in the sites of findings.
+/// Sets a name for what this thread is doing; it appears in the sites of findings.
 pub fn label(label: Option<&str>) {
     if !on_gpu() {
         let label = label.map(c_text);
@@ -119,14 +120,14 @@ pub fn label(label: Option<&str>) {
     }
 }
 
-/// Runs all that is queued; orders nothing.
+/// Runs all queued work, without creating any order.
 pub fn quiesce() {
     if !on_gpu() {
         cu!("simcuda_quiesce");
     }
 }
 
-/// This thread reads or writes memory that the driver knows and the host can touch.
+/// Declares that this thread reads or writes memory that the driver knows and the host can access.
 pub fn host_access(address: u64, bytes: u64, write: bool) {
     if !on_gpu() {
         cu_ok!("simcuda_host_access", address, bytes, write);

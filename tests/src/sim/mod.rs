@@ -1,9 +1,10 @@
-//! The CUDA driver that the tests run on: the simulated one of `tests/simcuda`, loaded the way production loads a driver,
-//! or with `DEVX_GPU=1` the real one of the machine. `DEVX_GPU=rehearsal` does all that is done on a GPU, but on the
-//! simulated driver, which has to be the `libcuda.so.1` that the loader finds.
+//! The CUDA driver that the tests run on: the simulated one of `tests/simcuda`, loaded the way production loads a
+//! driver, or with `DEVX_GPU=1` the real one of the machine. `DEVX_GPU=rehearsal` does everything as on a GPU, but on
+//! the simulated driver, which must be the `libcuda.so.1` that the loader finds.
 //!
-//! cargo builds the cdylib; it is placed under both names of the driver and opened by its absolute path before the core
-//! is called for the first time. What opens `libcuda.so.1` afterwards, as the core does, finds the one that is loaded.
+//! cargo builds the cdylib. It is placed under both names of the driver and opened by its absolute path before the core
+//! is called for the first time. Whoever opens `libcuda.so.1` afterwards, like the core, gets the library that is
+//! loaded.
 
 mod control;
 mod session;
@@ -22,26 +23,26 @@ pub use work::*;
 
 use crate::{peer, root};
 
-/// Whether the tests run on the driver of the machine, or do as if they did.
+/// Whether the tests run on the machine's driver, or rehearse that.
 pub fn on_gpu() -> bool {
     rehearsal() || std::env::var_os("DEVX_GPU").is_some_and(|value| value == "1")
 }
 
-/// Whether queued work may be done before somebody asks for it: a GPU does it meanwhile, and so do the threads of the simulated
+/// Whether queued work can finish before somebody waits for it, as on a GPU and with the threads of the simulated
 /// driver.
 pub fn goes_on() -> bool {
     on_gpu() || mode_of_process() == "threads"
 }
 
-/// Whether what is done on a GPU is done on the simulated driver instead.
+/// Whether the tests for a GPU run on the simulated driver instead.
 fn rehearsal() -> bool {
     std::env::var_os("DEVX_GPU").is_some_and(|value| value == "rehearsal")
 }
 
 static SKIPPED: AtomicU32 = AtomicU32::new(0);
 
-/// Says that a part of a test needs the simulated driver; for `if skipped("…") { return; }`. On a GPU the line that it
-/// prints makes `make gpu-test` count the whole test as skipped, since less was tested than its name says.
+/// Reports that a part of a test needs the simulated driver; for `if skipped("…") { return; }`. On a GPU the line that
+/// it prints makes `make gpu-test` count the whole test as skipped, because less was tested than the name says.
 pub fn skipped(why: &str) -> bool {
     if on_gpu() {
         let count = SKIPPED.fetch_add(1, Relaxed) + 1;
@@ -50,7 +51,8 @@ pub fn skipped(why: &str) -> bool {
     on_gpu()
 }
 
-/// Builds the simulated driver and places it under both names that clients look for; cargo itself says where it put it.
+/// Builds the simulated driver and places it under both names that clients look for; cargo itself says where the build
+/// is.
 ///
 /// # Panics
 /// If cargo fails.
@@ -70,7 +72,7 @@ pub fn place() -> PathBuf {
     for name in ["libcuda.so.1", "libcuda.so"] {
         let link = directory.join(name);
         if std::fs::read_link(&link).ok().as_deref() != Some(built) {
-            // Several test programs may place it at once: each makes a link of its own and renames it.
+            // Several test programs can place it at once: each makes its own link and renames it.
             let mine = directory.join(format!("{name}.{}", std::process::id()));
             let _ = std::fs::remove_file(&mine);
             std::os::unix::fs::symlink(built, &mine).expect("make the link");
@@ -83,11 +85,11 @@ pub fn place() -> PathBuf {
 /// The driver of this process, by its C functions.
 pub struct Cuda {
     library: Library,
-    /// Where it was loaded from.
+    /// The path from which it was loaded.
     pub path: PathBuf,
 }
 
-/// The simulated driver: the one that is placed, or that is placed now.
+/// The simulated driver that is already placed, or that is placed now.
 pub fn placed() -> PathBuf {
     std::env::var_os(PLACED).map_or_else(|| place().join("libcuda.so.1"), PathBuf::from)
 }
@@ -100,7 +102,7 @@ macro_rules! cu {
     };
 }
 
-/// As [`cu`], of a call that must succeed.
+/// Like [`cu`], for a call that must succeed.
 #[macro_export]
 macro_rules! cu_ok {
     ($name:literal $(, $argument:expr)* $(,)?) => {
@@ -108,13 +110,13 @@ macro_rules! cu_ok {
     };
 }
 
-/// For the children of a test, which need not ask cargo again.
+/// Tells the children of a test the driver, so that they need not ask cargo again.
 const CHILD: &str = "DEVX_SIM_CHILD";
 const PLACED: &str = "DEVX_SIM_PATH";
 
 static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
 
-/// Chooses the driver of this process: for programs that are no tests, before they call it.
+/// Chooses the driver of this process: for programs that are not tests, before they call it.
 ///
 /// # Panics
 /// If one was chosen before.
@@ -137,7 +139,7 @@ pub fn cuda() -> &'static Cuda {
         let settings = [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_REACH", "documented"), ("SIMCUDA_MODE", mode_of_process())];
         for (name, value) in settings {
             if std::env::var_os(name).is_none() {
-                // SAFETY: only this function changes the environment, once, and the tests read it through std alone.
+                // SAFETY: only this function changes the environment, once, and the tests read it only through std.
                 unsafe { std::env::set_var(name, value) };
             }
         }
@@ -147,7 +149,7 @@ pub fn cuda() -> &'static Cuda {
     })
 }
 
-/// `lazy`, or what a parent asks for ([`again_with_threads`]): once there were workers, they stay.
+/// `lazy`, or the mode that a parent asks for ([`again_with_threads`]): once there are worker threads, they stay.
 fn mode_of_process() -> &'static str {
     if std::env::var_os("DEVX_SIM_THREADS").is_some() { "threads" } else { "lazy" }
 }
@@ -165,8 +167,8 @@ impl Cuda {
             *slot = *argument;
         }
         let [a, b, c, d, e, f] = all;
-        // SAFETY: up to six arguments of integer class go into registers on x86-64 and AArch64, of which the callee looks
-        // at those that it has, in its own widths.
+        // SAFETY: up to six arguments of integer class go into registers on x86-64 and AArch64, and the callee reads only
+        // those that it has, in its own widths.
         let function: Any = unsafe { self.function(name) };
         // SAFETY: the tests pass what the function expects, valid for the length of the call.
         unsafe { function(a, b, c, d, e, f) }
@@ -192,7 +194,7 @@ impl Cuda {
     }
 }
 
-/// Runs the other tests of this program in a process whose queued work is run by threads.
+/// Runs the other tests of this program in a process where threads run the queued work.
 ///
 /// # Panics
 /// If a test fails there.
@@ -210,15 +212,15 @@ pub fn again_with_threads(own_name: &str) {
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Whether this process was started by [`child`]: then a test plays its other part.
+/// Whether [`child`] started this process; a test then plays its other part.
 pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Runs one test of this program as a process of its own, in which [`is_child`] says so.
+/// Runs one test of this program in its own process, where [`is_child`] returns true.
 ///
 /// # Panics
-/// As [`peer::run`].
+/// Like [`peer::run`].
 pub fn child(test: &str, variables: &[(&str, &str)]) -> std::process::Output {
     let path = cuda().path.to_str().expect("UTF-8");
     peer::run(test, &[&[(PLACED, path), (CHILD, "1")], variables].concat())

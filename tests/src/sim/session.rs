@@ -1,4 +1,4 @@
-//! One test at a time, with its books balanced.
+//! Sessions: one test at a time, with nothing left over at its end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,21 +11,21 @@ use super::{
 };
 use crate::patient;
 
-/// What there is in the driver, but contexts and events, which the core keeps.
+/// What exists in the driver, except contexts and events, which the core keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Live {
     /// Device memory, pinned and managed memory.
     pub memory: i64,
     /// Streams.
     pub streams: i64,
-    /// Events that are not in the core's pool.
+    /// Events outside the core's pool.
     pub events: i64,
-    /// What the core has given up for lost.
+    /// The number of things that the core has given up for lost.
     pub lost: i64,
 }
 
 impl Live {
-    /// As it is now.
+    /// The current numbers.
     pub fn now() -> Self {
         let memory = ["live_device", "live_host", "live_managed", "live_imported"];
         Self {
@@ -37,8 +37,8 @@ impl Live {
     }
 }
 
-/// The time of a test: no other one runs in this process, a context of device 0 is current, and at the end the driver
-/// must have nothing to complain about and nothing left that was made meanwhile.
+/// The session of a test: no other test runs in this process, a context of device 0 is current, and at the end the
+/// driver must have no findings and nothing left that was made meanwhile.
 #[derive(Debug)]
 pub struct Session {
     before: Mutex<Live>,
@@ -48,10 +48,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins. Waits for the test before.
+    /// Begins a session, after waiting for the test before.
     ///
     /// # Panics
-    /// If the core uses another driver than the tests.
+    /// If the core does not use the same driver as the tests.
     #[expect(clippy::new_without_default, reason = "beginning is an act, not a value")]
     pub fn new() -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
@@ -68,7 +68,7 @@ impl Session {
         Self { before: Mutex::new(Live::now()), contexts, schedule: Mutex::new(None), _alone: alone }
     }
 
-    /// Runs a scenario once for each schedule; afterwards nothing may be left of it.
+    /// Runs a scenario once for each schedule; nothing of it may be left afterwards.
     ///
     /// # Panics
     /// If the scenario fails, or leaves findings or live things behind.
@@ -80,21 +80,21 @@ impl Session {
         }
     }
 
-    /// Follows another schedule from now on.
+    /// Switches to another schedule from now on.
     pub fn begin(&self, schedule: Schedule) {
         *self.schedule.lock().unwrap_or_else(PoisonError::into_inner) = Some(schedule);
         set_schedule(schedule);
     }
 
-    /// Takes what is there now for granted: what an injected failure explains.
+    /// Accepts the current numbers as the starting point, after an injected failure that explains them.
     pub fn accept(&self) {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Live::now();
     }
 
-    /// Checks that the driver has nothing to complain about, and that nothing is left that was made since the beginning.
+    /// Checks that the driver has no findings, and that nothing is left that was made since the beginning.
     ///
     /// # Panics
-    /// If it has, or something is.
+    /// If there are findings, or something is left.
     pub fn check(&self) {
         settle();
         let findings = take_findings();
@@ -103,7 +103,7 @@ impl Session {
         assert!(findings.is_empty(), "{schedule:?}: {findings:#?}");
         let before = *self.before.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!(now, before, "{schedule:?}: not all is as before; live are:\n{}", ledger());
-        // The core keeps one primary context for each device that it was asked for.
+        // The core keeps one primary context for each device that it was used with.
         let (retained, devices) = (stat("live_contexts") - self.contexts, 2);
         assert!(retained <= devices, "{schedule:?}: {retained} contexts retained for {devices} devices");
     }
@@ -127,7 +127,7 @@ fn fail_clear_if_simulated() {
     }
 }
 
-/// Waits until no release waits for work any more.
+/// Waits until no release is waiting for work.
 ///
 /// # Panics
 /// If that takes more than ten seconds.

@@ -1,4 +1,4 @@
-//! What producers and consumers of the tests do with the driver.
+//! The driver calls of the producers and consumers in the tests.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -47,12 +47,12 @@ pub fn stream() -> u64 {
     stream
 }
 
-/// A stream of device 0 by its number: no test destroys one that it gave to the library and that it still needs.
+/// A stream of device 0 by its number: no test destroys a stream that it gave to the library while it is still needed.
 pub fn on(stream: u64) -> Stream {
     on_device(0, stream)
 }
 
-/// As [`on`], said to be of another device.
+/// Like [`on`], with another device named.
 ///
 /// # Panics
 /// For 0.
@@ -60,7 +60,7 @@ pub fn on_device(ordinal: i32, stream: u64) -> Stream {
     Stream::new(ordinal, raw(stream as i64)).expect("a stream")
 }
 
-/// As [`on`], as a request has it.
+/// Like [`on`], in the form of a request.
 pub fn raw(stream: i64) -> RawStream {
     // SAFETY: as above.
     unsafe { RawStream::new(stream) }
@@ -89,9 +89,9 @@ pub fn alloc(bytes: u64) -> u64 {
     address
 }
 
-/// Lets work of one device at the memory of another one's default pool, or no longer.
+/// Gives work on one device access to the memory of another device's default pool, or takes it away.
 pub fn let_at_pool(of: i32, device: i32, allowed: bool) {
-    /// `CUmemAccessDesc`: a location (`CU_MEM_LOCATION_TYPE_DEVICE`, which one), and what is allowed there.
+    /// `CUmemAccessDesc`: a location (`CU_MEM_LOCATION_TYPE_DEVICE`, its number), and the allowed access.
     #[repr(C)]
     struct Access(u32, i32, u32);
     /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
@@ -102,7 +102,7 @@ pub fn let_at_pool(of: i32, device: i32, allowed: bool) {
     cu_ok!("cuMemPoolSetAccess", pool, &raw const access, 1);
 }
 
-/// Gives device memory back at once, as bad producers do; the driver's answer is not looked at.
+/// Frees device memory at once, as bad producers do; the driver's answer is ignored.
 pub fn free(address: u64) {
     cu!("cuMemFree_v2", address);
 }
@@ -124,7 +124,7 @@ pub fn copy(to: u64, from: u64, bytes: u64, stream: u64) {
     cu_ok!("cuMemcpyDtoDAsync_v2", to, from, bytes, stream);
 }
 
-/// What is in device memory after all that is queued on `stream`.
+/// The contents of device memory after everything that is queued on `stream`.
 pub fn download(address: u64, bytes: u64, stream: u64) -> Vec<u8> {
     let mut data = vec![0_u8; bytes as usize];
     cu_ok!("cuMemcpyDtoHAsync_v2", data.as_mut_ptr(), address, bytes, stream);
@@ -144,7 +144,7 @@ pub fn begin_capture(stream: u64, mode: u32) {
     cu_ok!("cuStreamBeginCapture_v2", stream, mode);
 }
 
-/// Ends a capture and throws the graph away; the driver's code says whether the capture was intact.
+/// Ends a capture and discards the graph; the driver's code says whether the capture was intact.
 pub fn end_capture(stream: u64) -> u32 {
     let mut graph = 0_u64;
     let code = cu!("cuStreamEndCapture", stream, &raw mut graph);
