@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use devexchange_tests::{check_committed, root, sim};
 
-/// Asks the simulated driver as a person would, whatever the tests are run with; only the seed is the same each time.
+/// Asks the simulated driver as a user would, whatever the environment of the tests; only the seed is the same each
+/// time.
 fn ask(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     let driver = DRIVER.get_or_init(sim::placed);
@@ -48,7 +49,7 @@ fn an_answer_that_is_not_expected_fails() {
     let text = text(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.ends_with("\n1 passed, 1 failed, 0 skipped\n"), "{text}");
-    // What fails before a question can be asked is no answer, either.
+    // A failure before the question can be asked is no answer, either.
     let output = ask(&["free.null"], &[("SIMCUDA_FAIL", "cuDevicePrimaryCtxRetain:1:2")]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let output = ask(&["no.such_question"], &[]);

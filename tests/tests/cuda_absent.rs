@@ -1,4 +1,5 @@
-//! A machine without a CUDA driver: the library works with host memory, and says so when it is asked for CUDA.
+//! A machine without a CUDA driver: the library works with host memory, and reports the missing driver when CUDA is
+//! requested.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
@@ -14,9 +15,9 @@ use devexchange_core::{Batch, DType, Device, DeviceType, Stream, Tensor, convert
 use devexchange_tests::foreign::{self, bytes_schema};
 use devexchange_tests::{peer, sim};
 
-/// Set for the process that has no driver to find.
+/// Set for the process that can find no driver.
 const CHILD: &str = "DEVX_WITHOUT_A_DRIVER";
-/// What that process says if it finds one all the same.
+/// The message of that process if it finds a driver all the same.
 const THERE_IS_ONE: &str = "this machine has a driver";
 
 #[test]
@@ -72,7 +73,7 @@ fn without_a_driver() {
     // Host exchange.
     let exported = dlpack::export::<DLManagedTensorVersioned>(host.clone(), &Request::default()).expect("exported");
     assert_eq!(exported.import().expect("imported").as_slice::<u8>().expect("host memory"), [1, 2, 3, 4]);
-    // Copies of the host's own, though a stream is named.
+    // Copies within host memory, although a stream is named.
     let mut read = [0; 4];
     host.read(&mut read, Some(stream)).expect("read");
     let copy = host.copy_to(Device::CPU, stream).expect("copied");
@@ -87,10 +88,10 @@ fn without_a_driver() {
     assert_eq!((releases_waiting(), releases_lost()), (0, 0));
 }
 
-/// Set for the process that finds a stub: what its error has to say, or nothing where there is a driver, too.
+/// Set for the process that finds a stub: the text that its error must contain, or empty if there is a driver, too.
 const STUB: &str = "DEVX_WITH_A_STUB";
 
-/// The toolkit has such a library, for linkers; every function of it says that it is one.
+/// The toolkit has such a library, for linkers; each of its functions reports that it is a stub.
 #[test]
 fn a_stub_is_no_driver_and_hides_none() {
     if let Ok(said) = std::env::var(STUB) {
@@ -107,11 +108,11 @@ fn a_stub_is_no_driver_and_hides_none() {
     let place = std::env::temp_dir().join(format!("devx-stub-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("a directory");
     let driver = sim::placed();
-    // All functions that there are, by their names.
+    // The names of all functions.
     let names = Command::new("nm").args(["-D", "--defined-only"]).arg(&driver).output().expect("nm");
     let names = String::from_utf8(names.stdout).expect("UTF-8");
     let names = names.lines().filter_map(|line| line.rsplit(' ').next());
-    // Those that the driver hides, being placed as an older one, end in what no name in C has.
+    // Functions that the driver hides, because it is placed as an older one, end in a character that no name in C has.
     let names = names.filter(|name| name.starts_with("cu") && !name.ends_with('!'));
     let stub: String = names.map(|name| format!("int {name}(void) {{ return 34; }}\n")).collect();
     std::fs::write(place.join("stub.c"), stub).expect("written");
@@ -129,11 +130,11 @@ fn a_stub_is_no_driver_and_hides_none() {
     std::fs::remove_dir_all(&place).expect("removed");
 }
 
-/// Set for the process whose driver takes its time to load: where it says that it is being loaded, and where it is told to
-/// go on.
+/// Set for the process whose driver loads slowly: the file in which the driver reports that it is being loaded, and the
+/// one that tells it to continue.
 const SLOW: &str = "DEVX_WITH_A_SLOW_DRIVER";
 
-/// It goes on by itself after a minute, or a process whose test failed could not end.
+/// It continues by itself after a minute; otherwise a process whose test failed could not end.
 const SLOW_DRIVER: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! Arrow on CUDA: whole batches of every layout to the device and back, what has to be read before it is known, and
+//! Arrow on CUDA: whole batches of every layout to the device and back, data that must be read before it is known, and
 //! matrices; whatever the schedule.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -104,7 +104,7 @@ fn slices_on_the_device() {
     });
 }
 
-/// Some producers have the sizes of view data on the device, Arrow C++ has them on the host.
+/// Some producers keep the sizes of view data on the device; Arrow C++ keeps them on the host.
 #[test]
 fn sizes_of_views_are_read_wherever_they_are() {
     let session = Session::new();
@@ -128,7 +128,7 @@ fn sizes_of_views_are_read_wherever_they_are() {
             let keep = on_device.clone();
             // SAFETY: the buffers are those of a batch that the owner keeps; the sizes live until the end.
             let mut foreign = unsafe { array.owner(Owner::new(keep)).build(CUDA0) }.expect("well-formed");
-            // SAFETY: what fills it is queued there.
+            // SAFETY: the work that fills it is queued there.
             unsafe { foreign.produced_on(sim::on(stream)) }.expect("not shared");
             let back = foreign.copy_to(Device::CPU, sim::on(stream)).expect("copied down");
             assert_eq!(shown(&back), ["\"hi\"", "\"a text of 16 ch.\"", "\"text of 16 ch.\"", "null"]);

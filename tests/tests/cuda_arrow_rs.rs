@@ -1,4 +1,4 @@
-//! Memory of CUDA that the host can read goes to arrow-rs at its address, once it is ready; all else is refused.
+//! CUDA memory that the host can read goes to arrow-rs at its address, once it is ready; other memory is refused.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use arrow_array::{Array, RecordBatchReader};
@@ -11,13 +11,13 @@ use devexchange_tests::{cu, cu_ok};
 const N: u64 = 64;
 const PINNED: Device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
 
-/// Pinned memory of a foreign producer, after `event`; 0 says that it is ready.
+/// Pinned memory of a foreign producer, after `event`; 0 means that it is ready.
 fn pinned(event: u64) -> Batch {
     let data = sim::alloc_host(N);
     let mut array = foreign::arrow(data, N, PINNED, event, move || {
         cu!("cuMemFreeHost", data);
     });
-    // SAFETY: a valid array of bytes, which is ours.
+    // SAFETY: a valid array of bytes, owned here.
     unsafe { Batch::import_device(&mut array, &bytes_schema()) }.expect("imported")
 }
 

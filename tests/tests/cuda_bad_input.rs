@@ -25,7 +25,8 @@ fn check(error: &Error, status: DevxStatus, code: i32, texts: &[&str]) {
     texts.iter().for_each(|text| assert!(error.message().contains(text), "{text:?} is not in: {error}"));
 }
 
-/// `is` asks the driver for so many bytes at an address of memory of a kind; what it refuses has `prefix` in front.
+/// `is` asks the driver about a number of bytes at an address of a kind of memory; the field in its refusals has this
+/// `prefix`.
 fn refuses_what_is_somewhere_else(is: impl Fn(u64, u64, DeviceType) -> Result<()>, prefix: &str) {
     let _session = Session::new();
     let (device, pinned, host) = (sim::alloc(N), sim::alloc_host(N), [0_u8; N as usize]);
@@ -61,12 +62,13 @@ fn buffers_that_are_somewhere_else() {
     refuses_what_is_somewhere_else(is, "array \"bytes\": buffers[1]: data 0x");
 }
 
-/// Of each array the buffers whose sizes its length tells, below the root too; what the data tells is not looked at.
+/// Checks the buffers of each array whose sizes follow from its length, below the root too; sizes that depend on the
+/// data are not checked.
 #[test]
 fn buffers_of_every_kind_that_are_somewhere_else() {
     let _session = Session::new();
     const ROWS: i64 = 60;
-    // For 64 rows, the four before the offset included: bits, and one offset more.
+    // For 64 rows, including the four before the offset: bits, and one offset more.
     let (bits, offsets, host) = (sim::alloc(8), sim::alloc(4 * 65), 0x5000_u64);
     let schema =
         Schema::new(&[FieldDesc { n_children: 1, ..FieldDesc::new(c"", c"+s") }, FieldDesc::new(c"text", c"u")])
@@ -110,7 +112,7 @@ fn streams_that_are_none_or_of_another_device() {
     sim::set_current(sim::primary(0));
     let refused = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(sim::on(other))).expect_err("of another device");
     check(&refused, DEVX_INVALID_STREAM, 0, &["of cuda:1, not of cuda:0"]);
-    // For a copy it is a stream of neither memory, and fine.
+    // For a copy the stream can belong to neither memory.
     let host = Tensor::from_vec(vec![3_u8; 16], &[16]).expect("a tensor");
     let copy = host.copy_to(CUDA0, sim::on(other)).expect("copied");
     let mut bytes = [0; 16];

@@ -1,4 +1,4 @@
-//! What an exchange costs in calls of the driver, exactly: counts do not jitter.
+//! The exact cost of an exchange in driver calls: counts do not jitter.
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
@@ -16,7 +16,7 @@ use devexchange_tests::sim::{self, Session};
 
 const N: u64 = 256;
 
-/// What the core calls, the two that find and restore the context aside.
+/// The functions that the core calls, except the two that find and restore the context.
 const FUNCTIONS: [&str; 18] = [
     "cuStreamIsCapturing",
     "cuStreamGetCtx",
@@ -39,7 +39,8 @@ const FUNCTIONS: [&str; 18] = [
 ];
 const CONTEXT: [&str; 3] = ["cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"];
 
-/// The calls of the driver in `act`: those listed that occur, and `*` for how many there are, with the contexts'.
+/// The driver calls in `act`: the listed functions that occur, and `*` for the number of all calls, including the
+/// contexts'.
 fn cost<T>(act: impl FnOnce() -> T) -> (BTreeMap<&'static str, u64>, T) {
     let count = || FUNCTIONS.iter().chain(&CONTEXT).chain(&["*"]).map(|name| (*name, sim::calls(name)));
     let before: BTreeMap<_, _> = count().collect();
@@ -84,7 +85,7 @@ fn calls_for_each_operation() {
     }
     session.begin(sim::schedules(1)[0]);
     let (data, stream, other) = (sim::alloc(N), sim::stream(), sim::stream());
-    // Warm-up: the contexts are retained, two events are in the pool.
+    // Warm-up: afterwards the contexts are retained, and two events are in the pool.
     let warm = foreign::tensor(data, N, CUDA0, || ());
     let events = [(); 4].map(|()| convert::column(&warm, "x", Copying::Never).expect("a view"));
     let exports = events.each_ref().map(export_arrow);
@@ -109,7 +110,7 @@ fn calls_for_each_operation() {
     drop(legacy.expect("exported"));
     budget!(tensor.used_on(sim::on(other)).expect("used");
         "cuStreamIsCapturing": 1, "cuStreamGetCtx": 1, "cuEventRecord": 1);
-    // However often: the last use of a stream stands for all of them.
+    // However often a stream is named, its last use stands for all of them.
     for _ in 0..3 {
         budget!(tensor.used_on(sim::on(other)).expect("used");
             "cuStreamIsCapturing": 1, "cuStreamGetCtx": 2, "cuEventRecord": 1, "cuStreamWaitEvent": 1);
@@ -159,7 +160,7 @@ fn calls_for_each_operation() {
     sim::destroy(other);
 }
 
-/// As long as there are few streams nobody is asked; where more have used something, the driver is, once for all of them.
+/// With few streams the driver is not asked. If more streams have used something, it is asked, once for all of them.
 #[test]
 fn calls_for_uses_on_many_streams() {
     let session = Session::new();
@@ -168,7 +169,7 @@ fn calls_for_uses_on_many_streams() {
     }
     session.begin(sim::schedules(1)[0]);
     let (data, streams) = (sim::alloc(N), [(); 40].map(|()| sim::stream()));
-    // Warm-up: there are events in the pool for all that are in use at once.
+    // Warm-up: the pool then has events for all that are in use at once.
     drop(streams.map(|stream| Event::record(sim::on(stream)).expect("recorded")));
     let tensor = foreign::tensor(data, N, CUDA0, || ());
     for (used, stream) in streams.into_iter().enumerate() {
@@ -210,15 +211,15 @@ fn events_are_made_once() {
     sim::destroy(stream);
 }
 
-/// Events are kept for the next time where the context stays. Which one that is shows without making it: of a program whose
-/// context is its own, no other is retained.
+/// Events are kept for reuse if the context stays. The library finds out which context that is without making it: in a
+/// program with its own context, no other context is retained.
 #[test]
 fn events_are_kept_of_primary_contexts_that_are_in_use() {
     if sim::skipped("the calls are counted by the simulated driver") {
         return;
     }
     if !sim::is_child() {
-        // The first use of a device is once in a process.
+        // A device is used for the first time only once in a process.
         let output = sim::child("events_are_kept_of_primary_contexts_that_are_in_use", &[]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         return;
@@ -237,9 +238,9 @@ fn events_are_kept_of_primary_contexts_that_are_in_use() {
     assert_eq!((made_by(of_own), sim::stat("live_contexts"), sim::stat("live_events")), (3, 1, 0));
     sim::set_current(sim::primary(0));
     let of_primary = sim::stream();
-    // It counts as two: retained by the program and by the library.
+    // It counts as two: the program and the library retain it.
     assert_eq!((made_by(of_primary), sim::stat("live_contexts"), sim::stat("live_events")), (1, 3, 1));
-    // Now that it is known, the driver is not asked any more, whosever stream it is.
+    // Now that it is known, the driver is no longer asked, whoever owns the stream.
     let asked = sim::calls("cuDevicePrimaryCtxGetState");
     assert_eq!((made_by(of_primary), made_by(of_own)), (0, 3));
     assert_eq!(sim::calls("cuDevicePrimaryCtxGetState"), asked);

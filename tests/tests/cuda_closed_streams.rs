@@ -1,4 +1,4 @@
-//! Streams that are closed while something needs them: releases that wait, holds, and what is in their order.
+//! Streams that are closed while something needs them: waiting releases, holds, and data in their order.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -15,7 +15,7 @@ use devexchange_tests::sim::{self, Live, Session};
 
 const N: u64 = 256;
 
-/// There may be no moment at which no release waits.
+/// There may be no moment without a waiting release.
 #[test]
 fn they_wait_only_for_releases_from_before() {
     if sim::skipped("streams are counted by the simulated driver") {
@@ -56,7 +56,7 @@ fn they_wait_only_for_releases_from_before() {
     });
 }
 
-/// By who gives memory back on it some time after the release.
+/// A stream is held for memory that is given back on it some time after the release.
 #[test]
 fn one_that_is_held_is_destroyed_after_that() {
     if sim::skipped("streams are counted by the simulated driver") {
@@ -84,7 +84,7 @@ fn one_that_is_held_is_destroyed_after_that() {
             streams() - before
         });
         assert_eq!(left, [1, 0]);
-        // A release that waits is waited for, whoever comes first.
+        // A waiting release is waited for, whichever comes first.
         let (held, in_use) = (stream(), Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(sim::on(waiting))));
         let hold = hold(held);
         sim::begin_capture(waiting, 1);
@@ -106,7 +106,7 @@ fn one_that_is_held_is_destroyed_after_that() {
     }
 }
 
-/// Of which who closes it need not know: it is all that still needs the stream.
+/// The closer need not know of the data that still needs the stream.
 #[test]
 fn one_is_destroyed_after_what_is_in_its_order() {
     if sim::skipped("streams are counted by the simulated driver") {
@@ -125,14 +125,14 @@ fn one_is_destroyed_after_what_is_in_its_order() {
         ("copied", &|on| foreign().copy_to(CUDA0, on).expect("copied")),
         ("produced", &|on| {
             let mut tensor = foreign();
-            // SAFETY: what fills it is queued there.
+            // SAFETY: the work that fills it is queued there.
             unsafe { tensor.produced_on(on) }.expect("not shared yet");
             tensor
         }),
         ("imported", &|on| {
             let handed: Owned<DLManagedTensorVersioned> =
                 dlpack::export(foreign(), &Request::default()).expect("exported");
-            // SAFETY: exported just now, for nobody else.
+            // SAFETY: just exported, for nobody else.
             unsafe { dlpack::import_on(handed.into_raw(), Some(on.into())) }.expect("imported")
         }),
         ("a view", &|on| {
@@ -146,10 +146,10 @@ fn one_is_destroyed_after_what_is_in_its_order() {
             let before = streams();
             let on = Stream::create(0).expect("a stream");
             let tensor = make(on);
-            // SAFETY: all that uses it is held.
+            // SAFETY: everything that uses the stream is held.
             unsafe { on.close() }.expect("closed");
             assert_eq!(streams(), before + 1, "{name}");
-            // What is handed on needs it, too; on another stream, as the consumer says.
+            // Exported data needs the stream, too; it is imported on another stream, which the consumer names.
             let consumer = sim::stream();
             let request = Request { stream: sim::raw(consumer as i64), ..Request::default() };
             let handed: Owned<DLManagedTensorVersioned> = dlpack::share(&tensor, &request).expect("exported");
@@ -165,7 +165,7 @@ fn one_is_destroyed_after_what_is_in_its_order() {
     });
 }
 
-/// The parent's threads may be about to hold another one when it forks.
+/// At the fork, the parent's threads may be about to hold another stream.
 #[test]
 fn a_child_holds_no_stream() {
     let _session = Session::new();

@@ -1,5 +1,5 @@
-//! Slices of cudarc go out as tensors, and tensors come in as slices: without a copy, in order, and given up once. cudarc runs
-//! on the driver that the library uses.
+//! Slices of cudarc are exported as tensors, and tensors imported as slices: without a copy, in order, and given up
+//! once. cudarc runs on the driver that the library uses.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn streams<const K: usize>(context: &Arc<CudaContext>) -> [Arc<CudaStream>; K] {
     [(); K].map(|()| context.new_stream().expect("a stream"))
 }
 
-/// [`N`] bytes of cudarc's, which are written on its stream when there is time.
+/// [`N`] bytes of cudarc, which are written later on its stream.
 fn written(stream: &Arc<CudaStream>) -> CudaSlice<u8> {
     stream.alloc_zeros::<u8>(N as usize).expect("allocated")
 }
@@ -47,12 +47,12 @@ fn a_slice_is_ready_behind_its_work_and_given_up_behind_that_of_others() {
         let (cudarc, consumer) = (context(), Consumer::begin());
         let [stream, other] = streams(&cudarc);
         let mut slice = written(&stream);
-        // Written once more on another stream, which cudarc knows of.
+        // Written once more on another stream, as cudarc knows.
         other.memset_zeros(&mut slice).expect("queued");
         let data = address(&slice);
         let tensor = taken(slice, &[2, N as i64 / 2]);
         assert_eq!((tensor.data() as u64, tensor.shape()), (data, &[2, N as i64 / 2][..]));
-        // The tensor keeps what it needs of cudarc.
+        // The tensor keeps whatever it needs from cudarc.
         drop((stream, other, cudarc));
         tensor.wait(consumer.on()).expect("ordered");
         consumer.read(data);
@@ -62,7 +62,8 @@ fn a_slice_is_ready_behind_its_work_and_given_up_behind_that_of_others() {
     });
 }
 
-/// The same for streams that need a current context, on threads that have none; or which are others there.
+/// The same for streams that need a current context, on threads that have none, and for those that are different
+/// streams there.
 #[test]
 fn a_slice_of_a_default_stream_is_given_up_on_any_thread() {
     let session = Session::new();
@@ -119,7 +120,7 @@ fn a_tensor_is_a_slice_behind_its_producer_and_used_until_the_work_is_done() {
             memory.on_release(),
         );
         sim::fill(memory.address, 7, N, producer);
-        // SAFETY: what fills it is queued there.
+        // SAFETY: the work that fills it is queued there.
         unsafe { tensor.produced_on(sim::on(producer)) }.expect("not shared");
         let slice = tensor.as_cuda_slice::<u8>(&stream).expect("borrowed");
         assert_eq!((address(&*slice), slice.len()), (memory.address, N as usize));
@@ -135,7 +136,7 @@ fn a_tensor_is_a_slice_behind_its_producer_and_used_until_the_work_is_done() {
     });
 }
 
-/// What cudarc writes into a tensor is there for who comes after it on the stream.
+/// What cudarc writes into a tensor is visible to later work on the stream.
 #[test]
 fn a_tensor_is_written_by_cudarc() {
     let session = Session::new();
@@ -154,13 +155,13 @@ fn a_tensor_is_written_by_cudarc() {
     });
 }
 
-/// Slices of what models are made of: 16-bit floats.
+/// Slices of 16-bit floats, as models use them.
 #[test]
 fn halves_are_elements() {
     fn there_and_back<T: Element>(dtype: &str, bits: [u16; 2]) {
         let [stream] = streams(&context());
         let numbers = stream.clone_htod(&bits).expect("queued");
-        // SAFETY: the memory of as many numbers of as many bits.
+        // SAFETY: the memory holds the same number of elements of the same width.
         let halves = unsafe { stream.upgrade_device_ptr::<T>(numbers.leak(), bits.len()) };
         let tensor = taken(halves, &[2, 1]);
         assert_eq!(tensor.dtype().to_string(), dtype);
@@ -176,7 +177,8 @@ fn halves_are_elements() {
     });
 }
 
-/// Out as DLPack, in as a tensor, in a batch with another slice, and each column a slice again.
+/// Exported through DLPack, imported as a tensor, put in a batch with another slice, and each column made a slice
+/// again.
 #[test]
 fn slices_go_through_the_protocols() {
     let session = Session::new();
@@ -201,8 +203,7 @@ fn slices_go_through_the_protocols() {
         assert_eq!(stream.clone_dtoh(&*read).expect("copied"), [1.5, 2.5, 3.5]);
         let mut read = keys.as_cuda_slice::<i64>(&other).expect("borrowed");
         assert_eq!(other.clone_dtoh(&read.slice(1..)).expect("copied"), [2, 3]);
-        // Arrow data is not to be changed.
-        // SAFETY: nothing is written.
+        // Arrow data must not be changed.
         let error = unsafe { read.as_view_mut() }.expect_err("read-only");
         assert_eq!(error.status(), DEVX_READ_ONLY);
     });
@@ -261,7 +262,7 @@ fn a_context_of_ones_own_is_refused() {
         let (mut made, mut device) = (0_u64, 0_i32);
         cu_ok!("cuDeviceGet", &raw mut device, 0);
         cu_ok!("cuCtxCreate_v2", &raw mut made, 0, device);
-        // SAFETY: made for this, which destroys it in the end.
+        // SAFETY: made for this `CudaContext`, which destroys it in the end.
         let own = unsafe { CudaContext::from_raw_context(0, device, made as *mut _) }.expect("a context");
         let streams = [own.default_stream(), own.new_stream().expect("a stream")];
         for stream in &streams {

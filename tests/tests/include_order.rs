@@ -1,4 +1,4 @@
-//! Our headers stand alone, twice, and beside the official ones in every order.
+//! Our headers can be included alone, twice, and beside the official ones in every order.
 
 use devexchange_tests::c::{
     HEADERS, Language, OFFICIAL_HEADERS, code, compile, include, must_compile, official, ours, words,
@@ -28,7 +28,7 @@ fn any_two_headers_in_both_orders_in_cxx() {
     any_two_headers(Language::Cxx);
 }
 
-/// Every header before and after every other, and itself: each then gives all that it promises.
+/// Every header before and after every other, and itself: each then declares everything that it promises.
 fn any_two_headers(language: Language) {
     for (directory, header) in all() {
         for (other_directory, other) in all() {
@@ -69,7 +69,7 @@ fn official_headers_in_the_middle() {
     }
 }
 
-/// What DLPack 0.8 has of these names, and what is older has as well; other projects have copies of such headers.
+/// The names of DLPack 0.8 and of older versions; other projects have copies of such headers.
 const OLDER_DLPACK: &str = "
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
@@ -89,7 +89,8 @@ typedef struct DLManagedTensor {
 #endif
 ";
 
-/// Its names are all in ours, so ours may come first; after it, C has what such a header can say.
+/// Our header has all names of this one, so ours can come first. After the old header, C has only what that can
+/// declare.
 #[test]
 fn a_dlpack_of_before_1_0() {
     const LEGACY: &str = "
@@ -133,7 +134,7 @@ fn names_are_those_of_the_official_headers() {
     );
 }
 
-/// Every type and macro in a header of a standard's name is the standard's.
+/// Every type and macro in a header with a standard's name belongs to the standard.
 #[test]
 fn canonical_guards_hold_nothing_of_ours() {
     for header in HEADERS.into_iter().filter(|header| !header.starts_with("devexchange")) {
@@ -152,7 +153,7 @@ fn all() -> Vec<(PathBuf, &'static str)> {
     official_ones.into_iter().chain(ours).collect()
 }
 
-/// Assertions on all that a header declares, itself or by what it includes.
+/// Assertions about everything that a header declares, itself or through its includes.
 fn promised(language: Language, header: &str) -> String {
     let promises = |declared_in: &str| match header {
         "devexchange.h" => true,
@@ -172,7 +173,7 @@ fn promised(language: Language, header: &str) -> String {
         .collect()
 }
 
-/// The words that begin like names of a standard; those behind `struct` once more with it.
+/// The words that begin like names of a standard; words after `struct` are also listed with it.
 fn names(code: &str, prefixes: &[&str]) -> BTreeSet<String> {
     let of_standard = |word: &str| prefixes.iter().any(|prefix| word.starts_with(prefix));
     let mut names: BTreeSet<_> = (words(code).filter(|word| of_standard(word))).map(str::to_owned).collect();
@@ -184,7 +185,7 @@ fn names(code: &str, prefixes: &[&str]) -> BTreeSet<String> {
     names
 }
 
-/// The words directly behind one of some keywords.
+/// The words directly after one of some keywords.
 fn words_after<'a>(code: &'a str, keywords: &[&str]) -> Vec<&'a str> {
     let spaced: Vec<_> = code.split([' ', '\n', '(', '*', ',', ';']).filter(|w| !w.is_empty()).collect();
     (spaced.windows(2))

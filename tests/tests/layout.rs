@@ -1,7 +1,6 @@
-//! The structs of the boundary lie in memory as the standards say, and stay as they are.
+//! The structs of the boundary have the memory layout of the standards, and keep it.
 //!
-//! Rust says where everything lies; C and C++ compilers check it against our headers and the
-//! official ones.
+//! Rust states the layout; C and C++ compilers check it against our headers and the official ones.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use devexchange_tests::c::{
@@ -38,9 +37,9 @@ fn tables_are_complete() {
             }
         }
     }
-    // An enumeration of C, whose values lie in a `uint8_t`: no struct holds one.
+    // A C enumeration whose values are stored in a `uint8_t`; no struct holds one.
     assert!(declared.remove("DLDataTypeCode"));
-    // What a handle points to: it has no layout.
+    // The opaque type of a handle: it has no layout.
     assert!(declared.remove("devx_batch"));
     let mut listed: BTreeSet<_> = records().into_iter().map(|record| record.name).collect();
     listed.extend(constants().into_iter().map(|constant| constant.name.to_owned()));
@@ -71,8 +70,7 @@ fn official_headers_say_the_same() {
     }
 }
 
-/// The type of each field and of each function pointer is what the official header says, not only
-/// as large.
+/// The type of each field and of each function pointer is the official header's type, not merely one of the same size.
 #[test]
 fn official_headers_have_our_types() {
     let mut text = PREAMBLE.to_owned();
@@ -116,8 +114,8 @@ fn assertions(language: Language, header: impl Fn(&str) -> bool) -> String {
         .collect()
 }
 
-/// For each field of a struct in a header: a C expression of the type "pointer to the field", the
-/// field's declaration and its name. For a type that is no struct, the same of the type.
+/// For each field of a struct in a header: a C expression of the type "pointer to the field", the field's declaration
+/// and its name. For a type that is not a struct, the same for the type itself.
 fn declarations(code: &str, record: &Record) -> Vec<(String, String, String)> {
     let c_type = record.c_type();
     if record.fields.is_empty() {

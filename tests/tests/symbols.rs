@@ -1,5 +1,5 @@
-//! The shared library exports the functions of its header, and nothing else; and takes little of the memory that libraries
-//! share which are loaded late.
+//! The shared library exports only the functions of its header, and takes little of the thread-local memory that
+//! late-loaded libraries share.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use devexchange_tests::c::{code, ours, words};
@@ -29,8 +29,8 @@ fn exports_begin_with_our_prefix() {
     assert!(foreign.is_empty(), "{foreign:?}");
 }
 
-/// All thread-local memory of a library comes from the static one if some of it does (feature `static-tls`), of which there
-/// may be as little as 512 bytes for all libraries that a program loads late.
+/// All thread-local memory of a library comes from the static block if some of it does (feature `static-tls`). That
+/// block can have as little as 512 bytes for all libraries that a program loads late.
 #[test]
 fn static_thread_local_memory_is_little() {
     let output =
@@ -44,7 +44,7 @@ fn static_thread_local_memory_is_little() {
     assert!((8..=256).contains(&size), "{line}");
 }
 
-/// What the release build of `libdevexchange.so` exports.
+/// The exports of the release build of `libdevexchange.so`.
 fn exports() -> BTreeSet<String> {
     let output = Command::new("nm")
         .args(["-D", "--defined-only", "--format=just-symbols"])
@@ -56,7 +56,8 @@ fn exports() -> BTreeSet<String> {
     names.lines().map(str::to_owned).collect()
 }
 
-/// The library as it is shipped. Not built by another command, for which cargo would build it anew: other tests may be using it.
+/// The library as it is shipped. It is not built by another command, for which cargo would rebuild it while other tests
+/// may be using it.
 fn library() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("in the target directory");
     let output = Command::new(root().join("scripts/build.sh"))

@@ -1,4 +1,4 @@
-//! The batches that go through the streams: bytes, told apart by their length.
+//! The batches that go through the streams: bytes, distinguished by their length.
 
 use std::ffi::c_void;
 use std::ptr::null;
@@ -9,17 +9,17 @@ use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::{Batch, Device, Owner, Schema};
 
-/// What is in them; none is longer.
+/// The contents of the batches; none is longer.
 pub(crate) static VALUES: [u8; 16] = [7; 16];
 
 thread_local!(static TYPE: Schema = Schema::new(&[FieldDesc::new(c"bytes", c"C")]).unwrap());
 
-/// Made once, so that the ledger does not count it: it was not handed to anybody.
+/// Made only once, so that the ledger does not count it: it was not handed to anybody.
 pub(crate) fn type_of_batches() -> Schema {
     TYPE.with(Schema::clone)
 }
 
-/// A batch of ours, and how often it was released.
+/// Our own batch, and the number of its releases.
 pub(crate) fn make(length: i64) -> (Batch, Arc<AtomicU32>) {
     let released = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&released);

@@ -1,4 +1,4 @@
-//! Our reader and our writer, each with a user that does anything at any time.
+//! Our reader and our writer, each with a user that can do anything at any time.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -137,7 +137,7 @@ fn schedule(seed: u64) {
     let reader = AsyncReader::new(options, Some(reads)).unwrap();
     let handler = reader.handler().unwrap();
     world.reader.replace(Some(Arc::new(reader)));
-    // SAFETY: handed out just now, for this writer.
+    // SAFETY: just handed out, for this writer.
     let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, Some(writes)) }.unwrap();
     world.writer.replace(Some(Arc::new(writer)));
 
@@ -148,7 +148,7 @@ fn schedule(seed: u64) {
     if both_there && rng.one_in(2) {
         let mut turns = 0;
         while !world.ended.get() {
-            // What is left of `mischief` here is what the wakes do.
+            // From here on only the wakes can do mischief.
             world.step(false);
             turns += 1;
             assert!(turns < STEPS, "there is no end to it");

@@ -1,4 +1,4 @@
-//! A consumer as somebody else would write it: by the letter, or breaking it in one way.
+//! A consumer as somebody else would write it: correct, or breaking the contract in one way.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int};
@@ -15,13 +15,13 @@ listed! {
     /// What the consumer does within a callback.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Habit in HABITS {
-        /// Requests now and then.
+        /// Makes valid requests from time to time.
         Good,
         /// Requests 0, a negative number, or more than can be counted.
         BadRequest,
         /// Cancels.
         Cancels,
-        /// Returns an error, after it extracted the task or not.
+        /// Returns an error, whether or not it extracted the task.
         Refuses,
         RefusesExtracted,
         /// Extracts twice.
@@ -31,7 +31,7 @@ listed! {
     }
 }
 
-/// The consumer, and what came to it.
+/// The consumer, and what it received.
 pub(crate) struct Consumer {
     pub(crate) handler: ArrowAsyncDeviceStreamHandler,
     rng: Rng,
@@ -39,7 +39,7 @@ pub(crate) struct Consumer {
     busy: Cell<bool>,
     pub(crate) schemas: Cell<u32>,
     pub(crate) came: Cell<i64>,
-    /// Requested, and not come.
+    /// The number of batches requested and not yet received.
     due: Cell<i64>,
     pub(crate) bad_request: Cell<bool>,
     pub(crate) cancelled: Cell<bool>,
@@ -47,14 +47,14 @@ pub(crate) struct Consumer {
     pub(crate) ended: Cell<bool>,
     pub(crate) errors: RefCell<Vec<(c_int, String)>>,
     pub(crate) releases: Cell<u32>,
-    /// Tasks that are kept, and whether they were extracted.
+    /// Tasks that are kept, each with whether it was extracted.
     pub(crate) tasks: RefCell<Vec<(ArrowAsyncTask, bool)>>,
     pub(crate) arrays: RefCell<Vec<ArrowDeviceArray>>,
     pub(crate) lengths: RefCell<Vec<i64>>,
 }
 
 impl Consumer {
-    /// A consumer with a handler that leads to it, in a box of its own.
+    /// A consumer in its own box, with a handler that refers to it.
     pub(crate) fn new(rng: Rng, habit: Habit) -> *mut Self {
         let place = Box::into_raw(Box::new(Self {
             handler: ArrowAsyncDeviceStreamHandler {
@@ -81,23 +81,23 @@ impl Consumer {
             arrays: RefCell::default(),
             lengths: RefCell::default(),
         }));
-        // SAFETY: made just now.
+        // SAFETY: just made.
         unsafe { (*place).handler.private_data = place.cast() };
         place
     }
 
     unsafe fn of<'a>(handler: *mut ArrowAsyncDeviceStreamHandler) -> &'a Self {
-        // SAFETY: set by `Consumer::new`, and whoever called that keeps the consumer.
+        // SAFETY: set by `Consumer::new`, whose caller keeps the consumer.
         unsafe { &*(*handler).private_data.cast::<Self>() }
     }
 
     fn producer(&self) -> *mut ArrowAsyncProducer {
         // The producer writes this field.
-        // SAFETY: it is a field of this.
+        // SAFETY: it is a field of this struct.
         unsafe { (&raw const self.handler.producer).read_volatile() }
     }
 
-    /// What holds for every callback.
+    /// Checks what holds for every callback.
     fn enter(&self, name: &str) {
         assert!(!self.busy.replace(true), "{name} within another callback");
         assert_eq!(self.releases.get(), 0, "{name} after release");
@@ -108,7 +108,7 @@ impl Consumer {
         }
     }
 
-    /// Asks for more.
+    /// Requests more batches.
     pub(crate) fn request(&self, n: i64) {
         if !self.cancelled.get() && !self.bad_request.get() {
             match self.due.get().checked_add(n) {
@@ -117,11 +117,11 @@ impl Consumer {
             }
         }
         let producer = self.producer();
-        // SAFETY: the producer is there until the release, and in quarantine after it.
+        // SAFETY: the producer is valid until the release, and in quarantine after it.
         unsafe { (*producer).request.unwrap()(producer, n) }
     }
 
-    /// Wants no more.
+    /// Cancels the stream.
     pub(crate) fn cancel(&self) {
         self.cancelled.set(true);
         let producer = self.producer();
@@ -129,7 +129,7 @@ impl Consumer {
         unsafe { (*producer).cancel.unwrap()(producer) }
     }
 
-    /// What a consumer does of its own accord, within callbacks and between them.
+    /// What a consumer does by itself, within callbacks and between them.
     pub(crate) fn act(&self) {
         if self.schemas.get() == 0 {
             return;
@@ -162,12 +162,12 @@ impl Consumer {
         self.extract(&mut task, extracted);
     }
 
-    /// Takes what a task has, which was taken before, or not.
+    /// Extracts a task, which may have been extracted before.
     pub(crate) fn extract(&self, task: &mut ArrowAsyncTask, extracted: bool) {
         let mut array = ArrowDeviceArray::RELEASED;
         let unwanted = self.rng.one_in(4);
         let out = if unwanted { null_mut() } else { &raw mut array };
-        // SAFETY: a task of the producer's.
+        // SAFETY: a valid task of the producer.
         let code = unsafe { task.extract_data.unwrap()(task, out) };
         if extracted {
             assert_eq!(code, libc::EINVAL, "a second extraction gives nothing");
@@ -191,7 +191,7 @@ unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, sche
     consumer.schemas.set(consumer.schemas.get() + 1);
     assert_eq!(consumer.schemas.get(), 1);
     if !consumer.rng.one_in(3) {
-        // SAFETY: the consumer's to release; if it forgets, it stays the producer's.
+        // SAFETY: the consumer must release it; if it does not, it stays with the producer.
         unsafe { release_schema(schema) };
     }
     let code = if matches!(consumer.habit, Habit::Refuses) && consumer.rng.one_in(3) { 12 } else { 0 };
@@ -218,13 +218,13 @@ unsafe extern "C" fn on_next_task(
         consumer.came.set(consumer.came.get() + 1);
         consumer.due.set(consumer.due.get() - 1);
         assert!(consumer.due.get() >= 0, "more than requested");
-        // SAFETY: valid during the call, and may be copied.
+        // SAFETY: valid during the call, and can be copied.
         let mut copy = unsafe { *task };
         if refuses && consumer.habit == Habit::RefusesExtracted {
             consumer.extract(&mut copy, false);
             consumer.tasks.borrow_mut().push((copy, true));
         } else if refuses {
-            // Not extracted, and given back with the error: what is extracted later gives nothing.
+            // Not extracted, and given back with the error: a later extraction gives nothing.
             consumer.tasks.borrow_mut().push((copy, true));
         } else if consumer.rng.one_in(3) {
             consumer.extract(&mut copy, false);

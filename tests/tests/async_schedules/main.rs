@@ -1,8 +1,8 @@
-//! Asynchronous streams in many schedules: a seed decides what each side does next, also from within the callbacks of
-//! the other, whether it keeps the contract, and where it stops.
+//! Asynchronous streams in many schedules: a seed decides what each side does next, even from within the callbacks of
+//! the other side, whether it keeps the contract, and where it stops.
 //!
-//! A failure prints its seed; `DEVX_ASYNC_SEED=<seed>` runs that one alone, `DEVX_ASYNC_SCHEDULES=<n>` so many in
-//! each test.
+//! A failure prints its seed; `DEVX_ASYNC_SEED=<seed>` runs only that one, `DEVX_ASYNC_SCHEDULES=<n>` sets the number
+//! of schedules in each test.
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "a test plays the part of a foreign program")]
 #![expect(
     clippy::unwrap_used,
@@ -12,7 +12,7 @@
     reason = "a test fails by panicking"
 )]
 
-/// An enum, and a list of all that it can be.
+/// An enum, and a list of all its values.
 macro_rules! listed {
     ($(#[$about:meta])* enum $name:ident in $all:ident { $($(#[$doc:meta])* $variant:ident,)* }) => {
         $(#[$about])*
@@ -39,19 +39,19 @@ use std::time::{Duration, Instant};
 use devexchange_core::ledger;
 use devexchange_tests::patient;
 
-/// Schedules of each test.
+/// The number of schedules in each test.
 const SCHEDULES: u64 = 50_000;
 /// A schedule takes microseconds; one that takes this long hangs.
 const HANGS: Duration = Duration::from_secs(30);
 
-/// Most steps of a schedule: more than any peer that moves needs.
+/// The maximum number of steps of a schedule: more than any active peer needs.
 const STEPS: usize = 400;
 
-/// A sequence that a seed decides (splitmix64).
+/// A pseudo-random sequence determined by a seed (splitmix64).
 pub(crate) struct Rng(std::cell::Cell<u64>);
 
 impl Rng {
-    /// The sequence of a seed.
+    /// Makes the sequence of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(std::cell::Cell::new(seed))
     }
@@ -64,7 +64,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// From 0 to `n` − 1.
+    /// A number from 0 to `n` − 1.
     pub(crate) fn below(&self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
@@ -74,13 +74,13 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// One of these.
+    /// One of these values.
     pub(crate) fn choose<T: Copy>(&self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
 }
 
-/// The ledger is the process's: one schedule at a time.
+/// The ledger belongs to the process, so one schedule runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn explore(name: &str, schedule: impl Fn(u64)) {
@@ -89,7 +89,7 @@ fn explore(name: &str, schedule: impl Fn(u64)) {
     let only = number("DEVX_ASYNC_SEED");
     let count = number("DEVX_ASYNC_SCHEDULES").unwrap_or(SCHEDULES);
     let current = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    // Said by a hook, because a panic in a callback ends the process.
+    // Printed by a hook, because a panic in a callback ends the process.
     let (told, hook) = ((Arc::clone(&current), name.to_owned()), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
         hook(panic);

@@ -1,4 +1,4 @@
-//! A producer as somebody else would write it: by the letter, or breaking it in one way.
+//! A producer as somebody else would write it: correct, or breaking the contract in one way.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_void};
@@ -12,7 +12,7 @@ use crate::Rng;
 use crate::batches::{VALUES, type_of_batches};
 
 listed! {
-    /// How a producer breaks the contract, or uses what it leaves open.
+    /// How a producer breaks the contract, or uses its freedom.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     enum Fault in FAULTS {
         None,
@@ -27,11 +27,11 @@ listed! {
         /// A task, or the end, before the schema.
         TaskFirst,
         EndFirst,
-        /// One more than requested.
+        /// One batch more than requested.
         TooMany,
         /// A task without `extract_data`.
         NoExtract,
-        /// A metadata block that cannot be.
+        /// An invalid metadata block.
         BadMetadata,
         /// The end twice; a task, a schema or an error after it.
         EndTwice,
@@ -50,7 +50,7 @@ listed! {
         /// `extract_data` succeeds and gives nothing, or an array of another type.
         ExtractGivesNothing,
         ExtractGivesWrong,
-        /// `on_error` because of a cancel, as Arrow C++ has it, also from within `cancel`.
+        /// `on_error` because of a cancel, as in Arrow C++, even from within `cancel`.
         ErrorAfterCancel,
         ErrorInCancel,
         /// Release from within `cancel`, or from within `request`.
@@ -59,7 +59,7 @@ listed! {
         /// `on_next_task`, or `on_error`, from within `request`.
         TaskInRequest,
         ErrorInRequest,
-        /// Goes on after a cancel until all is sent that was requested.
+        /// Continues after a cancel until everything requested has been sent.
         IgnoresCancel,
         /// Releases twice, or calls after the release, while the reader is still there.
         ReleaseTwice,
@@ -68,7 +68,7 @@ listed! {
 }
 
 impl Fault {
-    /// Whether a user who reads to the end, and does not cancel, is told.
+    /// Whether a user that reads to the end, without cancelling, gets an error.
     pub(crate) fn is_told(self) -> bool {
         use Fault::*;
         !matches!(
@@ -90,7 +90,7 @@ impl Fault {
 
 struct Sent {
     fault: Fault,
-    /// Arrays have this length, so that they can be told apart.
+    /// The length of the array, which identifies it.
     length: i64,
     extracted: Cell<u32>,
     with_data: Cell<u32>,
@@ -106,15 +106,15 @@ enum Stage {
     Released,
 }
 
-/// The producer, and what came of what it did.
+/// The producer, and the results of its actions.
 pub(crate) struct Producer {
     handler: *mut ArrowAsyncDeviceStreamHandler,
     this: ArrowAsyncProducer,
     rng: Rng,
     fault: Fault,
-    /// The misdeed is done.
+    /// Whether the fault has been committed.
     done: Cell<bool>,
-    /// Batches that it has, before it ends, or fails.
+    /// The number of batches that it sends before it ends or fails.
     pub(crate) total: usize,
     pub(crate) fails: bool,
     stage: Cell<Stage>,
@@ -123,7 +123,7 @@ pub(crate) struct Producer {
     sent: RefCell<Vec<Box<Sent>>>,
     cancels: Cell<u32>,
     in_request: Cell<bool>,
-    /// In `on_error` or `release`, which call no method of the producer.
+    /// Whether it is in `on_error` or `release`, which call no method of the producer.
     deaf: Cell<bool>,
 }
 
@@ -163,7 +163,7 @@ impl Producer {
         producer
     }
 
-    /// Whether its fault has come.
+    /// Whether it has committed its fault.
     pub(crate) fn has_done_it(&self) -> bool {
         self.done.get()
     }
@@ -173,14 +173,14 @@ impl Producer {
         self.stage.get() == Stage::Released
     }
 
-    /// With the reader gone, every task was extracted once, whatever became of it.
+    /// After the reader is gone, checks that every task was extracted once, whatever became of it.
     pub(crate) fn check_tasks(&self) {
         for sent in self.sent.borrow().iter() {
             assert_eq!(sent.extracted.get(), 1, "task {} of {:?}", sent.length, self.fault);
         }
     }
 
-    /// No array is released that was not taken, or twice; with nothing kept, all are.
+    /// Checks that no array is released twice, or without having been taken; with nothing kept, all must be released.
     pub(crate) fn check_arrays(&self, kept: bool) {
         for sent in self.sent.borrow().iter() {
             let (released, taken) = (sent.released.get(), sent.with_data.get());
@@ -239,7 +239,7 @@ impl Producer {
         if bad {
             schema.format = c"?".as_ptr();
         }
-        // SAFETY: the handler is not released, or its reader is still there.
+        // SAFETY: the handler is not released, or its reader still exists.
         let code = unsafe { ON.on_schema(self.handler, &mut schema) };
         assert!(schema.release.is_none(), "the consumer takes or releases the schema");
         code
@@ -334,7 +334,7 @@ impl Producer {
         let extract_data = if fault == Fault::NoExtract { None } else { Some(extract as _) };
         let mut task = ArrowAsyncTask { extract_data, private_data };
         let metadata: *const i32 = if fault == Fault::BadMetadata { &-1 } else { null() };
-        // SAFETY: the handler is not released, or its reader is still there.
+        // SAFETY: the handler is not released, or its reader still exists.
         let code = unsafe { ON.on_next_task(self.handler, &mut task, metadata.cast()) };
         assert_eq!(code, 0, "a task is never refused");
     }
@@ -356,15 +356,15 @@ impl Producer {
         self.deaf.set(deaf);
     }
 
-    /// Releases the handler, as the last it does.
+    /// Releases the handler, as its last action.
     pub(crate) fn release(&self) {
         self.stage.set(Stage::Released);
         self.deaf.set(true);
-        // SAFETY: as above; called once, unless the reader is still there.
+        // SAFETY: as above; called once, unless the reader still exists.
         unsafe { ON.release(self.handler) };
     }
 
-    /// What only a reader that is still there survives.
+    /// Actions that are survived only if the reader still exists.
     pub(crate) fn after_release(&self) {
         assert!(self.is_over());
         if self.commit(Fault::ReleaseTwice) {
@@ -381,7 +381,7 @@ impl Producer {
     }
 }
 
-/// The callbacks of the handler, which are the same for every reader: a producer may remember them.
+/// The callbacks of the handler, which are the same for every reader, so a producer can remember them.
 struct Callbacks;
 const ON: Callbacks = Callbacks;
 
@@ -458,7 +458,7 @@ unsafe extern "C" fn cancel(producer: *mut ArrowAsyncProducer) {
 
 unsafe extern "C" fn extract(task: *mut ArrowAsyncTask, out: *mut ArrowDeviceArray) -> c_int {
     unsafe extern "C" fn release(array: *mut ArrowArray) {
-        // SAFETY: made by `extract`, of a task that outlives its array.
+        // SAFETY: made by `extract`, from a task that outlives its array.
         let sent = unsafe { &*(*array).private_data.cast::<Sent>() };
         sent.released.set(sent.released.get() + 1);
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Our reader, with a user that does anything at any time, against a producer that may break the contract.
+//! Our reader, with a user that can do anything at any time, against a producer that may break the contract.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl Woken for User {
             2..=8 if self.manual => reader.request(self.rng.choose(&[1, 1, 2, 3])).unwrap(),
             9 => assert!(reader.request(self.rng.choose(&[0, -1, i64::MIN])).is_err()),
             10 => {
-                // Of an error before the schema, whoever asks for that is told, and no one else.
+                // An error before the schema is reported only to a caller that asks for the schema.
                 if matches!(reader.try_schema(), Poll::Ready(Err(error)) if error.status() != DEVX_CLOSED) {
                     self.errors.set(1);
                 }
@@ -70,7 +70,7 @@ impl User {
         self.reader.borrow().clone()
     }
 
-    /// Whether there was something.
+    /// Takes what has come. Returns whether there was something.
     fn take(&self, reader: &AsyncReader) -> bool {
         match reader.try_batch() {
             Poll::Pending => false,
@@ -79,7 +79,7 @@ impl User {
                 false
             }
             Poll::Ready(Some(Ok((batch, _)))) => {
-                // A batch that was taken within a callback of this very call is seen first.
+                // A batch that was taken within a callback of this very call is recorded first.
                 if self.in_wake.is_never() {
                     assert!(!self.ended.get() && self.errors.get() == 0, "a batch after the end");
                 }
@@ -164,7 +164,7 @@ fn schedule(seed: u64, tally: &mut BTreeMap<Fault, Tally>) {
         } else if turn < 30 {
             user.act();
         }
-        // Then somebody who reads on wants all that comes.
+        // From then on a user that still reads takes everything that comes.
         if turn >= 30 {
             let Some(reader) = user.reader().filter(|_| reads_on) else { break };
             let _ = reader.request(1).map_err(|error| panic!("{error}"));
@@ -208,7 +208,7 @@ fn schedule(seed: u64, tally: &mut BTreeMap<Fault, Tally>) {
         }
     }
 
-    // Whoever is left goes, in any order; a producer that stopped is ended by its owner.
+    // The remaining sides are dropped, in any order; the owner of a stopped producer ends it.
     let reader_first = rng.one_in(2);
     if reader_first {
         user.reader.take();

@@ -1,4 +1,4 @@
-//! Users of our reader and writer who are woken, and may do something within that callback.
+//! Users of our reader and writer that are woken, and that may do something within that callback.
 
 use std::cell::Cell;
 
@@ -6,35 +6,35 @@ use devexchange_core::arrow::asynchronous::Wake;
 
 use crate::Rng;
 
-/// How many wakes a user acts in on one stack.
+/// The maximum depth of wakes on one stack in which a user acts.
 const DEEPEST: u32 = 4;
 
 /// How often a user acts within a wake.
 pub(crate) struct InWake {
-    /// Once in so many wakes; 0 is never.
+    /// Once in this many wakes; 0 means never.
     once_in: usize,
     depth: Cell<u32>,
 }
 
 impl InWake {
-    /// Once in so many wakes; 0 is never.
+    /// Once in this many wakes; 0 means never.
     pub(crate) fn new(once_in: usize) -> Self {
         Self { once_in, depth: Cell::default() }
     }
 
-    /// Whether all that the user does comes one after the other.
+    /// Whether the user's actions never overlap.
     pub(crate) fn is_never(&self) -> bool {
         self.once_in == 0
     }
 }
 
-/// A user who is woken.
+/// A user that is woken.
 pub(crate) trait Woken: 'static {
-    /// What decides what comes next.
+    /// The sequence that decides what comes next.
     fn rng(&self) -> &Rng;
-    /// How often that is within a wake.
+    /// How often the user acts within a wake.
     fn in_wake(&self) -> &InWake;
-    /// Does something, whatever it is.
+    /// Does any one thing.
     fn act(&self);
 }
 
@@ -57,7 +57,7 @@ impl<U: Woken> Place<U> {
     }
 }
 
-/// What wakes a user.
+/// The callback that wakes a user.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Our writer, with a user that does anything at any time, against a consumer that may break the contract.
+//! Our writer, with a user that can do anything at any time, against a consumer that may break the contract.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::consumer::{Consumer, HABITS, Habit};
 use crate::wake::{InWake, Woken, wake_of};
 use crate::{Rng, explore};
 
-/// How long a batch is, and how often it was released.
+/// The length of a batch, and the number of its releases.
 type Made = (i64, Arc<AtomicU32>);
 
 /// What the user of the writer does.
@@ -23,7 +23,7 @@ struct User {
     rng: Rng,
     in_wake: InWake,
     started: Cell<bool>,
-    /// Sent with success, and all that were made.
+    /// The batches that were sent successfully, and all that were made.
     sent: RefCell<Vec<i64>>,
     made: RefCell<Vec<Made>>,
     failed: Cell<bool>,
@@ -98,7 +98,7 @@ fn schedule(seed: u64) {
     let rng = Rng::new(seed);
     let habit = rng.choose(HABITS);
     let place = Consumer::new(Rng::new(seed ^ 0x5678), habit);
-    // SAFETY: made just now, and taken back at the end.
+    // SAFETY: just made, and taken back at the end.
     let consumer = unsafe { &*place };
     let user = Box::new(User {
         writer: RefCell::default(),
@@ -127,7 +127,7 @@ fn schedule(seed: u64) {
         }
     }
 
-    // Whoever still has a writer ends it, in one way or the other.
+    // A user that still has a writer ends it, in one way or the other.
     let writer = user.writer.take();
     if let Some(writer) = &writer {
         let _ = writer.try_ready();
@@ -165,7 +165,7 @@ fn schedule(seed: u64) {
         consumer.request(-1);
     }
 
-    // What was sent can be extracted after the end, and only once.
+    // Sent batches can be extracted after the end, but only once.
     let tasks: Vec<_> = consumer.tasks.take();
     for (mut task, extracted) in tasks {
         consumer.extract(&mut task, extracted);
@@ -181,7 +181,7 @@ fn schedule(seed: u64) {
         }
     }
     for mut array in consumer.arrays.take() {
-        // SAFETY: extracted, and ours.
+        // SAFETY: extracted, so owned here.
         unsafe { release_array(&mut array.array) };
     }
     for (length, released) in user.made.borrow().iter() {

@@ -1,4 +1,5 @@
-//! What an export says: the stream that the data is behind, and all that a tensor is; and when it is released.
+//! What an export states: the stream that the data is behind, and all properties of the tensor; and when it is
+//! released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -30,7 +31,7 @@ fn exports_name_the_stream_that_the_data_is_behind() {
             sim::synchronize(named as u64);
             scene.consume(scene.consumer);
         }
-        // One of version 2 works on the legacy default stream.
+        // A consumer of version 2 works on the legacy default stream.
         let request = Request { max_version: 2, ..Request::default() };
         let exported = cuda_array::export(tensor.clone(), &request).map_err(Error::from).expect("exported");
         assert_eq!((exported.as_raw().version, exported.as_raw().stream), (2, DEVX_CUDA_ARRAY_NO_STREAM));
@@ -40,7 +41,7 @@ fn exports_name_the_stream_that_the_data_is_behind() {
     });
 }
 
-/// Nobody has to wait for data that is ready, until somebody works on it.
+/// Nobody must wait for ready data, until somebody works on it.
 #[test]
 fn exports_of_what_is_ready_name_a_stream_only_if_it_is_used() {
     let session = Session::new();
@@ -70,8 +71,8 @@ fn exports_of_what_is_ready_name_a_stream_only_if_it_is_used() {
     }
 }
 
-/// Work that was noted is work on the data: to wait for the named stream has to be enough for all of it (version 3,
-/// "Interface Requirements").
+/// Noted work is work on the data: waiting for the named stream must be enough for all of it (version 3, "Interface
+/// Requirements").
 #[test]
 fn exports_come_after_the_work_that_was_noted() {
     let session = Session::new();
@@ -82,7 +83,7 @@ fn exports_come_after_the_work_that_was_noted() {
             if queued {
                 unsafe { tensor.produced_on(sim::on(scene.producer)) }.expect("not shared");
             }
-            // Whoever has the tensor works on it, on another stream.
+            // The holder of the tensor works on it, on another stream.
             sim::fill(scene.data, 0x5a, N, other);
             tensor.used_on(sim::on(other)).expect("noted");
             let request = if named { for_stream(scene.consumer) } else { Request::default() };
@@ -128,7 +129,7 @@ fn exports_come_after_the_work_with_a_batch_of_the_column() {
     }
 }
 
-/// A consumer that has made the named stream wait for its work may release: what is queued there comes first.
+/// A consumer that has made the named stream wait for its work may release: the work queued there comes first.
 #[test]
 fn exports_are_released_after_what_is_behind_the_named_stream() {
     let session = Session::new();
@@ -167,7 +168,7 @@ fn exports_are_released_after_what_is_behind_the_named_stream() {
     }
 }
 
-/// To a consumer before version 3 no stream is named: the legacy default stream stands for the producer's, at the end, too.
+/// A consumer before version 3 gets no stream: the legacy default stream stands for the producer's, at the end, too.
 #[test]
 fn exports_without_a_stream_are_released_after_the_legacy_one() {
     let session = Session::new();
@@ -218,7 +219,7 @@ fn who_waits_for_an_export_without_a_stream() {
             let [wait, synchronize] = calls();
             assert_eq!([wait - before[0], synchronize - before[1]], waits, "version {max_version}, {no_stream:?}");
             if waits == [1, 1] {
-                // On any stream: the host has seen to it.
+                // On any stream, because the host has waited.
                 scene.consume(scene.consumer);
             }
             drop(exported);
@@ -227,7 +228,7 @@ fn who_waits_for_an_export_without_a_stream() {
     });
 }
 
-/// Nobody took it, so nobody ordered anything behind its stream.
+/// Nobody imported it, so nobody ordered anything behind its stream.
 #[test]
 fn what_is_not_taken_is_released_at_once() {
     let session = Session::new();
@@ -247,7 +248,7 @@ fn what_is_not_taken_is_released_at_once() {
     });
 }
 
-/// The number 2 means another stream on every thread, so that of one thread is not named on another.
+/// The number 2 means a different stream on every thread, so the default stream of one thread is not named on another.
 #[test]
 fn the_default_stream_of_another_thread_is_named_by_the_legacy_one() {
     let session = Session::new();
@@ -304,7 +305,7 @@ fn what_is_described_comes_back() {
             assert!(back.flags().has(Flags::READ_ONLY));
             assert_eq!(back.data().addr() as u64, scene.data);
         }
-        // NumPy knows no such numbers, or others by that name.
+        // NumPy has no such numbers, or uses the name for others.
         for name in ["complex32", "int128", "uint128", "float128", "bfloat16", "float32x2"] {
             let tensor = described(name.parse().expect(name), &[2], None, Flags::default());
             let refused = cuda_array::export(tensor, &Request::default()).map_err(Error::from).expect_err(name);

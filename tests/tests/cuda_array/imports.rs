@@ -1,4 +1,4 @@
-//! What an import takes: arrays without a stream, by the policy, and all types; and what it refuses.
+//! What an import accepts: arrays without a stream, according to the policy, and all types; and what it refuses.
 
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use devexchange_tests::sim::{self, Session};
 
 use super::{N, Scene, TWINS, for_stream, import};
 
-/// Versions before 3 have no stream: the policy says what takes its place.
+/// Versions before 3 have no stream: the policy decides what takes its place.
 #[test]
 fn producers_without_a_stream() {
     let session = Session::new();
@@ -55,7 +55,7 @@ fn producers_without_a_stream() {
     }
 }
 
-/// Data without a stream in version 3 is ready: the host does not wait for what else the device has to do.
+/// Data without a stream in version 3 is ready: the host does not wait for other work of the device.
 #[test]
 fn the_host_waits_for_no_array_that_is_ready() {
     let session = Session::new();
@@ -76,7 +76,7 @@ fn the_host_waits_for_no_array_that_is_ready() {
     });
 }
 
-/// Who waits for one device leaves alone what others capture on another one.
+/// Waiting for one device does not disturb captures on another one.
 #[test]
 fn the_host_waits_for_one_device_while_another_one_captures() {
     let session = Session::new();
@@ -123,11 +123,11 @@ fn type_strings() {
         ("|O", DEVX_UNSUPPORTED),
         ("|S3", DEVX_UNSUPPORTED),
         ("|t3", DEVX_UNSUPPORTED),
-        // NumPy's long double, which is no IEEE number of 128 bits as DLPack's float128.
+        // NumPy's long double, which is not an IEEE number of 128 bits like DLPack's float128.
         ("<f16", DEVX_UNSUPPORTED),
         ("<c24", DEVX_UNSUPPORTED),
         ("<c32", DEVX_UNSUPPORTED),
-        // More bits than DLPack's number of them can say.
+        // More bits than DLPack's field for their number can hold.
         ("<i32", DEVX_INVALID_DTYPE),
     ] {
         let error = dtype_of(typestr).expect_err(typestr);

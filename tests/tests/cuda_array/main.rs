@@ -1,5 +1,5 @@
-//! The CUDA Array Interface as a C struct: every version both ways, the order that it asks of both sides, and what is
-//! refused; whatever the schedule.
+//! The CUDA Array Interface as a C struct: every version in both directions, the order that it requires of both sides,
+//! and what is refused; whatever the schedule.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
@@ -55,7 +55,7 @@ impl Scene {
     }
 }
 
-/// Makes a stream wait for what is queued on another one, as a consumer does by itself.
+/// Makes a stream wait for the work queued on another one, as a consumer does by itself.
 fn follow(stream: u64, other: u64) {
     let event = sim::event();
     cu_ok!("cuEventRecord", event, other);

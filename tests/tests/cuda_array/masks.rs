@@ -36,13 +36,13 @@ fn masks_are_a_tensor_of_their_own() {
     });
 }
 
-/// The mask of an array of 2 x 3 bytes, which another stream still has to fill.
+/// An array of 2 x 3 bytes with a mask, which another stream still has to fill.
 fn masked(scene: &Scene, mask_stream: u64, shape: &[i64]) -> DevxCudaArray {
     let mut array = produce(scene.data, "|u1", &[2, 3], || ());
     array.stream = scene.producer as i64;
     let mut mask = produce(scene.data + 64, "|b1", shape, || ());
     mask.stream = mask_stream as i64;
-    // What the mask points to belongs to the array, too.
+    // The memory of the mask belongs to the array, too.
     let kept = mask.private_data.expose_provenance();
     state(&array).on_release =
         Some(Box::new(move || drop(unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<Producer>(kept)) })));
@@ -65,7 +65,7 @@ fn masks_have_an_order_of_their_own() {
         assert_eq!(sim::download(mask.data() as u64, 6, scene.consumer), [1; 6]);
         mask.used_on(sim::on(scene.consumer)).expect("used");
         drop((imported.tensor, mask));
-        // Its producer goes on after what used it.
+        // The producer continues after the work that used the memory.
         sim::fill(scene.data + 64, 0, 6, other);
         sim::settle();
         sim::synchronize(other);

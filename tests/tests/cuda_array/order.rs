@@ -1,4 +1,4 @@
-//! An import comes after the producer's work, and what the producer does next after that of the consumer.
+//! An import comes after the producer's work, and the producer's next work after that of the consumer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -34,7 +34,7 @@ fn the_producers_stream_is_waited_for() {
     }
 }
 
-/// Nothing is said of a stream at import: whoever the tensor is handed on to waits.
+/// The import names no stream: the next consumer of the tensor waits.
 #[test]
 fn the_wait_is_handed_on() {
     let session = Session::new();
@@ -44,7 +44,7 @@ fn the_wait_is_handed_on() {
         let mut array = produce(scene.data, "|u1", &[N as i64], || ());
         array.stream = scene.producer as i64;
         let tensor = import(&mut array, &Request::default()).expect("imported");
-        // The producer goes on with other things, and its stream may even end: the event stays.
+        // The producer continues with other work, and its stream can even end: the event stays.
         tensor.wait(sim::on(scene.consumer)).expect("waits");
         scene.consume(scene.consumer);
         drop(tensor);
@@ -67,7 +67,7 @@ fn the_producers_stream_waits_at_the_end() {
             tensor.used_on(sim::on(scene.consumer)).expect("noted");
         }
         drop(tensor);
-        // The producer writes again, on its own stream, without a word to anybody.
+        // The producer writes again, on its own stream, without telling anybody.
         sim::fill(scene.data, 1, N, scene.producer);
         sim::synchronize(scene.producer);
         sim::synchronize(scene.consumer);
@@ -86,8 +86,8 @@ fn the_producers_stream_waits_at_the_end() {
     }
 }
 
-/// Who uses a batch of columns uses each of them: every producer's stream waits, also of columns that are in a batch within
-/// the batch.
+/// A use of a batch of columns is a use of each column: every producer's stream waits, including those of columns in a
+/// batch within the batch.
 #[test]
 fn uses_of_a_batch_are_uses_of_its_columns() {
     let session = Session::new();
@@ -109,7 +109,7 @@ fn uses_of_a_batch_are_uses_of_its_columns() {
         sim::copy(scene.scratch, scene.data, N, scene.consumer);
         whole.slice(0, 4).expect("some rows").used_on(sim::on(scene.consumer)).expect("noted");
         drop(whole);
-        // The producers write again, without a word to anybody.
+        // The producers write again, without telling anybody.
         for (memory, producer) in [(scene.data, scene.producer), (scene.scratch, other)] {
             sim::fill(memory, 1, N, producer);
             sim::synchronize(producer);
@@ -119,7 +119,7 @@ fn uses_of_a_batch_are_uses_of_its_columns() {
     });
 }
 
-/// A stream that is being captured cannot wait for work outside of the capture: the release waits all the same.
+/// A stream that is being captured cannot wait for work outside the capture: the release waits nevertheless.
 #[test]
 fn a_producer_that_captures_meanwhile_is_left_alone() {
     let session = Session::new();

@@ -1,4 +1,4 @@
-//! Children of a fork, which have what their parent has of an exchange, but not its threads.
+//! Children of a fork, which have their parent's part of an exchange, but not its threads.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -35,13 +35,14 @@ fn a_fork_gives_nothing_up() {
     client.tensor("t").expect("still offered");
 }
 
-/// The thread of a server is not in a fork. A thread that is may have its place, and is nobody else's to detach.
+/// The thread of a server does not exist in a fork. Another thread can take its place there, and nobody else may detach
+/// that thread.
 #[test]
 fn a_fork_keeps_its_own_threads() {
     let _alone = alone();
     let mut server = Some(ipc::Server::bind(&own("detached")).expect("bound"));
     let status = forked(|| {
-        // One of them gets the stack of the thread that was.
+        // One of them gets the stack of the former thread.
         let threads: Vec<_> = (0..8).map(|value| std::thread::spawn(move || value)).collect();
         drop(server.take());
         threads.into_iter().enumerate().all(|(value, thread)| thread.join().is_ok_and(|got| got == value))
@@ -49,7 +50,7 @@ fn a_fork_keeps_its_own_threads() {
     assert_eq!(status, 0, "a wait status");
 }
 
-/// What is closed here is closed for the others, although a fork has the sockets open, too.
+/// What is closed here is closed for the peers, although a fork has the sockets open, too.
 #[test]
 fn who_is_connected_sees_an_end_although_a_fork_lives() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! System calls that a signal breaks off: a debugger has one end so, as some kernels do with any signal.
+//! System calls that a signal interrupts: a debugger makes one end this way, as some kernels do with any signal.
 
 use devexchange_core::ipc;
 
@@ -6,7 +6,7 @@ use super::alone;
 
 /// The registers of a child that is stopped.
 fn registers(pid: libc::pid_t) -> libc::user_regs_struct {
-    // SAFETY: numbers, of which any are registers.
+    // SAFETY: plain numbers, for which any value is valid.
     let mut found = unsafe { std::mem::zeroed::<libc::user_regs_struct>() };
     // SAFETY: a child that this thread traces, and room for the result.
     assert_eq!(unsafe { libc::ptrace(libc::PTRACE_GETREGS, pid, 0, &raw mut found) }, 0);
@@ -18,7 +18,7 @@ fn set_registers(pid: libc::pid_t, registers: &libc::user_regs_struct) {
     assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SETREGS, pid, 0, std::ptr::from_ref(registers)) }, 0);
 }
 
-/// Lets a child go on until it makes a system call or returns from one, or to its end: its wait status then.
+/// Lets a child continue until it makes a system call or returns from one, or to its end. Returns its wait status.
 fn next_stop(pid: libc::pid_t) -> Option<libc::c_int> {
     let mut status = 0;
     loop {
@@ -43,7 +43,7 @@ fn an_allocation_that_a_signal_breaks_off_goes_on() {
     if pid == 0 {
         // SAFETY: the parent traces it from here on, and ends it if it ends itself.
         unsafe { libc::ptrace(libc::PTRACE_TRACEME) };
-        // SAFETY: stops this process, so that the parent has time to say what it wants to see.
+        // SAFETY: stops this process, so that the parent has time to set its tracing options.
         unsafe { libc::raise(libc::SIGSTOP) };
         let failed = ipc::allocate(1 << 20).is_err();
         // SAFETY: ends the child.
@@ -62,7 +62,7 @@ fn an_allocation_that_a_signal_breaks_off_goes_on() {
         }
         let at_call = registers(pid);
         if !broken_off && at_call.orig_rax == libc::SYS_fallocate as u64 {
-            // No call at all, and what it returns.
+            // Replaces the call by none, and sets its result.
             set_registers(pid, &libc::user_regs_struct { orig_rax: u64::MAX, ..at_call });
             assert_eq!(next_stop(pid), None);
             set_registers(pid, &libc::user_regs_struct { rax: -i64::from(libc::EINTR) as u64, ..registers(pid) });

@@ -22,7 +22,7 @@ use devexchange_tests::peer::{Importing, Peer, ask, commands, part, say, soon};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-/// One test at a time: they count what the whole process has.
+/// Runs one test at a time, because the tests count what the whole process has.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,7 +75,7 @@ fn write(tensor: &Tensor, value: i32) {
     unsafe { tensor.data().cast::<i32>().write(value) };
 }
 
-/// How the memory at an address is mapped, as the system says.
+/// How the memory at an address is mapped, according to the system.
 fn mapped_as(address: usize) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("the maps");
     let hex = |text: &str| usize::from_str_radix(text, 16).expect("an address");
@@ -197,7 +197,7 @@ fn what_a_killed_importer_holds_is_released() {
     first.kill();
     soon("the first one's are released", || server.leases() == 2);
     assert_eq!(released.load(SeqCst), 0);
-    // The end of the server takes nothing from those who hold something.
+    // The end of the server takes nothing from importers that hold something.
     drop(server);
     std::thread::sleep(std::time::Duration::from_millis(20));
     assert_eq!(released.load(SeqCst), 0);
@@ -226,14 +226,14 @@ fn what_a_killed_exporter_gave_stays_valid() {
     write(&tensor, 9);
     let error = client.tensor("t").expect_err("nobody is there");
     assert_eq!(error.status(), DEVX_CLOSED, "{error}");
-    // Its memory can be handed on: it is shared memory as before.
+    // Its memory can be exported again: it is shared memory as before.
     let server = ipc::Server::bind(&own("onwards")).expect("bound");
     server.offer_tensor("t", &tensor, Copying::Never).expect("a view");
     let again = ipc::connect(&own("onwards")).expect("connected").tensor("t").expect("imported");
     assert_eq!((again.as_slice::<i32>(), again.data()), (Ok(&[9, 2, 3][..]), tensor.data()));
 }
 
-/// The ledger counts each import, the exporter what it gave.
+/// The ledger counts each import; the exporter counts its leases.
 #[test]
 fn an_import_of_what_is_held_counts_as_an_import() {
     let _alone = alone();
@@ -273,8 +273,8 @@ fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the descriptors").count()
 }
 
-/// Kilobytes of memory, as the system names them: `VmRSS:` is what is in use, shared ones included, `VmSize:` what has
-/// addresses.
+/// Kilobytes of memory, by the system's name: `VmRSS:` is the memory in use, including shared memory; `VmSize:` is the
+/// address space.
 fn kilobytes(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("the status");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the size");
@@ -293,7 +293,7 @@ fn a_thousand_exchanges_leave_nothing() {
     peer.expect("connected");
     let mut before = None;
     for round in 0..11 {
-        // A hundred times something new; the first round is to fill what is kept for reuse.
+        // Something new, a hundred times; the first round fills what is kept for reuse.
         for _ in 0..100 {
             let tensor = shared(&vec![round; 4096]);
             server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
@@ -338,7 +338,7 @@ fn thousand_peer() {
     );
 }
 
-/// A process of this user is let in; where a process may change its user, one of another user is not, neither as an
+/// A process of the same user is let in. Where a process can change its user, one of another user is not, neither as an
 /// importer nor as an exporter.
 #[test]
 fn who_may_import() {
@@ -391,7 +391,7 @@ fn who_may_import() {
     soon("nothing is held", || server.leases() == 0);
 }
 
-/// Sets a limit of this process for as long as something is done.
+/// Sets a limit of this process while something is done.
 fn limited<T>(resource: libc::__rlimit_resource_t, to: u64, act: impl FnOnce() -> T) -> T {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: room for the result.
@@ -400,18 +400,18 @@ fn limited<T>(resource: libc::__rlimit_resource_t, to: u64, act: impl FnOnce() -
     // SAFETY: a limit of this process.
     assert_eq!(unsafe { libc::setrlimit(resource, &limit) }, 0);
     let done = act();
-    // SAFETY: as it was before.
+    // SAFETY: restores the previous limit.
     assert_eq!(unsafe { libc::setrlimit(resource, &before) }, 0);
     done
 }
 
-/// The system gives no more file descriptors, or no more bytes of a file: an error, and nothing is left of it.
+/// The system refuses more file descriptors, or more bytes of a file: the result is an error, and nothing is left over.
 #[test]
 fn what_the_system_refuses_is_an_error() {
     let _alone = alone();
     const NAME: &str = "what_the_system_refuses_is_an_error";
     if part().is_none() {
-        // The limits are a process's: one of its own.
+        // The limits belong to a process, so this test has its own.
         let server = ipc::Server::bind(&own("limits")).expect("bound");
         server.offer_tensor("t", &shared(&[1, 2, 3]), Copying::Never).expect("offered");
         let mut peer = Peer::start(NAME, "limited", &[]);
@@ -454,7 +454,7 @@ fn what_the_system_refuses_is_an_error() {
     }
     assert!(some > all && all > 0, "{some} limits were met, {all} by every call");
     assert_eq!(round(), 0, "and all is well again");
-    // The system has a signal for it, which ends a process.
+    // The system sends a signal for it, which ends a process.
     let made = || [ipc::allocate(1 << 20).err(), ipc::export_tensor(&private, Copying::Always).err()];
     let errors = limited(libc::RLIMIT_FSIZE, 63, made);
     for (error, bytes) in errors.into_iter().zip([1 << 20, 64]) {
@@ -473,7 +473,7 @@ fn what_the_system_refuses_is_an_error() {
     say("done");
 }
 
-/// File descriptors in messages that nobody has read, four times as many as in `limit`; they are closed with the sockets.
+/// File descriptors in messages that nobody has read, four times `limit` of them; they are closed with the sockets.
 fn crowd(limit: u64) -> (UnixStream, UnixStream) {
     let (sender, receiver) = UnixStream::pair().expect("sockets");
     let sixteen = [sender.as_fd(); 16];
@@ -490,8 +490,8 @@ fn crowd(limit: u64) -> (UnixStream, UnixStream) {
     (sender, receiver)
 }
 
-/// A user may have so many file descriptors on their way between processes, by whatever programs. What is asked for
-/// beyond is refused; who asked keeps the connection, and what it holds.
+/// A user can have only so many file descriptors in transit between processes, over all programs. Requests beyond that
+/// are refused; the requester keeps the connection, and what it holds.
 #[test]
 fn who_asks_while_too_many_files_are_on_their_way_keeps_what_it_holds() {
     let _alone = alone();
@@ -502,7 +502,7 @@ fn who_asks_while_too_many_files_are_on_their_way_keeps_what_it_holds() {
         peer.expect("done");
         return peer.end();
     }
-    // SAFETY: only the user of this process is changed; who may do everything has no limit.
+    // SAFETY: only the user of this process is changed, because a privileged user has no limit.
     unsafe { libc::setresuid(65534, 65534, 65534) };
     let server = ipc::Server::bind(&own("crowded")).expect("bound");
     for (name, value) in [("held", 1), ("more", 2)] {
