@@ -25,7 +25,7 @@ fn check(error: &Error, status: DevxStatus, code: i32, texts: &[&str]) {
     texts.iter().for_each(|text| assert!(error.message().contains(text), "{text:?} is not in: {error}"));
 }
 
-/// `is` asks the driver about a number of bytes at an address of a kind of memory; the field in its refusals has this
+/// `is` asks the driver about a number of bytes at an address of a kind of memory; the text of its refusals begins with
 /// `prefix`.
 fn refuses_what_is_somewhere_else(is: impl Fn(u64, u64, DeviceType) -> Result<()>, prefix: &str) {
     let _session = Session::new();

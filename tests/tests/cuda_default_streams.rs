@@ -1,5 +1,5 @@
-//! Default streams, whose number does not say of which device: that of the memory, of the device that it was made for, or of
-//! the one that is named.
+//! Default streams, whose number does not name a device: the device is that of the memory, the one that the memory was
+//! made for, or the one that is named.
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
 use core::ffi::c_void;
@@ -20,7 +20,7 @@ use devexchange_tests::sim;
 const N: u64 = 256;
 const SEEDS: u64 = 100;
 
-/// What a producer says nothing of is behind the legacy default stream of the device that the memory was made for.
+/// Data whose producer names no stream is behind the legacy default stream of the device that the memory was made for.
 #[test]
 fn memory_of_no_device_is_behind_the_stream_of_the_one_it_was_made_for() {
     let Some(session) = two_devices() else { return };
@@ -44,7 +44,7 @@ fn memory_of_no_device_is_behind_the_stream_of_the_one_it_was_made_for() {
     });
 }
 
-/// Memory of `kind` that was made for device 1, and what frees it.
+/// Memory of `kind` that was made for device 1, and the function that frees it.
 fn made_for_one(kind: DeviceType) -> (u64, fn(u64)) {
     sim::set_current(sim::primary(1));
     let mut memory = 0_u64;
@@ -65,7 +65,7 @@ fn on_legacy_of_one(work: impl FnOnce(u64)) {
     on_default_of_one(LEGACY, work);
 }
 
-/// As [`on_legacy_of_one`], also on that of this thread.
+/// Like [`on_legacy_of_one`], also on the default stream of this thread.
 fn on_default_of_one(number: i64, work: impl FnOnce(u64)) {
     sim::set_current(sim::primary(1));
     work(number as u64);
@@ -74,7 +74,7 @@ fn on_default_of_one(number: i64, work: impl FnOnce(u64)) {
 
 const OF_NO_DEVICE: [DeviceType; 2] = [DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED];
 
-/// The producer was asked for stream 1: of the device that the memory was made for.
+/// The producer was asked for stream 1, which means that of the device that the memory was made for.
 #[test]
 fn a_default_stream_of_an_import_is_that_of_the_device_the_memory_was_made_for() {
     let Some(session) = two_devices() else { return };
@@ -145,7 +145,8 @@ fn a_release_waits_for_a_default_stream_of_the_device_the_memory_was_made_for() 
     }
 }
 
-/// A copy on stream 1: of the GPU that it is to or from, otherwise of the one that the pinned memory was made for.
+/// A copy on stream 1 runs on that of the GPU that it is to or from, otherwise of the one that the pinned memory was
+/// made for.
 #[test]
 fn a_copy_on_a_default_stream_is_on_that_of_the_gpu_or_of_the_memory() {
     let Some(session) = two_devices() else { return };
@@ -165,7 +166,7 @@ fn a_copy_on_a_default_stream_is_on_that_of_the_gpu_or_of_the_memory() {
     });
 }
 
-/// Within host memory, too, a copy comes after what is queued on the stream that is named.
+/// Within host memory, too, a copy comes after the work queued on the named stream.
 #[test]
 fn a_default_stream_for_a_copy_within_host_memory_is_that_of_device_0() {
     let Some(session) = two_devices() else { return };
@@ -175,7 +176,7 @@ fn a_default_stream_for_a_copy_within_host_memory_is_that_of_device_0() {
     drop(session);
 }
 
-/// The driver is asked for nothing where a number says it all: a handle, and memory that is a device's own or the host's.
+/// The driver is not asked if a number is unambiguous: a handle, or memory that belongs to a device or to the host.
 #[test]
 fn only_a_default_stream_of_memory_of_no_device_is_looked_up() {
     let Some(session) = two_devices() else { return };
@@ -196,7 +197,8 @@ fn only_a_default_stream_of_memory_of_no_device_is_looked_up() {
     drop(session);
 }
 
-/// A consumer of a CUDA array takes stream 1 for that of the array's device, whose number the interface has no room for.
+/// A consumer of a CUDA array takes stream 1 as that of the array's device, and the interface has no room for a device
+/// number.
 #[test]
 fn an_array_is_not_said_to_be_behind_a_default_stream_of_another_device() {
     let Some(session) = two_devices() else { return };
@@ -227,7 +229,7 @@ fn an_array_is_not_said_to_be_behind_a_default_stream_of_another_device() {
     }
 }
 
-/// A default stream of device 1 with memory of device 0: what is asked for by its name is of the device that is named.
+/// A default stream of device 1 with memory of device 0: a request by its name means the named device.
 #[test]
 fn a_default_stream_that_is_named_with_its_device_is_of_that_device() {
     let Some(session) = two_devices() else { return };
@@ -238,11 +240,11 @@ fn a_default_stream_that_is_named_with_its_device_is_of_that_device() {
             sim::fill(data, 0x5a, N, streams.zero);
             let mut tensor = foreign::tensor(data, N, CUDA0, move || sim::free(data));
             unsafe { tensor.produced_on(streams.of(CUDA0)) }.expect("not shared");
-            // The consumer works there, and its release waits for that.
+            // The consumer works there, and its release waits for that work.
             let request = Request { stream: named.into(), ..Request::default() };
             let exported: Owned<DLManagedTensorVersioned> = dlpack::export(tensor, &request).expect("exported");
             on_default_of_one(number, |stream| sim::copy(scratch, data, N, stream));
-            // And so does a producer: what it queued there comes before.
+            // And so does a producer: its work queued there comes before.
             let imported = unsafe { dlpack::import_on(exported.into_raw(), Some(named.into())) }.expect("imported");
             imported.used_on(imported.stream(named.into()).expect("a stream")).expect("noted");
             imported.wait(streams.of(CUDA0)).expect("waits");
@@ -281,7 +283,7 @@ fn an_array_is_ordered_on_no_default_stream_of_another_device_that_is_asked_for(
     });
 }
 
-/// A manager of a program's own is told a number, which it takes for a stream of the device that it is asked for.
+/// A program's own manager gets a number, which it takes as a stream of the device in the request.
 #[test]
 fn a_manager_is_not_told_of_a_default_stream_of_another_device() {
     let Some(session) = two_devices() else { return };
@@ -301,7 +303,7 @@ fn a_manager_is_not_told_of_a_default_stream_of_another_device() {
     drop(session);
 }
 
-/// Memory of no device is asked of any manager for the device of its stream, however that is named.
+/// Memory of no device is requested from any manager for the device of its stream, however the stream is named.
 #[test]
 fn a_manager_is_asked_for_the_device_of_the_stream() {
     unsafe extern "C" fn allocate(
@@ -324,7 +326,7 @@ fn a_manager_is_asked_for_the_device_of_the_stream() {
     let driver = manager::Driver::new().expect("a manager");
     for kind in OF_NO_DEVICE {
         let device = Device { kind, id: 0 };
-        // Of a handle nobody says whose it is.
+        // Nothing states the device of a handle.
         for stream in [sim::on(streams.one), sim::on_device(1, LEGACY as u64)] {
             let refused =
                 Tensor::allocate_with(&*own, device, DType::UINT8, &[64], Some(stream)).expect_err("it gives none");
@@ -351,8 +353,8 @@ unsafe extern "C" fn never_asked(
     DEVX_CALLBACK
 }
 
-/// Pinned and managed memory for what a stream writes is made for its device: so its default streams are that one's, and no
-/// other device is used.
+/// Pinned and managed memory that a stream writes is made for the stream's device: its default streams are then that
+/// device's, and no other device is used.
 #[test]
 fn a_copy_in_memory_of_no_device_is_made_for_that_of_the_stream() {
     let Some(session) = two_devices() else { return };
@@ -379,7 +381,7 @@ fn a_copy_in_memory_of_no_device_is_made_for_that_of_the_stream() {
     });
 }
 
-/// Managed memory is device 0, whichever device it is asked for.
+/// Managed memory is device 0, whichever device it is requested for.
 #[test]
 fn memory_of_a_manager_for_the_other_device_is_where_it_says() {
     let Some(session) = two_devices() else { return };
@@ -400,7 +402,8 @@ fn memory_of_a_manager_for_the_other_device_is_where_it_says() {
     drop(session);
 }
 
-/// What cannot be shared between processes is copied to the device that it was made for, on a stream of that.
+/// Memory that cannot be shared between processes is copied to the device that it was made for, on a stream of that
+/// device.
 #[test]
 fn what_another_process_gets_is_copied_on_the_device_the_memory_was_made_for() {
     let Some(session) = two_devices() else { return };
@@ -418,7 +421,8 @@ fn what_another_process_gets_is_copied_on_the_device_the_memory_was_made_for() {
     drop(session);
 }
 
-/// The number with a device is one for this library, of a device that there is; a number of nobody's is none.
+/// A number that includes a device is valid only within this library, and only for an existing device and stream
+/// number.
 #[test]
 fn numbers_that_name_a_device() {
     let Some(session) = two_devices() else { return };

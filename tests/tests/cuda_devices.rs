@@ -1,4 +1,5 @@
-//! Two devices in one exchange: copies between them, a consumer whose stream is on the other one, release after work there.
+//! Two devices in one exchange: copies between them, a consumer whose stream is on the other one, release after work
+//! there.
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
 use core::ffi::c_void;
@@ -60,7 +61,7 @@ fn batches_are_copied_between_devices() {
     });
 }
 
-/// The consumer works on device 1 with memory of device 0: what the producer queued comes before.
+/// The consumer works on device 1 with memory of device 0: the producer's queued work comes before.
 #[test]
 fn a_stream_of_the_other_device_waits() {
     let Some(session) = two_devices() else { return };
@@ -104,14 +105,14 @@ fn a_wait_that_is_left_out_is_found() {
     }
 }
 
-/// On a stream of the other device a copy runs aside. If neither that stream nor the host can wait for it, nobody knows when
-/// it is done with what it reads and writes.
+/// A copy on a stream of the other device runs aside. If neither that stream nor the host can wait for it, nobody knows
+/// when it has finished reading and writing its memory.
 #[test]
 fn copies_aside_that_cannot_be_waited_for_keep_what_they_use() {
     let Some(session) = two_devices() else { return };
     session.begin(sim::schedules(1)[0]);
     type Act = fn(&Batch, &Tensor, Stream) -> devexchange_core::Result<()>;
-    // With what is lost: the memory, and what is made for the copy.
+    // With the number of things lost: the memory, and what is made for the copy.
     let acts: [(&str, i64, Act); 6] = [
         ("copy", 2, |_, tensor, stream| tensor.copy_to(CUDA0, stream).map(drop)),
         ("copy of a batch", 2, |batch, _, stream| batch.copy_to(CUDA0, stream).map(drop)),
@@ -136,7 +137,7 @@ fn copies_aside_that_cannot_be_waited_for_keep_what_they_use() {
         let mut batch = unsafe { table.build(CUDA0) }.map_err(|refused| refused.error).expect("well-formed");
         unsafe { batch.produced_on(streams.of(CUDA1)) }.expect("not shared");
         let lost = releases_lost();
-        // The first event is that of what the copy comes after.
+        // The first event is that of the work that the copy comes after.
         sim::fail("cuEventRecord", 2, 719, false);
         sim::fail("cuStreamSynchronize", 1, 719, false);
         act(&batch, &tensor, streams.of(CUDA1)).expect_err("the copy cannot be waited for");
@@ -195,7 +196,7 @@ fn release_waits_for_work_on_the_other_device() {
     });
 }
 
-/// Pinned memory belongs to no device: the stream that it was used on says whose events to wait for.
+/// Pinned memory belongs to no device: the stream that it was used on decides whose events to wait for.
 #[test]
 fn pinned_memory_follows_the_stream_that_is_named() {
     let Some(session) = two_devices() else { return };
@@ -216,7 +217,7 @@ fn pinned_memory_follows_the_stream_that_is_named() {
     });
 }
 
-/// As a copy of a batch, so a matrix of its columns.
+/// The same for a matrix of a batch's columns as for a copy of the batch.
 #[test]
 fn a_matrix_is_gathered_on_a_stream_of_the_other_device() {
     let Some(session) = two_devices() else { return };
@@ -238,7 +239,7 @@ fn a_matrix_is_gathered_on_a_stream_of_the_other_device() {
     });
 }
 
-/// Arrow numbers what belongs to no device in particular by -1, which is no number of a device.
+/// Arrow gives memory that belongs to no particular device the number -1, which is not the number of a device.
 #[test]
 fn devices_have_the_numbers_of_their_standards() {
     let Some(_session) = two_devices() else { return };
@@ -298,8 +299,8 @@ fn texts_without_rows_are_copied_between_devices() {
     });
 }
 
-/// A matrix of Arrow's columns is column-major, a part of rows has gaps: so they stay on a device, and the host collects the
-/// elements.
+/// A matrix of Arrow columns is column-major, and a part of its rows has gaps: both stay that way on a device, and the
+/// host collects the elements.
 #[test]
 fn elements_in_another_order_are_copied() {
     let Some(session) = two_devices() else { return };
@@ -333,7 +334,7 @@ fn elements_in_another_order_are_copied() {
     });
 }
 
-/// Conversions are copied by the host, if they have to be: a plan does not promise what it cannot read.
+/// If a conversion needs a copy, the host makes it: a plan does not promise a copy of memory that the host cannot read.
 #[test]
 fn plans_for_a_device_promise_no_copy_that_the_host_would_make() {
     let Some(session) = two_devices() else { return };

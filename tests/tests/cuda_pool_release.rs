@@ -1,4 +1,5 @@
-//! Memory of pools, which is given back in the order of a stream: after the work that fills it, on whatever stream that is.
+//! Memory of pools, which is given back in the order of a stream: after the work that fills it, on whatever stream that
+//! is.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests describe memory that they own")]
 
@@ -25,7 +26,7 @@ fn batch_of_pool(own: Stream) -> Batch {
     host.copy_to(CUDA0, own).expect("copied")
 }
 
-/// Sizes of view data, which a copy has in pinned memory, beside what is in memory of the pool.
+/// A batch with sizes of view data, which a copy keeps in pinned memory, besides the pool memory.
 fn views_of_pool(own: Stream) -> Batch {
     static VIEWS: [[u32; 4]; 2] = [[16, 0, 0, 0], [2, 0, 0, 0]];
     static TEXT: [u8; 16] = [b'a'; 16];
@@ -36,7 +37,7 @@ fn views_of_pool(own: Stream) -> Batch {
     host.copy_to(CUDA0, own).expect("copied")
 }
 
-/// Each column in an allocation of its own.
+/// A batch with each column in a separate allocation.
 fn columns_of_pool(own: Stream) -> Batch {
     let manager = manager::Pool::new(PoolOptions::default()).expect("a manager");
     let column = |name| {
@@ -50,7 +51,7 @@ fn columns_of_pool(own: Stream) -> Batch {
     batch
 }
 
-/// It is given back after the work that fills it.
+/// Pool memory is given back after the work that fills it.
 #[test]
 fn memory_of_a_pool_is_given_back_after_the_work_that_fills_it() {
     let session = Session::new();
@@ -60,7 +61,7 @@ fn memory_of_a_pool_is_given_back_after_the_work_that_fills_it() {
     fill_and_drop(&session, SEEDS, columns_of_pool);
 }
 
-/// Who makes something in memory of a pool may fill it through a view, and keep only that.
+/// The creator of data in pool memory may fill it through a view, and keep only the view.
 #[test]
 fn memory_of_a_pool_is_given_back_after_the_work_that_fills_a_view() {
     let session = Session::new();
@@ -84,7 +85,8 @@ fn memory_of_a_pool_is_given_back_after_the_work_that_fills_a_view() {
     });
 }
 
-/// Who said last on which stream the data is ready has put that behind whatever was said before.
+/// The last statement of the stream on which the data is ready puts that stream behind all streams that were named
+/// before.
 #[test]
 fn only_the_last_stream_that_fills_memory_of_a_pool_has_to_be_there() {
     let session = Session::new();
@@ -106,7 +108,8 @@ fn only_the_last_stream_that_fills_memory_of_a_pool_has_to_be_there() {
     });
 }
 
-/// What fills the memory is queued before the stream is being captured, which cannot be asked then.
+/// The work that fills the memory is queued before the stream is captured; during the capture the stream cannot be
+/// asked.
 #[test]
 fn memory_of_a_pool_is_given_back_after_a_capture_of_the_stream_that_fills_it() {
     let session = Session::new();

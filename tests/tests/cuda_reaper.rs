@@ -1,5 +1,5 @@
-//! The thread that gives up what queued work uses: when the driver cannot say whether the work is done, under capture, when
-//! memory is short, and at the end of the process.
+//! The thread that gives up what queued work uses: when the driver cannot say whether the work is done, under capture,
+//! when memory is short, and at the end of the process.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use devexchange_tests::{cu_ok, patient};
 const N: u64 = 256;
 const LAZY: Schedule = Schedule { mode: "lazy", seed: 1 };
 
-/// As in `core/src/runtime/cuda/reaper.rs`: so many queries may fail one after the other.
+/// The same number as in `core/src/runtime/cuda/reaper.rs`: this many queries in a row can fail.
 const TRIES: u64 = 3;
 
-/// Codes of the driver: a kernel failed; the driver, or the context, is gone, or the event with its context.
+/// Codes of the driver: a kernel failed; the driver, or the context, is gone, or the event together with its context.
 const FAILED: u32 = 719;
 const GONE: [u32; 2] = [4, 709];
 const NO_EVENT: u32 = 400;
@@ -52,7 +52,7 @@ impl Scene {
         tensor
     }
 
-    /// The release, and how many were given up for lost, after so many queries that fail.
+    /// The number of releases, and of things given up for lost, after this many failing queries.
     fn with_failures(failures: u64, code: u32) -> (u32, i64) {
         let session = Session::new();
         session.begin(LAZY);
@@ -75,7 +75,8 @@ impl Scene {
     }
 }
 
-/// For a driver that wants a current context to be asked for an event: whoever is refused asks once more with that of the event.
+/// For a driver that answers about an event only with a current context: a refused query is repeated with the event's
+/// context.
 #[test]
 fn a_query_is_made_again_with_the_context_of_the_event() {
     if sim::skipped("faults are injected into the simulated driver") {
@@ -115,7 +116,7 @@ fn work_of_a_driver_that_is_gone_is_over() {
     }
 }
 
-/// The work in a context ends with it, and the events do, too: what waited for them is released.
+/// The work in a context ends with it, and so do the events: what waited for them is released.
 #[test]
 fn a_release_that_waits_for_work_of_a_context_comes_when_that_is_destroyed() {
     if sim::skipped("a real driver may not survive what is asked of a context that is gone") {
@@ -143,7 +144,7 @@ fn a_release_that_waits_for_work_of_a_context_comes_when_that_is_destroyed() {
         }
         sim::settle();
         assert_eq!((released.load(SeqCst), releases_lost() - before), (1, 0), "destroyed first: {destroyed_first}");
-        // The driver was asked for an event that is gone.
+        // The driver was asked about an event that is gone.
         let findings = sim::take_findings();
         assert!(findings.iter().all(|finding| finding.contains("StaleHandle")), "{findings:#?}");
         sim::set_current(sim::primary(0));
@@ -152,8 +153,8 @@ fn a_release_that_waits_for_work_of_a_context_comes_when_that_is_destroyed() {
     session.accept();
 }
 
-/// An event ends with its context, and another one may get its handle. So none is kept for the next time of a context that its
-/// maker may destroy, and none that went with one is given back.
+/// An event ends with its context, and another event can get its handle. So no event is kept for reuse from a context
+/// that its creator may destroy, and no event that ended with its context is given back.
 #[test]
 fn nothing_is_kept_of_contexts_that_come_and_go() {
     if sim::skipped("a real driver may not survive what is asked of a context that is gone") {
@@ -179,13 +180,13 @@ fn nothing_is_kept_of_contexts_that_come_and_go() {
         sim::free(memory);
     }
     assert_eq!((kept_events(), releases_lost()), (kept, lost));
-    // The driver was asked for events that are gone, and for nothing else.
+    // The driver was asked about events that are gone, and about nothing else.
     let findings = sim::take_findings();
     assert!(
         findings.iter().all(|finding| finding.contains("StaleHandle") && finding.contains("cuEventQuery")),
         "{findings:#?}"
     );
-    // There is room for those of contexts that stay.
+    // There is room for the events of contexts that stay.
     let scene = Scene::new();
     drop(Event::record(scene.on()).expect("recorded"));
     let made = sim::calls("cuEventCreate");
@@ -225,7 +226,7 @@ fn releases_wait_for_their_work_alone() {
         let (scene, other) = (Scene::new(), Scene::new());
         let (early, late) = (scene.used(), scene.used());
         drop(early);
-        // Under a capture of another stream, which asking for events would break.
+        // Under a capture of another stream, which a query of events would break.
         sim::begin_capture(other.stream, 0);
         drop(late);
         sim::settle();
@@ -260,14 +261,15 @@ fn memory_on_its_way_back_is_waited_for_where_it_is_short() {
     let session = Session::new();
     session.begin(LAZY);
     let scene = Scene::new();
-    // So that the thread is there.
+    // Makes sure that the thread exists.
     drop(scene.used());
     sim::settle();
     let allocate = || Tensor::allocate(CUDA0, DType::UINT8, &[16], None);
     let slow = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(scene.on())).expect("allocated");
     sim::begin_capture(scene.stream, 2);
     drop(slow);
-    // Longer than the thread sleeps: it is hardly awake when the capture ends. If it is, it gives the memory back earlier.
+    // Longer than the thread sleeps, so it is hardly ever awake when the capture ends. If it is, it gives the memory
+    // back earlier.
     std::thread::sleep(Duration::from_millis(5));
     sim::fail("cuMemAlloc_v2", 1, 2, false);
     let before = sim::calls("cuMemFreeAsync");
@@ -275,7 +277,7 @@ fn memory_on_its_way_back_is_waited_for_where_it_is_short() {
     let second = allocate().expect("allocated at the second try");
     assert_eq!(sim::calls("cuMemFreeAsync") - before, 1, "what was on its way is back");
     drop(second);
-    // Twice in a row is too often.
+    // Two failures in a row are too many.
     sim::fail("cuMemAlloc_v2", 1, 2, false);
     sim::fail("cuMemAlloc_v2", 2, 2, false);
     allocate().expect_err("no memory");
@@ -284,7 +286,7 @@ fn memory_on_its_way_back_is_waited_for_where_it_is_short() {
     scene.end();
 }
 
-/// What a release gives up in turn is waited for with it, however long that takes.
+/// An allocation that waits for a release also waits for what that release gives up in turn, however long that takes.
 #[test]
 fn what_a_release_gives_up_is_waited_for_where_memory_is_short() {
     if sim::skipped("faults are injected into the simulated driver") {
@@ -310,7 +312,7 @@ fn what_a_release_gives_up_is_waited_for_where_memory_is_short() {
     sim::synchronize(scene.stream);
     let before = sim::calls("cuMemFree_v2");
     sim::fail("cuMemAlloc_v2", 1, 2, false);
-    // The thread is busy with the first one until somebody waits for the other.
+    // The thread is busy with the first release until somebody waits for the other.
     drop(first);
     begun.recv_timeout(devexchange_tests::patient(Duration::from_secs(20))).expect("it is at it");
     drop(outer);
@@ -321,7 +323,7 @@ fn what_a_release_gives_up_is_waited_for_where_memory_is_short() {
     scene.end();
 }
 
-/// Who waits there would wait for itself.
+/// An allocation that waited within a release would wait for itself.
 #[test]
 fn a_release_may_allocate_where_memory_is_short() {
     if sim::skipped("faults are injected into the simulated driver") {
@@ -344,7 +346,8 @@ fn a_release_may_allocate_where_memory_is_short() {
 // ---- the end of the process ----
 
 /// Work that takes some time.
-/// A release that needs what the thread has that asks for memory: that is refused in the end, and nobody waits for ever.
+/// A release that needs something held by the thread that asks for memory: the allocation is refused in the end, and
+/// nobody waits for ever.
 #[test]
 fn a_release_may_need_what_the_one_has_who_is_short_of_memory() {
     let session = Session::new();
@@ -382,7 +385,7 @@ extern "C" fn some_work(_: *mut std::ffi::c_void) {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-/// Allows this process no more than so many bytes of addresses more than it has; all that there are again if none.
+/// Limits this process to this many bytes of addresses beyond those that it has; removes the limit if `None`.
 fn limit_addresses(more: Option<u64>) {
     let limit = more.map_or(libc::RLIM_INFINITY, |more| {
         let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
@@ -394,7 +397,7 @@ fn limit_addresses(more: Option<u64>) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// What was to be released when there was no thread, and none could be made, is when there is one.
+/// A release that came while no thread existed, and none could be made, runs once there is one.
 #[test]
 fn a_thread_that_could_not_be_made_is_made_later() {
     if sim::skipped("a driver of the machine needs many addresses") {

@@ -1,5 +1,5 @@
-//! Release on CUDA: the foreign release is called once, after the work that was named, whoever names
-//! it and whenever the last handle goes; and the host never waits for that.
+//! Release on CUDA: the foreign release is called once, after the named work, whoever names it and whenever the last
+//! handle is dropped; and the host never waits for that.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
@@ -36,7 +36,7 @@ fn release_comes_after_the_named_work() {
     });
 }
 
-/// Also if it cannot be noted: then the host waits.
+/// This holds even if the work cannot be noted: then the host waits.
 #[test]
 fn a_reference_is_given_up_after_the_work_on_a_stream() {
     let session = Session::new();
@@ -67,7 +67,7 @@ fn a_stream_does_not_stand_for_an_earlier_one_of_its_handle() {
         return;
     }
     sim::reuse_streams(true);
-    // Also where the new one cannot be made to wait for what the earlier one does.
+    // Also if the new stream cannot be made to wait for the earlier one's work.
     for waits in [true, false] {
         session.each(SEEDS, || {
             let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
@@ -163,7 +163,7 @@ fn many_threads_use_and_drop() {
     });
 }
 
-/// Who keeps something for long may use it on any number of streams that are there for a while: only those count that work.
+/// A long-lived handle can be used on any number of short-lived streams: only those with unfinished work count.
 #[test]
 fn uses_that_are_over_are_not_kept() {
     if sim::skipped("what is live is seen in the simulated driver only") {
@@ -192,7 +192,7 @@ fn uses_that_are_over_are_not_kept() {
     session.check();
 }
 
-/// If nobody can say when a copy is done, neither what it reads nor what it writes is given up before.
+/// If nobody can say when a copy is done, neither its source nor its target is given up before it is.
 #[test]
 fn copies_that_cannot_be_noted_keep_source_and_target() {
     if sim::skipped("faults are injected into the simulated driver") {
@@ -226,7 +226,7 @@ fn copies_that_cannot_be_noted_keep_source_and_target() {
     session.accept();
 }
 
-/// What the library itself reads of a batch is such a copy, too.
+/// The library's own reads of a batch are such copies, too.
 #[test]
 fn reads_that_cannot_be_waited_for_keep_source_and_target() {
     if sim::skipped("faults are injected into the simulated driver") {
@@ -234,7 +234,7 @@ fn reads_that_cannot_be_waited_for_keep_source_and_target() {
     }
     let session = Session::new();
     session.begin(sim::schedules(1)[0]);
-    // The validity, the last offset, and the sizes of view data: each in the first buffers of its format.
+    // The validity, the last offset, and the sizes of view data: each is in the first buffers of its format.
     for (format, buffers) in [("C", 2), ("u", 3), ("vu", 4)] {
         let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
         let address = std::ptr::with_exposed_provenance(memory.address as usize);
@@ -260,7 +260,7 @@ fn reads_that_cannot_be_waited_for_keep_source_and_target() {
     session.accept();
 }
 
-/// Work that several threads queue on one stream is waited for, in whatever order they come to say so.
+/// Work that several threads queue on one stream is waited for, in whatever order the threads name it.
 #[test]
 fn threads_that_name_one_stream_are_all_waited_for() {
     let session = Session::new();
@@ -277,7 +277,7 @@ fn threads_that_name_one_stream_are_all_waited_for() {
                     for _ in 0..4 {
                         sim::set_current(sim::primary(0));
                         consumer.read(memory.address);
-                        // Without a context, to say so takes a few calls more.
+                        // Without a context, naming the stream takes a few more calls.
                         sim::set_current(if is_slow { 0 } else { sim::primary(0) });
                         tensor.used_on(consumer.on()).expect("used");
                     }
@@ -308,14 +308,14 @@ fn memory_of_ours_is_freed_after_its_uses() {
                 column.used_on(consumer.on()).expect("used");
             }
         }
-        // The streams may go as soon as the handles are gone.
+        // The streams can be destroyed as soon as the handles are gone.
         consumer.end();
         other.end();
         sim::settle();
     });
 }
 
-/// A release may do whatever a user of the library may.
+/// A release may do anything that a user of the library may do.
 #[test]
 fn a_release_may_use_the_library() {
     let session = Session::new();
@@ -398,7 +398,7 @@ fn the_host_never_blocks() {
         drop(tensor);
         sim::settle();
         assert_eq!(BLOCKING.map(sim::calls), before, "{BLOCKING:?}");
-        // What may wait, the driver's free, is called by the reaper: a second free says who called the first.
+        // The reaper calls the driver's free, which may wait; a second free shows who called the first one.
         sim::label(Some("the caller"));
         let addresses = owned.each_ref().map(|tensor| tensor.data() as u64);
         for tensor in owned {
@@ -437,7 +437,7 @@ fn the_end_of_the_process_does_not_wait_for_ever() {
     let time = start.elapsed();
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("one release waits"), "{output:?}");
-    // Half a second is what it gives the work; the rest is for a machine that is busy.
+    // The process gives the work half a second; the rest is for a busy machine.
     assert!(time < patient(Duration::from_secs(20)), "{time:?}");
 }
 
@@ -452,10 +452,10 @@ fn end_with_endless_work() {
     println!("one release waits");
 }
 
-/// Makes the code of the driver trap: who calls it in this process dies.
+/// Makes the code of the driver trap: a call of it in this process ends the process.
 fn forbid_the_driver(regions: &[(usize, usize)]) {
     for &(start, end) in regions {
-        // SAFETY: code of the driver's, which must not be called any more.
+        // SAFETY: code of the driver, which must no longer be called.
         unsafe { libc::mprotect(start as *mut libc::c_void, end - start, libc::PROT_NONE) };
     }
 }

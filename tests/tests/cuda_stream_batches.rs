@@ -1,5 +1,5 @@
-//! Streams of device batches: each batch carries its own event through import, export and both, and outlives the stream
-//! that it came from; a wait that is left out is found.
+//! Streams of device batches: each batch carries its own event through import, export and both, and outlives its
+//! stream; a wait that is left out is detected.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
@@ -21,17 +21,17 @@ use devexchange_tests::sim::{self, Session};
 const N: u64 = 256;
 const BATCHES: u8 = 4;
 const SEEDS: u64 = 30;
-/// Seeds for a negative twin: the detector must see each of them.
+/// The number of seeds for a negative twin: the detector must report each of them.
 const TWINS: u64 = 10;
 
-/// Memory that is filled with `byte` on `stream`, later.
+/// Memory that will be filled with `byte` on `stream`.
 fn produced(byte: u8, stream: u64) -> u64 {
     let data = sim::alloc(N);
     sim::fill(data, byte, N, stream);
     data
 }
 
-/// Frees memory from whatever thread the release comes on.
+/// Frees memory on whatever thread the release comes.
 fn freeing(data: u64) -> impl FnOnce() + Send + 'static {
     let context = sim::primary(0);
     move || {
@@ -42,7 +42,7 @@ fn freeing(data: u64) -> impl FnOnce() + Send + 'static {
     }
 }
 
-/// A foreign producer: its batches are queued on its stream and carry an event each.
+/// A foreign producer: its batches are queued on its stream, and each carries an event.
 struct Producer {
     stream: u64,
     given: u8,
@@ -94,7 +94,7 @@ fn imported(stream: u64) -> BatchStream {
     unsafe { BatchStream::import_device(&mut foreign_stream(stream)) }.expect("imported")
 }
 
-/// A source of ours, whose batches are queued on a stream.
+/// Our own source, whose batches are queued on a stream.
 fn own(stream: u64) -> BatchStream {
     let batches = (0..BATCHES).map(move |byte| {
         let data = produced(byte, stream);
@@ -110,7 +110,7 @@ fn exported(stream: BatchStream) -> ArrowDeviceArrayStream {
     unsafe { out.assume_init() }
 }
 
-/// A consumer of ours pulls all, gives up the stream, and then lets `use_it` use each batch.
+/// Our own consumer pulls everything, gives up the stream, and then lets `use_it` use each batch.
 fn consume(stream: BatchStream, use_it: impl Fn(u8, &Batch)) {
     let batches: Vec<_> = stream.batches().map(|batch| batch.expect("a batch")).collect();
     drop(stream);
@@ -295,7 +295,7 @@ fn a_batch_on_another_kind_of_device_is_refused() {
     let error = stream.next().expect_err("not of the stream's device type");
     assert_eq!(error.status(), DEVX_DEVICE);
     assert!(error.message().contains("device_type is cuda_host (3): the stream's is cuda (2)"), "{error}");
-    // And a stream of device memory does not go into the struct that is for the host.
+    // A stream of device memory cannot be exported into the struct for host memory.
     let mut out = MaybeUninit::<ArrowArrayStream>::uninit();
     let refused = unsafe { stream.export(out.as_mut_ptr()) }.expect_err("not host memory");
     assert_eq!(refused.error.status(), DEVX_DEVICE);

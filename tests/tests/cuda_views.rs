@@ -1,4 +1,4 @@
-//! Work with a view on CUDA is work with what it is a view of.
+//! Work with a view on CUDA is work with the whole that it is a view of.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
@@ -42,14 +42,14 @@ fn uses_of_views_and_exports_count() {
     let session = Session::new();
     session.each(SEEDS, || {
         let (memory, other, consumer) = (Foreign::allocate(), Foreign::allocate(), Consumer::begin());
-        // A column of a tensor of a foreign tensor; the consumer names its work on the last of them.
+        // A column over a tensor over a foreign tensor; the consumer names its work on the column.
         let column = convert::column(&memory.tensor(), "x", Copying::Never).expect("a view");
         let view = convert::tensor(column.root(), Copying::Never).expect("a view");
         drop(column);
         consumer.read(memory.address);
         view.used_on(consumer.on()).expect("used");
         drop(view);
-        // Exported and taken in again: the second handle's uses come before the first one's release.
+        // Exported and imported again: the second handle's uses come before the first one's release.
         let exported = dlpack::export::<DLManagedTensorVersioned>(other.tensor(), &Request::default());
         let again = exported.expect("exported").import().expect("imported");
         consumer.read(other.address);
@@ -61,7 +61,7 @@ fn uses_of_views_and_exports_count() {
     });
 }
 
-/// On a thread whose stack has room for few.
+/// Runs `test` on a thread with a small stack.
 fn on_a_small_stack(test: impl FnOnce() + Send) {
     const STACK: usize = 128 << 10;
     std::thread::scope(|scope| {
@@ -98,7 +98,7 @@ fn any_number_of_views_of_views_is_used() {
     session.check();
 }
 
-/// Each is asked for what fills it when it is given up, so it stays as long as what is a view of it.
+/// Each view's filler is asked for its last work when the view is given up, so each view stays as long as views of it.
 #[test]
 fn any_number_of_views_of_views_that_are_filled_is_used() {
     const VIEWS: usize = 1_000;
@@ -107,7 +107,7 @@ fn any_number_of_views_of_views_that_are_filled_is_used() {
     let (own, filler, consumer) = (sim::stream(), sim::stream(), Consumer::begin());
     on_a_small_stack(|| {
         let mut tensor = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(sim::on(own))).expect("allocated");
-        // All of something is a view, too, whose order is its own.
+        // A slice of the whole is a view, too, with its own order.
         for _ in 0..VIEWS {
             tensor = tensor.slice(0, 0, tensor.shape()[0]).expect("there are so many");
             tensor.order(sim::on(filler));

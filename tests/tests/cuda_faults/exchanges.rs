@@ -91,7 +91,7 @@ pub(super) fn conversion(scene: &Scene) {
 }
 
 pub(super) fn copy(scene: &Scene) {
-    // What is copied may be released by its producer as soon as the handle is gone.
+    // The producer may release the source of a copy as soon as the handle is gone.
     let tensor = {
         let (address, release) = scene.release_of(0);
         foreign::tensor_behind(scene.producer, address, N, CUDA0, release)
@@ -145,12 +145,12 @@ pub(super) fn release(scene: &Scene) {
         .expect("no call of the driver");
     let batch = scene.note(unsafe { Batch::import_device(&raw mut array, &bytes_schema()) });
     let batch = batch.expect("no call of the driver");
-    // Work that is queued may use the memory: the last handle may go only if it could be noted.
+    // Queued work may use the memory: the last handle may be dropped only if the use could be noted.
     for (stream, used) in [(scene.on(), scene.stream() as u64), (sim::on(scene.producer), scene.producer)] {
         if cu!("cuMemcpyDtoDAsync_v2", scene.scratch, tensor.data() as u64, 0, used) == 0
             && scene.note(tensor.used_on(stream)).is_none()
         {
-            // As a consumer does that is told that its work was not noted.
+            // What a consumer does when it learns that its work was not noted.
             scene.note(stream.synchronize());
         }
         scene.note(batch.used_on(stream));

@@ -18,7 +18,7 @@ use devexchange_tests::foreign::CUDA0;
 use super::N;
 use super::scene::{Scene, give_back, unused};
 
-/// Streams that a failed call left with their maker.
+/// Streams that a failed call left with their creator.
 pub(super) static UNDESTROYED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 type Handle = *mut c_void;
@@ -73,7 +73,7 @@ unsafe extern "C" {
 
 const NO_ERROR: DevxError = DevxError { status: DEVX_OK, driver_code: 0, message: [0; DEVX_ERROR_MESSAGE_BYTES] };
 
-/// Calls a function of the C API with an error record at the end; whether it succeeded.
+/// Calls a function of the C API with an error record at the end. Returns whether it succeeded.
 macro_rules! c {
     ($scene:expr, $function:ident($($argument:expr),*)) => {{
         let mut error = NO_ERROR;
@@ -131,7 +131,7 @@ pub(super) fn memory(scene: &Scene) {
     c!(scene, devx_device_count(2, &raw mut count));
     c!(scene, devx_device_get_info(cuda, about.as_mut_ptr()));
     if c!(scene, devx_stream_create(cuda, &raw mut own)) && !c!(scene, devx_stream_destroy(cuda, own)) {
-        // It could not be destroyed: the caller still has it.
+        // The stream could not be destroyed: the caller still has it.
         scene.unfreed.lock().expect("not poisoned").push(0);
         UNDESTROYED.lock().expect("not poisoned").push(own as u64);
     }

@@ -1,5 +1,6 @@
-//! Faults of the driver: every call of every scenario fails, with every kind of code, once or from then on. Then there is
-//! an error with the call and the code, nothing is released twice or too early, and what is not given back was counted.
+//! Faults of the driver: every call of every scenario fails, with every kind of code, once or from then on. The result
+//! is an error with the call and the code, nothing is released twice or too early, and what is not given back is
+//! counted.
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "calls of the C API in a row")]
@@ -26,7 +27,7 @@ const CODES: [u32; 10] = [1, 2, 400, 700, 719, 201, 709, 4, 999, 7777];
 
 type Scenario = (&'static str, fn(&Scene));
 
-/// Runs a scenario with one fault; how many calls it stopped.
+/// Runs a scenario with one fault. Returns the number of calls that the fault stopped.
 fn run(scenario: Scenario, setting: (u64, i64), fault: (u64, u32, bool)) -> i64 {
     let ((name, scenario), (context, stream), (nth, code, sticky)) = (scenario, setting, fault);
     let what = format!("{name}, stream {stream}, call {nth}, code {code}, sticky {sticky}");
@@ -65,32 +66,35 @@ fn run(scenario: Scenario, setting: (u64, i64), fault: (u64, u32, bool)) -> i64 
     scene.end(lost);
     let findings = sim::take_findings();
     assert!(findings.is_empty(), "{what}: {findings:#?}");
-    // A driver that says from now on that every event is gone has all of them, for all that anybody can tell.
+    // A driver that reports from now on that every event is gone may, for all that anybody can tell, still have all of
+    // them.
     let gone = if [400, 709, 4].contains(&code) { sim::stat("live_events") + 8 } else { 0 };
     let after = Live::now();
-    // What went with its context, or with the driver, is not lost.
+    // Things that disappeared with their context, or with the driver, are not lost.
     let went = [709, 4].contains(&code);
     assert!(went || after.memory - before.memory <= lost, "{what}: {before:?} {after:?}");
-    // What is lost may keep the events of its uses, on two streams, and the one that it was ready after.
+    // A lost thing may keep the events of its uses, on two streams, and the one that it was ready after.
     assert!(after.events - before.events <= 3 * lost + gone, "{what}: {before:?} {after:?}");
     assert!(went || after.streams - before.streams <= lost, "{what}: {before:?} {after:?}");
     assert!(lost == 0 || fired > 0, "{what}: {lost} lost");
     fired
 }
 
-/// Runs a scenario in processes of its own, a few codes each: the simulated driver remembers all memory that ever was, and
-/// grows slow from it.
+/// Runs a scenario in separate processes, with a few codes each: the simulated driver remembers all memory that ever
+/// existed, and becomes slow from it.
 fn sweep(name: &str) {
     if sim::skipped("faults are injected into the simulated driver") {
         return;
     }
     let start = Instant::now();
     let mut faults = 0_u64;
-    // Where each call takes long, the first few codes say most: what follows from a fault is nearly the same for all.
+    // Where each call is slow, the first few codes tell most: the consequences of a fault are nearly the same for all
+    // codes.
     let tried = std::env::var("DEVX_FAULT_CODES").map_or(CODES.len(), |tried| tried.parse().expect("a number"));
     for codes in CODES[..tried].chunks(2) {
         let codes = codes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        // What the core gives up for lost stays allocated, as it must: that is counted here, and no leak for a sanitizer.
+        // What the core gives up for lost stays allocated, as it must: it is counted here, and is not a leak for a
+        // sanitizer.
         let variables = [("DEVX_SCENARIO", name), ("DEVX_CODES", &codes), ("ASAN_OPTIONS", "detect_leaks=0")];
         let output = sim::child("one_scenario_in_this_process", &variables);
         let text = String::from_utf8_lossy(&output.stdout);
@@ -101,7 +105,7 @@ fn sweep(name: &str) {
     println!("{name}: {faults} faults in {:?}", start.elapsed());
 }
 
-/// What the sweeps start; on its own it is a short one.
+/// The test that the sweeps start; by itself it is a short sweep.
 #[test]
 fn one_scenario_in_this_process() {
     if sim::skipped("faults are injected into the simulated driver") {
@@ -113,9 +117,9 @@ fn one_scenario_in_this_process() {
     let codes: Vec<u32> = codes.split(',').map(|code| code.parse().expect("a number")).collect();
     let session = Session::new();
     let mut injected = 0_u64;
-    // The context that is current, and the stream that is named (0: a handle).
+    // The current context, and the named stream (0: a handle).
     let all = [(sim::primary(0), 0), (0, 1), (sim::primary(1), 2)];
-    // Those with many calls have one setting each, or the sweep would take too long.
+    // Scenarios with many calls have one setting each; otherwise the sweep would take too long.
     let settings = match scenario.0 {
         "copy" | "driver manager" | "managed manager" | "CUDA arrays" | "imports from a process" => &all[..1],
         "upload" | "memory in C" | "pool manager" | "limited manager" | "copies for processes" => &all[1..2],

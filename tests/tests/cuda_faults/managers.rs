@@ -1,4 +1,4 @@
-//! Managers of every kind: initialized, allocated from, pinned with, asked, deferred, trimmed and reset.
+//! Managers of every kind: initialised, allocated from, pinned with, queried, deferred, trimmed and reset.
 
 use devexchange_core::abi::types::DEVX_UNSUPPORTED;
 use devexchange_core::manager::{Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared};
@@ -9,7 +9,7 @@ use devexchange_tests::sim;
 use super::N;
 use super::scene::{Scene, unused};
 
-/// Whether memory without a stream is an allocation that has a handle for other processes.
+/// Whether memory without a stream is an allocation with a handle for other processes.
 #[derive(Clone, Copy, PartialEq)]
 enum Memory {
     Plain,
@@ -46,7 +46,7 @@ fn shared(manager: Result<impl Manager + 'static>) -> Shared {
     manager.and_then(Shared::new).expect("room for a manager")
 }
 
-/// What the manager does not have is no fault.
+/// A feature that the manager does not have is not a fault.
 fn note<T>(scene: &Scene, result: Result<T>) -> Option<T> {
     let had = |error: &Error| error.status() == DEVX_UNSUPPORTED && error.driver_code() == 0;
     if result.as_ref().is_err_and(had) { None } else { scene.note(result) }
@@ -69,7 +69,7 @@ fn all(scene: &Scene, manager: Shared, memory: Memory) {
         }
     }
     let pinned = note(scene, manager.allocate(&Request::of(DeviceType::CUDA_HOST, 0, N as usize)));
-    // Never given back: what could not be unpinned stays pinned, and its address must not be another's.
+    // Never freed: memory that could not be unpinned stays pinned, and no other memory may get its address.
     let own = Box::leak(vec![0_u8; N as usize].into_boxed_slice());
     let flags = HostFlags { portable: true, ..HostFlags::default() };
     let kept = note(scene, unsafe { manager.pin(0, own.as_mut_ptr().cast(), own.len(), flags) });

@@ -1,5 +1,5 @@
-//! Sharing with other processes: exports of memory that can be shared and of memory that is copied; imports from another
-//! process, which has a driver without faults.
+//! Sharing with other processes: exports of memory that can be shared and of memory that is copied; imports from
+//! another process, which has a driver without faults.
 
 use std::io::Read;
 use std::ptr::null;
@@ -21,7 +21,7 @@ fn allocated(device: Device, stream: Option<u64>) -> devexchange_core::Result<Te
     Tensor::allocate(device, DType::UINT8, &[N as i64], stream.map(sim::on))
 }
 
-/// What can be shared, and is behind a stream or an event.
+/// Exports memory that can be shared, and that is behind a stream or an event.
 pub(super) fn export_views(scene: &Scene) {
     drop(scene.note(ipc::export_tensor(&scene.tensor(), Copying::Never)));
     drop(scene.note(ipc::export_batch(&scene.batch(), Copying::Never)));
@@ -30,7 +30,7 @@ pub(super) fn export_views(scene: &Scene) {
     if let Some(pooled) = scene.note(pooled) {
         drop(scene.note(ipc::export_tensor(&pooled, Copying::Never)));
     }
-    // Of an event: a stream of the library's waits for it.
+    // Behind an event: a stream of the library waits for it.
     let mut array = scene.foreign_array(0, scene.event);
     match scene.note(unsafe { Batch::import_device(&raw mut array, &foreign::bytes_schema()) }) {
         Some(batch) => drop(scene.note(ipc::export_batch(&batch, Copying::Never))),
@@ -39,7 +39,7 @@ pub(super) fn export_views(scene: &Scene) {
     unused(scene, &[1]);
 }
 
-/// What cannot be shared, and is copied.
+/// Exports memory that cannot be shared, and is copied.
 pub(super) fn export_copies(scene: &Scene) {
     let pinned = Device { kind: DeviceType::CUDA_HOST, id: 0 };
     if let Some(pooled) = scene.note(allocated(CUDA0, Some(scene.producer))) {
@@ -70,7 +70,7 @@ fn exporter() -> String {
     address(peer.id())
 }
 
-/// Ends the exporter; whether it had nothing to complain about is its own test's affair.
+/// Ends the exporter; its own test checks for findings.
 pub(super) fn end() {
     if let Some(peer) = EXPORTER.lock().unwrap_or_else(PoisonError::into_inner).take() {
         peer.end();
@@ -80,7 +80,7 @@ pub(super) fn end() {
 #[test]
 fn exporter_of_the_sweep() {
     if part().is_none() {
-        // On its own there is nobody to import.
+        // By itself there is nobody to import from.
         return;
     }
     let _session = sim::Session::new();
@@ -106,7 +106,7 @@ fn exporter_of_the_sweep() {
     say("offers");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     assert_eq!(sim::take_findings(), Vec::<String>::new());
-    // What the importer has lost it holds until its end, so the memory of it is held here, too.
+    // The importer holds what it has lost until its end, so its memory is held here, too.
     std::process::exit(0);
 }
 

@@ -1,4 +1,4 @@
-//! What a scenario works with: memory, streams and an event of somebody else's, and what came of each call.
+//! What a scenario works with: memory, streams and an event of a foreign producer, and the results of its calls.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -13,7 +13,7 @@ use devexchange_tests::{cu, cu_ok, sim};
 
 use super::N;
 
-/// What a scenario works with, and what came of it.
+/// What a scenario works with, and its results.
 pub(super) struct Scene {
     pub(super) data: u64,
     pub(super) scratch: u64,
@@ -22,7 +22,7 @@ pub(super) struct Scene {
     pub(super) event: u64,
     /// The stream that the scenario names: a handle, or a default stream.
     pub(super) stream: i64,
-    /// Foreign memory: its address, and how often it was released.
+    /// Foreign memory: its address, and the number of its releases.
     foreign: Mutex<Vec<(u64, Arc<AtomicU32>)>>,
     /// Foreign memory whose producer could not free it.
     pub(super) unfreed: Arc<Mutex<Vec<u64>>>,
@@ -47,11 +47,11 @@ impl Scene {
             sim::fill(address, 1, N, scene.producer);
             scene.foreign.lock().expect("not poisoned").push((address, Arc::default()));
         }
-        // A producer does not give away memory that it still writes to.
+        // A producer does not hand out memory that it still writes to.
         sim::synchronize(scene.producer);
         sim::fill(scene.data, 1, N, scene.producer);
         cu_ok!("cuEventRecord", scene.event, scene.producer);
-        // The producer does as DLPack asks, for whichever stream is named.
+        // The producer does as DLPack requires, whichever stream is named.
         for stream in [scene.consumer, 1, 2] {
             cu_ok!("cuStreamWaitEvent", stream, scene.event, 0);
         }
@@ -66,7 +66,7 @@ impl Scene {
         sim::on(self.stream() as u64)
     }
 
-    /// Notes what came of an operation.
+    /// Records the result of an operation.
     pub(super) fn note<T>(&self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.error(error.driver_code(), error.message().to_owned())).ok()
     }
@@ -114,8 +114,8 @@ impl Scene {
         foreign::batch_behind(self.producer, self.data, N, CUDA0, || ())
     }
 
-    /// Gives back what the scene made. Foreign memory is released once, or not at all if it was counted as lost; what was
-    /// never imported is the test's.
+    /// Gives back what the scene made. Foreign memory must have been released once, or not at all if it was counted as
+    /// lost; memory that was never imported belongs to the test.
     pub(super) fn end(self, lost: i64) {
         for stream in [self.producer, self.consumer] {
             sim::synchronize(stream);
@@ -141,7 +141,7 @@ impl Scene {
     }
 }
 
-/// Foreign memory that a scenario has no use for.
+/// Marks foreign memory that a scenario does not use.
 pub(super) fn unused(scene: &Scene, which: &[usize]) {
     for which in which {
         let (address, count) = scene.foreign.lock().expect("not poisoned")[*which].clone();

@@ -1,5 +1,5 @@
-//! Memory that processes cannot share is copied into memory that they can, if that is allowed: in the order of streams,
-//! and the source may go at once.
+//! Memory that processes cannot share is copied into memory that they can share, if copies are allowed: in the order of
+//! streams, so that the source can be given up at once.
 
 use devexchange_core::abi::types::DEVX_COPY_REQUIRED;
 use devexchange_core::arrow::{ArrayBuilder, Batch};
@@ -29,7 +29,7 @@ fn strided(stream: u64) -> Tensor {
     view
 }
 
-/// The same memory, which nobody may write any more.
+/// A view of the same memory that nobody may write any more.
 fn read_only(whole: Tensor, stream: u64) -> Tensor {
     let (data, shape, flags) = (whole.data(), [N as i64], Flags::READ_ONLY);
     let (device, dtype) = (CUDA0, DType::UINT8);
@@ -41,7 +41,7 @@ fn read_only(whole: Tensor, stream: u64) -> Tensor {
 
 const LONG: &[u8; 16] = b"sixteen bytes !!";
 
-/// Numbers, texts, and views of texts, whose sizes the copy of the batch has on the device.
+/// Numbers, texts, and views of texts; the copy of the batch has the views' sizes on the device.
 fn table() -> Batch {
     let view = |prefix: [u8; 4]| [16_i32, i32::from_ne_bytes(prefix), 0, 0];
     let (numbers, offsets, text) = (vec![1_i64, 2], vec![0_i32, 2, 5], b"abcde".to_vec());
@@ -81,18 +81,18 @@ fn what_cannot_be_shared_is_copied() {
             let error = server.offer_tensor(name, &tensor, Copying::Never).expect_err(name);
             assert_eq!(error.status(), DEVX_COPY_REQUIRED, "{error}");
             server.offer_tensor(name, &tensor, Copying::IfNeeded).expect(name);
-            // The last reference to the source goes here, with the work that fills it still queued.
+            // The last reference to the source is dropped here, with the work that fills it still queued.
         }
-        // Whoever imports the copy may no more write it than the original.
+        // An importer may not write the copy, just as it may not write the original.
         server.offer_tensor("fixed", &read_only(filled(plain(), 7, stream), stream), Copying::Always).expect("offered");
-        // What can be shared is copied if that is what is asked for.
+        // Memory that can be shared is copied if the caller asks for a copy.
         let shareable = filled(plain(), 6, stream);
         server.offer_tensor("always", &shareable, Copying::Always).expect("offered");
         sim::fill(shareable.data() as u64, 0xee, N, stream);
         shareable.used_on(sim::on(stream)).expect("used");
         drop(shareable);
         let on_device = table().copy_to(CUDA0, sim::on(stream)).expect("copied");
-        // Six buffers with something in them, each from a multiple of 64 bytes on.
+        // Six non-empty buffers, each starting at a multiple of 64 bytes.
         assert!(matches!(ipc::plan_batch(&on_device), Plan::Copy { bytes: 384, .. }));
         let error = server.offer_batch("table", &on_device, Copying::Never).expect_err("never");
         assert_eq!(error.status(), DEVX_COPY_REQUIRED, "{error}");
@@ -114,7 +114,7 @@ fn importer(session: &Session) {
     let client = theirs("copies");
     for (name, byte) in [("pooled", 3), ("pinned", 4), ("managed", 5), ("always", 6)] {
         let tensor = client.tensor(name).expect(name);
-        // Not a copy of this process's own.
+        // This process did not copy it, so it is not flagged as a copy.
         assert_eq!((tensor.device(), tensor.flags()), (CUDA0, Flags::default()), "{name}");
         assert_eq!(read(&tensor), vec![byte; N as usize], "{name}");
     }
@@ -129,7 +129,7 @@ fn importer(session: &Session) {
     let span = sim::download(lowest, 29, stream);
     assert_eq!(span, (32..61).collect::<Vec<u8>>());
     tensor.used_on(sim::on(stream)).expect("used");
-    // Memory of another process cannot be handed on, but copied.
+    // Memory of another process cannot be exported again, but it can be copied.
     assert!(matches!(ipc::plan_tensor(&tensor), Plan::Copy { bytes: 29, .. }));
     drop(ipc::export_tensor(&tensor, Copying::IfNeeded).expect("copied"));
     let batch = client.batch("table").expect("a batch");

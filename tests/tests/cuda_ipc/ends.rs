@@ -1,4 +1,5 @@
-//! What ends while another process uses it: releases come after the importer's work, and nobody waits for the dead.
+//! The ends of things that another process uses: releases come after the importer's work, and nobody waits for dead
+//! processes.
 
 use devexchange_core::abi::types::DEVX_CLOSED;
 use devexchange_core::dlpack::Copying;
@@ -9,8 +10,8 @@ use devexchange_tests::sim::{self, Session};
 
 use super::{N, address, filled, own, plain, read, start, theirs};
 
-/// The exporter writes its memory again as soon as it is released: a copy that the importer has queued and named sees
-/// what was there before.
+/// The exporter writes its memory again as soon as it is released: a copy that the importer has queued and named must
+/// see the previous contents.
 #[test]
 fn memory_is_used_again_only_after_the_importers_work() {
     const NAME: &str = "ends::memory_is_used_again_only_after_the_importers_work";
@@ -43,7 +44,8 @@ fn written_again(memory: u64, stream: u64) -> Tensor {
     })
 }
 
-/// The exporter's part: its memory is written again as soon as the importer has released it, which must see none of that.
+/// The exporter's part: its memory is written again as soon as the importer has released it; the importer must see none
+/// of that.
 fn until_it_is_released(session: &Session, name: &str, address: &str) {
     session.each(4, || {
         let server = ipc::Server::bind(&own(address)).expect("bound");
@@ -63,7 +65,7 @@ fn until_it_is_released(session: &Session, name: &str, address: &str) {
     });
 }
 
-/// What is exported waits for its producer's work, too; that takes nothing away from what was named before.
+/// Exported data waits for its producer's work, too; this does not cancel the uses that were named before.
 #[test]
 fn uses_that_were_named_before_an_export_count() {
     let session = Session::new();
@@ -83,8 +85,8 @@ fn uses_that_were_named_before_an_export_count() {
     });
 }
 
-/// Each import waits for the exporter's work, though the memory and its event are open already, and each release comes
-/// after the work of its own import; the exporter has its memory back after all of it.
+/// Each import waits for the exporter's work, although the memory and its event are open already, and each release
+/// comes after the work of its own import; the exporter has its memory back after all of them.
 #[test]
 fn imports_that_share_a_lease_have_an_order_of_their_own() {
     const NAME: &str = "ends::imports_that_share_a_lease_have_an_order_of_their_own";
@@ -104,7 +106,7 @@ fn imports_that_share_a_lease_have_an_order_of_their_own() {
             sim::copy(scratch, held.data() as u64, N, stream);
             held.used_on(sim::on(stream)).expect("used");
             copies.push((stream, scratch));
-            // Released with its work still queued, while the next one is held.
+            // Released with its work still queued, while the next import is held.
             held = next;
         }
         assert!(sim::on_gpu() || opened() == before + 2, "memory and event are opened once");
@@ -131,7 +133,7 @@ fn a_killed_exporter_leaves_nobody_waiting() {
         let stream = sim::stream();
         let tensor = filled(plain(), 4, stream);
         server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
-        // What is queued by a process that is killed may never be done.
+        // The queued work of a killed process may never run.
         sim::synchronize(stream);
         say("offers");
         return ask("never asked");

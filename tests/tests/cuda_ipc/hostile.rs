@@ -1,4 +1,4 @@
-//! A descriptor of device memory with every byte altered: refused, or memory that can be read.
+//! A descriptor of device memory with each byte altered: it is refused, or describes memory that can be read.
 
 use devexchange_core::dlpack::Copying;
 use devexchange_core::{Owner, ipc};
@@ -7,10 +7,10 @@ use devexchange_tests::sim::{self, Session};
 
 use super::{N, batch, filled, plain, start};
 
-/// Where the handle of the event is, after the head, the place and the kind of order.
+/// The place of the event's handle, after the head, the place and the kind of order.
 const EVENT: std::ops::Range<usize> = 50..114;
 
-/// Writes the checksum that the bytes have: FNV-1a, itself as 0.
+/// Writes the checksum of the bytes: FNV-1a, with the checksum itself taken as 0.
 fn seal(bytes: &mut [u8]) {
     bytes[24..32].fill(0);
     let sum = bytes
@@ -47,19 +47,19 @@ fn altered_descriptors_are_refused_or_readable() {
     sim::destroy(stream);
 }
 
-/// The bytes in a variable of the environment.
+/// The bytes in an environment variable.
 fn given(name: &str) -> Vec<u8> {
     let hex = std::env::var(name).expect("a descriptor");
     let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("hex"));
     digits.map(|pair| u8::from_str_radix(pair, 16).expect("hex")).collect()
 }
 
-/// Texts without offsets that say they have a row do not get those of texts without rows.
+/// Texts without offsets that claim to have a row do not get the offset of texts without rows.
 fn with_a_row(mut bytes: Vec<u8>) {
     let import =
         |bytes: &[u8]| unsafe { ipc::import_batch(bytes, Vec::new(), ipc::Peer { id: 1, keep: Owner::none() }) };
     drop(import(&bytes).expect("as it was"));
-    // Those of the last array, before the null count, the offset and three buffers.
+    // The length of the last array, before the null count, the offset and three buffers.
     let length = bytes.len() - 3 * 20 - 4 - 3 * 8;
     bytes[length] = 1;
     seal(&mut bytes);
@@ -78,7 +78,7 @@ fn altered(original: &[u8]) {
             match unsafe { ipc::import_tensor(&bytes, Vec::new(), ipc::Peer { id: 1, keep: Owner::none() }) } {
                 Ok(tensor) => {
                     taken += 1;
-                    // An event that is another one may never come.
+                    // A different event may never come.
                     if mask == 0 || !EVENT.contains(&at) {
                         tensor.wait(sim::on(stream)).expect("waits");
                         let bytes = tensor.layout().bytes.min(N as usize);

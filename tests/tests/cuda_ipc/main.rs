@@ -1,6 +1,6 @@
-//! Device memory shared between processes: allocations and memory of pools by the driver's handles, in the order of an
-//! event, opened once, closed after the importer's work. The other process is this program again, with a driver of its
-//! own.
+//! Device memory shared between processes: allocations and pool memory, through the driver's handles, in the order of
+//! an event, opened once, and closed after the importer's work. The other process is this program again, with its own
+//! driver.
 #![expect(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over memory that they own")]
 
@@ -41,7 +41,7 @@ fn start(test: &str, part: &str, variables: &[(&str, &str)]) -> Peer {
     Peer::start(test, part, &all)
 }
 
-/// What is in a tensor, read by a stream of its own after the data is ready there; the use is named.
+/// The contents of a tensor, read on a separate stream after the data is ready there; the use is named.
 fn read(tensor: &Tensor) -> Vec<u8> {
     let stream = sim::stream();
     tensor.wait(sim::on(stream)).expect("waits");
@@ -64,7 +64,7 @@ fn plain() -> Tensor {
     Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], None).expect("allocated")
 }
 
-/// A batch of a column over the second half of an allocation, which is filled on a stream, and of lists of nothing.
+/// A batch with a column over the second half of an allocation, which is filled on a stream, and with lists of nothing.
 fn batch(byte: u8, stream: u64) -> Batch {
     let tensor = filled(plain(), byte, stream);
     let half = (tensor.data() as u64 + N / 2) as *const std::ffi::c_void;
@@ -101,7 +101,7 @@ fn memory_and_its_order_go_to_another_process() {
         server.offer_batch("batch", &batch(8, stream), Copying::Never).expect("offered");
         let mut peer = start(NAME, "importer", &[]);
         peer.expect("has all");
-        // Nobody here has the memory any more, except for the importer.
+        // Nobody holds the memory any more, except the importer.
         ["plain", "pooled", "batch"].iter().for_each(|name| assert_eq!(server.withdraw(name), Ok(true)));
         assert_eq!(server.leases(), 3);
         peer.tell("read", "read");
@@ -138,7 +138,7 @@ fn importer(session: &Session, of: &str) {
                 batch.wait(sim::on(stream)).expect("waits");
                 let column = batch.column(0).expect("a column").buffers()[1] as u64;
                 assert_eq!(sim::download(column, N / 2, stream), vec![8; N as usize / 2]);
-                // Arrow asks for an offset more than elements, and libcudf reads it on the device.
+                // Arrow requires one offset more than elements, and libcudf reads it on the device.
                 let lists = batch.column(1).and_then(|rows| rows.child(0)).expect("lists");
                 for empty in [lists, lists.child(0).expect("texts")] {
                     assert_eq!(sim::download(empty.buffers()[1] as u64, 4, stream), [0; 4]);
@@ -157,7 +157,7 @@ fn importer(session: &Session, of: &str) {
                 "written"
             }
             "release" => {
-                // Work that is still queued when the last reference goes.
+                // Work that is still queued when the last reference is dropped.
                 let stream = sim::stream();
                 let scratch = sim::alloc(N);
                 for tensor in [&plain, &pooled] {
@@ -184,7 +184,7 @@ thread_local! {
     static STREAM: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
 }
 
-/// An exporter that knows its memory only by a foreign event records one that can travel.
+/// An exporter whose data is ready only after a foreign event records an event that processes can share.
 #[test]
 fn an_event_of_this_process_becomes_one_of_both() {
     const NAME: &str = "an_event_of_this_process_becomes_one_of_both";
@@ -207,7 +207,7 @@ fn an_event_of_this_process_becomes_one_of_both() {
     session.each(4, || {
         let server = ipc::Server::bind(&own("event")).expect("bound");
         let stream = sim::stream();
-        // Out to Arrow and in again: what is known of the order now is an event.
+        // Exported to Arrow and imported again: the order is now known only as an event.
         let mut out = std::mem::MaybeUninit::<devexchange_core::abi::arrow_device::ArrowDeviceArray>::uninit();
         let made = batch(5, stream);
         let schema = made.schema().clone();
@@ -227,7 +227,7 @@ fn an_event_of_this_process_becomes_one_of_both() {
     });
 }
 
-/// Offers look at no event in a way that would break what another stream captures meanwhile.
+/// Offers query no event in a way that would break another stream's capture.
 #[test]
 fn captures_of_others_stay_intact() {
     let session = Session::new();
@@ -314,7 +314,8 @@ fn what_cannot_be_shared_says_why() {
         let error = ipc::export_tensor(&tensor, Copying::Never).expect_err("refused");
         assert!(error.status() == DEVX_COPY_REQUIRED && error.message().contains(why), "{error}");
     }
-    // A process does not open what is its own. A pool it does, but not the event behind which the memory is ready.
+    // A process does not open its own memory. It does open its own pool, but not the event behind which the memory is
+    // ready.
     let pool = Pool::shareable(PoolOptions::default()).expect("a pool");
     let of_pool = Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[64], Some(sim::on(stream))).expect("allocated");
     let own = [(plain(), "the memory is this process's own"), (of_pool, "the event is this process's own")];

@@ -1,5 +1,5 @@
-//! Memory of the host that is missing: each allocation of an importer fails, of who makes a pool and exports from it,
-//! and of who uses and releases what queued work uses. That is an error, and nothing stays open or is kept by the exporter.
+//! Missing host memory: each allocation fails in an importer, in making a pool and exporting from it, and in using and
+//! releasing memory that queued work uses. The result is an error, and nothing stays open or is kept by the exporter.
 
 #[path = "../../../core/tests/failing/mod.rs"]
 mod failing;
@@ -23,7 +23,7 @@ use super::{N, address, batch, filled, own, plain, start};
 #[global_allocator]
 static ALLOCATOR: Failing = Failing { elsewhere: || false };
 
-/// Does something while an allocation may fail; what could not be made is missing.
+/// Does something while an allocation may fail; a failed result is `None`.
 fn attempt<T>(act: impl FnOnce() -> Result<T>) -> Option<T> {
     let refused = |error: devexchange_core::Error| assert_eq!(error.status(), DEVX_OUT_OF_MEMORY, "{error}");
     watched(act).map_err(refused).ok()
@@ -42,7 +42,7 @@ fn imports() {
         }
     }
     watched(|| drop((tensors, batch)));
-    // Whatever could not be imported can be now.
+    // What could not be imported before can be imported now.
     client.tensor("pooled").expect("the connection is as it was");
     watched(|| drop(client));
     sim::destroy(stream);
@@ -66,7 +66,7 @@ fn exports() {
     sim::destroy(stream);
 }
 
-/// What foreign producers gave, released when work is queued that uses it.
+/// Releases memory of foreign producers while queued work uses it.
 fn releases() {
     let (stream, memory) = (sim::stream(), [sim::alloc(N), sim::alloc(N)]);
     let managed = foreign::dlpack(memory[0], N, CUDA0, || ()).as_ptr();
@@ -91,7 +91,8 @@ fn releases() {
     memory.into_iter().for_each(sim::free);
 }
 
-/// Uses on many streams, most of which go on. Where some are over, another one needs memory for its event only.
+/// Uses on many streams, most of which are still running. Where some are over, another use needs memory only for its
+/// event.
 fn uses() {
     const ALL: usize = 17;
     const OVER: usize = 4;
@@ -99,7 +100,7 @@ fn uses() {
     let tensor = unsafe { dlpack::import(foreign::dlpack(data, N, CUDA0, || ()).as_ptr()) }.expect("imported");
     let without_event = LEFT.get() == 0;
     for (i, (stream, scratch)) in streams.into_iter().enumerate() {
-        // So many that looking at it does not bring it to its end.
+        // So much work that querying the stream does not bring it to its end.
         (0..ALL).for_each(|_| sim::copy(scratch, data, N, stream));
         let used = match i + 1 {
             ALL => attempt(|| tensor.used_on(sim::on(stream))),
@@ -119,10 +120,10 @@ fn uses() {
     sim::free(data);
 }
 
-/// How many allocations of a scene failed.
+/// Lets each allocation of a scene fail. Returns the number that failed.
 fn sweep(session: &Session, scene: fn()) -> u64 {
     let mut all = 0;
-    // What is made once.
+    // First makes what is made only once.
     scene();
     for from_then_on in [false, true] {
         for nth in 0.. {
@@ -165,7 +166,7 @@ fn what_is_missing_is_told_and_nothing_stays_open() {
         server.offer_tensor(name, &filled(tensor, 7, stream), Copying::Never).expect("offered");
     }
     server.offer_batch("batch", &batch(8, stream), Copying::Never).expect("offered");
-    // Or what was given back once is not allocated again.
+    // Otherwise blocks that were given back would not be allocated again.
     let mut peer = start(NAME, "importer", &[("DEVEXCHANGE_KEEP_BLOCKS", "0")]);
     peer.expect("done");
     soon("all is released", || server.leases() == 0);

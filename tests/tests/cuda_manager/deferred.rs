@@ -1,4 +1,4 @@
-//! What waits while cleanup is deferred, and what does not.
+//! Which releases wait while cleanup is deferred, and which do not.
 
 use devexchange_core::manager::{Deferred, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared};
 use devexchange_core::{DType, DeviceType, Tensor};
@@ -7,7 +7,7 @@ use devexchange_tests::sim::{self, Session};
 
 use super::{N, each};
 
-/// While cleanup is deferred nothing is given back to the driver; then all of it.
+/// While cleanup is deferred nothing is given back to the driver; afterwards everything is.
 #[test]
 fn cleanup_is_deferred() {
     let session = Session::new();
@@ -45,7 +45,7 @@ fn cleanup_is_deferred() {
     });
 }
 
-/// Who wants memory back now gets what is held back, too.
+/// A trim gives back the memory that is held back, too.
 #[test]
 fn a_trim_gives_back_what_is_deferred() {
     let session = Session::new();
@@ -66,7 +66,7 @@ fn a_trim_gives_back_what_is_deferred() {
     });
 }
 
-/// What belongs to a stream goes back on it while it is there, whatever is deferred.
+/// Memory in the order of a stream goes back on that stream while it exists, even if cleanup is deferred.
 #[test]
 fn memory_of_a_stream_is_not_deferred() {
     let session = Session::new();
@@ -84,7 +84,7 @@ fn memory_of_a_stream_is_not_deferred() {
     });
 }
 
-/// Host memory is its owner's again as soon as nobody wants it pinned, who may free it or pin it again.
+/// Host memory belongs to its owner again as soon as it is unpinned: the owner may free it or pin it again.
 #[test]
 fn pinning_is_not_deferred() {
     let session = Session::new();

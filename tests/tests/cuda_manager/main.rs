@@ -1,4 +1,4 @@
-//! Memory managers on CUDA: what they give, count, limit and take back, on whatever schedule and with whatever fault.
+//! Memory managers on CUDA: what they give, count, limit and take back, on every schedule and with every fault.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests reset what nobody uses but they")]
 
@@ -29,7 +29,7 @@ fn all() -> Vec<(&'static str, Shared)> {
     ]
 }
 
-/// Takes what the managers keep for themselves for granted: a pool lives as long as its manager.
+/// Accepts what the managers keep for themselves, because a pool lives as long as its manager.
 fn each(session: &Session, seeds: u64, mut scenario: impl FnMut(&str, &Shared)) {
     for (name, manager) in all() {
         session.each(seeds, || {

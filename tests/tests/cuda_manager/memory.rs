@@ -1,4 +1,4 @@
-//! Memory of every kind is given, and taken back in order, also after its manager.
+//! Memory of every kind is given, and taken back in order, even after its manager is gone.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -130,7 +130,7 @@ fn allocations_have_handles_for_other_processes() {
     });
 }
 
-/// What no stream was named for is ready at once, also for streams that wait for no other.
+/// Memory for which no stream was named is ready at once, even for streams that wait for no other stream.
 #[test]
 fn memory_without_a_stream_is_ready_at_once() {
     let session = Session::new();
@@ -152,7 +152,7 @@ fn memory_without_a_stream_is_ready_at_once() {
     });
 }
 
-/// What managers do has nothing to do with what other streams capture, and leaves it as it is.
+/// The work of managers is independent of other streams' captures, and leaves them intact.
 #[test]
 fn captures_of_others_stay_intact() {
     let session = Session::new();
@@ -175,7 +175,7 @@ fn captures_of_others_stay_intact() {
     });
 }
 
-/// What a manager gave outlives it, and is given back from any thread.
+/// Memory outlives its manager, and is given back from any thread.
 #[test]
 fn memory_outlives_its_manager() {
     let session = Session::new();
@@ -206,7 +206,7 @@ fn a_fork_finds_no_lock_held_by_threads_of_its_parent() {
                 pool.initialize(0).expect("initialized");
             }
         });
-        // There the driver cannot be asked.
+        // There the driver cannot be asked about it.
         let refused =
             || pool.reserved(0).is_err_and(|error| error.message().contains("fork")) && pool.trim(0, 0).is_err();
         let ended: Vec<_> = (0..100).map(|_| forked(refused)).collect();

@@ -1,4 +1,5 @@
-//! A manager of a program's own, which asks another one or the driver: in the order of streams as those of the library.
+//! A program's own manager, which asks another manager or the driver: in the order of streams, like the library's
+//! managers.
 
 use core::ffi::c_void;
 
@@ -15,7 +16,7 @@ use devexchange_tests::sim::{self, Session};
 
 use super::{N, SEEDS, shared};
 
-/// A manager of a program's own, which asks another one.
+/// A program's own manager, which asks another one.
 fn table_of(inner: Shared) -> Shared {
     unsafe extern "C" fn allocate(
         context: *mut c_void,
@@ -46,7 +47,7 @@ fn table_of(inner: Shared) -> Shared {
     unsafe { Shared::of_table(&table) }.expect("a manager")
 }
 
-/// So is what a manager of a program's own gave in the order of a stream, for which it needs that stream.
+/// The same goes for memory of a program's own manager in the order of a stream: it needs that stream.
 #[test]
 fn memory_of_a_stream_of_a_programs_own_is_not_deferred() {
     let session = Session::new();
@@ -61,7 +62,7 @@ fn memory_of_a_stream_of_a_programs_own_is_not_deferred() {
     });
 }
 
-/// Only device memory is in the order of a stream: the host may read other memory at once, whoever manages it.
+/// Only device memory is in the order of a stream: the host can read other memory at once, whatever manages it.
 #[test]
 fn memory_of_no_device_is_ready_at_once_whatever_the_stream() {
     let session = Session::new();
@@ -83,7 +84,7 @@ fn memory_of_no_device_is_ready_at_once_whatever_the_stream() {
     });
 }
 
-/// A manager of a program's own takes memory back in the order of the stream that it was asked for with.
+/// A program's own manager takes memory back in the order of the stream that was named in the request.
 #[test]
 fn memory_of_a_programs_own_is_given_back_after_the_work_that_fills_it() {
     let session = Session::new();
@@ -98,8 +99,8 @@ fn memory_of_a_programs_own_is_given_back_after_the_work_that_fills_it() {
     }
 }
 
-/// A manager of a program's own gives memory back on the stream that it was asked for with, on whatever thread that is: so
-/// the default stream of a thread, which has no number on another one, is never asked for.
+/// A program's own manager gives memory back on the stream that was named in the request, on whatever thread that
+/// happens. So the default stream of a thread, which has no number on another thread, is never requested from it.
 #[test]
 fn the_default_stream_of_a_thread_is_not_asked_of_a_programs_own() {
     struct Block {

@@ -1,4 +1,4 @@
-//! A reset gives back everything, once; of a device that is reset without one, what is left counts as lost.
+//! A reset gives back everything, once; if a device is reset without one, what is left counts as lost.
 
 use devexchange_core::manager::{Driver, Manager, Request};
 use devexchange_core::runtime::cuda::kept_events;
@@ -10,7 +10,8 @@ use devexchange_tests::sim::{self, Session};
 
 use super::{N, each};
 
-/// A reset gives back what is still in use; its owners have nothing to do any more, and nothing is given back twice.
+/// A reset gives back memory that is still in use; the owners then have nothing left to do, and nothing is given back
+/// twice.
 #[test]
 fn reset_gives_everything_back_once() {
     let session = Session::new();
@@ -27,7 +28,8 @@ fn reset_gives_everything_back_once() {
     });
 }
 
-/// When a reset returns, the driver has everything back, also what was given up before: the device itself may be reset.
+/// When a reset returns, the driver has everything back, including what was given up before: the device itself may be
+/// reset.
 #[test]
 fn a_reset_is_done_when_it_returns() {
     let session = Session::new();
@@ -53,7 +55,8 @@ fn a_reset_is_done_when_it_returns() {
     });
 }
 
-/// The reset of a device takes memory with it. Who has not told the manager before gives back what the driver does not know.
+/// The reset of a device destroys its memory. If the manager was not reset before, it later gives back memory that the
+/// driver no longer knows.
 #[test]
 fn memory_that_a_device_was_reset_under_counts_as_lost() {
     let _session = Session::new();
@@ -78,6 +81,6 @@ fn memory_that_a_device_was_reset_under_counts_as_lost() {
         releases_lost() - before
     };
     assert_eq!((lost(true), lost(false)), (0, 1));
-    // The driver has something to say about the latter.
+    // The driver has findings about the latter.
     unsafe { libc::_exit(0) }
 }

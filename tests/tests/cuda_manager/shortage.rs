@@ -1,4 +1,4 @@
-//! Limits, memory that a pool keeps, memory that runs short, and calls of the driver that fail.
+//! Limits, memory that a pool keeps, memory that runs short, and failing calls of the driver.
 
 use devexchange_core::DeviceType;
 use devexchange_core::abi::types::*;
@@ -30,7 +30,7 @@ fn limits_count_what_is_in_use() {
     });
 }
 
-/// A pool keeps what was freed, gives it to the next one, and to the driver when it is trimmed.
+/// A pool keeps freed memory, gives it to the next allocation, and gives it to the driver when it is trimmed.
 #[test]
 fn pools_keep_and_trim() {
     let session = Session::new();
@@ -47,7 +47,7 @@ fn pools_keep_and_trim() {
     });
 }
 
-/// What a pool holds and nobody uses is free for its next allocation, though the driver counts it as used.
+/// Memory that a pool holds and nobody uses is free for its next allocation, although the driver counts it as used.
 #[test]
 fn what_a_pool_keeps_is_free() {
     let session = Session::new();
@@ -70,7 +70,7 @@ fn what_a_pool_keeps_is_free() {
     });
 }
 
-/// Out of memory, the pool trims and tries once more; a second refusal is the caller's.
+/// When memory is short, the pool trims and tries once more; a second refusal is returned to the caller.
 #[test]
 fn pools_try_again_when_memory_is_short() {
     let session = Session::new();
@@ -79,7 +79,7 @@ fn pools_try_again_when_memory_is_short() {
     }
     let pool = Pool::new(PoolOptions::default()).expect("a manager");
     let stream = sim::stream();
-    // Twice: an allocation asks again by itself, once what was released before is freed.
+    // Two failures, because an allocation asks again by itself, once what was released before is freed.
     sim::fail("cuMemAllocFromPoolAsync", 1, 2, false);
     sim::fail("cuMemAllocFromPoolAsync", 2, 2, false);
     drop(pool.allocate(&Request::on(sim::on(stream), N)).expect("the last try"));
@@ -88,7 +88,7 @@ fn pools_try_again_when_memory_is_short() {
     let error = pool.allocate(&Request::on(sim::on(stream), N)).expect_err("no memory");
     assert_eq!((error.status(), error.driver_code()), (DEVX_OUT_OF_MEMORY, 2));
     sim::fail_clear();
-    // Another error says nothing of memory.
+    // Another error does not mean a lack of memory.
     sim::fail("cuMemAllocFromPoolAsync", 1, 1, false);
     let error = pool.allocate(&Request::on(sim::on(stream), N)).expect_err("an invalid value");
     assert_eq!((error.status(), error.driver_code()), (DEVX_DRIVER, 1));
@@ -101,7 +101,7 @@ fn pools_try_again_when_memory_is_short() {
     session.check();
 }
 
-/// Memory that was given up may still be on its way to the driver when memory runs short, or be held back.
+/// When memory runs short, memory that was given up may still be on its way to the driver, or be held back.
 #[test]
 fn the_driver_is_asked_again_when_memory_is_short() {
     let session = Session::new();
@@ -113,7 +113,7 @@ fn the_driver_is_asked_again_when_memory_is_short() {
     let deferred = Deferred::new(&manager);
     drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
     assert_eq!(sim::stat("live_device"), before + 1);
-    // Twice: without and with what was held back.
+    // Two failures: without and with the memory that was held back.
     sim::fail("cuMemAlloc_v2", 1, 2, false);
     sim::fail("cuMemAlloc_v2", 2, 2, false);
     let memory = manager.allocate(&Request::device(0, N)).expect("the last try");
@@ -125,7 +125,7 @@ fn the_driver_is_asked_again_when_memory_is_short() {
     session.check();
 }
 
-/// Every call of the driver fails once, in every way: an error, and nothing is lost or given back twice.
+/// Every call of the driver fails once, in every way: the result is an error, and nothing is lost or given back twice.
 #[test]
 fn faults() {
     let session = Session::new();

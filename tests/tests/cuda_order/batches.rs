@@ -1,4 +1,4 @@
-//! Arrays that leave and come in through the Arrow C device interface.
+//! Arrays that are exported and imported through the Arrow C device interface.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn arrow_export_carries_an_event_that_survives_moves() {
         let scene = Scene::new();
         let batch = scene.batch();
         let shared = export_arrow(batch.clone());
-        // The consumer moves the struct, as the standard allows, and the original is gone before it looks.
+        // The consumer moves the struct, as the standard allows, and the original is gone before it reads the copy.
         let moved = Box::new(shared);
         drop(batch);
         wait_event(&moved, scene.consumer);

@@ -86,7 +86,8 @@ fn copies_keep_the_order() {
     });
 }
 
-/// The host reads memory that it shares with the device when what is queued there is done, and does not wait for that.
+/// The host reads memory that it shares with the device once the queued work is done; the read does not wait for that
+/// work.
 #[test]
 fn memory_that_the_host_shares_is_read_when_it_is_ready() {
     let session = Session::new();

@@ -1,4 +1,4 @@
-//! Captures, contexts and threads: what the order asks of the driver.
+//! Captures, contexts and threads: what the order requires from the driver.
 
 use super::*;
 
@@ -41,9 +41,9 @@ fn capture_is_refused_and_stays_intact() {
                 unsafe { tensor.write(&bytes, Some(queued)) },
                 queued.synchronize(),
             ];
-            // On the capturing stream itself nothing has to be waited for.
+            // On the capturing stream itself there is nothing to wait for.
             captured.wait(queued).expect("the same stream");
-            // What has nothing to do with the capture works on, releases included.
+            // Everything unrelated to the capture still works, including releases.
             drop(batch.used_on(sim::on(scene.producer)));
             drop(batch);
             drop(Tensor::allocate(CUDA0, DType::UINT8, &[16], None).expect("allocated"));

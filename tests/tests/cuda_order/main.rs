@@ -1,5 +1,5 @@
-//! Order on CUDA: what a producer queued comes before a consumer's work, through every protocol and
-//! conversion, whatever the schedule; and a wait that is left out is found.
+//! Order on CUDA: a producer's queued work comes before a consumer's work, through every protocol and conversion,
+//! whatever the schedule; and a wait that is left out is detected.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
@@ -26,10 +26,10 @@ use devexchange_tests::{cu, cu_ok};
 
 const N: u64 = 256;
 const SEEDS: u64 = 100;
-/// Seeds for a negative twin: the detector must see each of them.
+/// The number of seeds for a negative twin: the detector must report each of them.
 const TWINS: u64 = 20;
 
-/// Memory that a producer fills on a stream of its own, and a stream and memory of a consumer.
+/// Memory that a producer fills on its own stream, and a stream and memory of a consumer.
 struct Scene {
     data: u64,
     producer: u64,
@@ -45,7 +45,7 @@ impl Scene {
         scene
     }
 
-    /// A tensor over the memory, produced on the producer's stream. Who made the memory frees it.
+    /// A tensor over the memory, produced on the producer's stream. The memory's creator frees it.
     fn tensor(&self) -> Tensor {
         foreign::tensor_behind(self.producer, self.data, N, CUDA0, || ())
     }
@@ -54,7 +54,7 @@ impl Scene {
         foreign::batch_behind(self.producer, self.data, N, CUDA0, || ())
     }
 
-    /// A foreign array with an event of the producer's.
+    /// A foreign array with an event of the producer.
     fn arrow(&self) -> ArrowDeviceArray {
         let event = sim::event();
         cu_ok!("cuEventRecord", event, self.producer);
@@ -86,7 +86,8 @@ fn export<M: Managed>(tensor: Tensor, stream: i64) -> Owned<M> {
     dlpack::export(tensor, &request(stream)).expect("exported")
 }
 
-/// The producer was asked for the consumer's stream, which it makes wait.
+/// Imports a tensor from a producer that was asked for the consumer's stream, and that makes this stream wait if
+/// `waits` is set.
 fn imported(scene: &Scene, stream: i64, waits: bool) -> Tensor {
     if waits {
         let event = sim::event();
@@ -104,7 +105,7 @@ fn export_arrow(batch: Batch) -> ArrowDeviceArray {
     unsafe { out.assume_init() }
 }
 
-/// What a consumer of Arrow does first.
+/// The first step of a consumer of Arrow.
 fn wait_event(array: &ArrowDeviceArray, stream: u64) {
     assert!(!array.sync_event.is_null(), "the data is not ready, so there is an event");
     let event = unsafe { *array.sync_event.cast::<u64>() };
@@ -129,7 +130,7 @@ fn twin(scenario: impl Fn()) {
     }
 }
 
-/// The consumer's copy without looking at the data, which may be anything.
+/// The consumer's copy, without a check of the data, which may be anything.
 fn consume_blindly(scene: &Scene, stream: u64) {
     sim::copy(scene.scratch, scene.data, N, stream);
     sim::synchronize(stream);

@@ -1,4 +1,4 @@
-//! Tensors that leave and come in through DLPack.
+//! Tensors that are exported and imported through DLPack.
 
 use super::*;
 
@@ -50,13 +50,13 @@ fn dlpack_export_without_synchronisation_is_seen() {
     });
 }
 
-/// Whoever takes it in with this library, without a stream, is told when it may be touched.
+/// A consumer that imports with this library, without a stream, learns when the data is ready.
 #[test]
 fn dlpack_within_rust_keeps_the_order() {
     fn handed_over<M: Managed>() {
         let scene = Scene::new();
         let source = scene.tensor();
-        // Of the last reference, and beside others; again and again.
+        // Exports the last reference, and one of several; again and again.
         let others = source.clone();
         let exported = [source, others].map(|tensor| export::<M>(tensor, -1));
         for exported in exported {
@@ -98,7 +98,7 @@ fn dlpack_import_on_a_stream_and_export_for_another() {
             let other = sim::stream();
             let stream = if value == 0 { other as i64 } else { value };
             let tensor = imported(&scene, stream, true);
-            // Work of ours between, which the next consumer has to see.
+            // Our own work in between, which the next consumer must see.
             sim::fill(scene.data, 0x11, N, stream as u64);
             sim::fill(scene.data, 0x5a, N, stream as u64);
             let exported = export::<DLManagedTensorVersioned>(tensor, scene.consumer as i64);
@@ -141,7 +141,7 @@ fn dlpack_without_a_stream_is_the_legacy_default_stream() {
     }
 }
 
-/// The number 2 means another stream on every thread.
+/// The number 2 means a different stream on every thread.
 #[test]
 fn per_thread_streams_of_two_threads_are_two_streams() {
     let session = Session::new();
