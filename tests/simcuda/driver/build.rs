@@ -4,7 +4,7 @@
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // The table of entry points means this library's own functions, whatever else is loaded under the same names.
+    // The table of entry points refers to this library's own functions, whatever else is loaded under the same names.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -41,11 +41,11 @@ impl State {
         [&self.device_space, &self.host_space].into_iter().flatten().any(|s| s.contains(address))
     }
 
-    /// Gives the bytes back. Uses that are still queued find nothing any more.
+    /// Gives the bytes back. Uses that are still queued then find no memory.
     pub(crate) fn release_bytes(&mut self, base: u64) {
         let Some(alloc) = self.allocs.get_mut(&base) else { return };
         let (len, kind, device) = (alloc.len, alloc.kind, alloc.device);
-        // Imported memory is on the exporter's account.
+        // Imported memory counts for the exporter.
         let own = alloc.imported_by.is_none();
         let pool = alloc.pool.filter(|_| own);
         alloc.accesses = Vec::new();
@@ -205,7 +205,7 @@ impl Call<'_> {
         }
     }
 
-    /// Finds what a free function is to free: the start of a live allocation of one of these kinds.
+    /// Finds the allocation that a free function must free: the start of a live allocation of one of these kinds.
     pub(crate) fn freeable(&mut self, address: u64, kinds: &[AllocKind]) -> CuResult<u64> {
         let hit = self.st.around(address).map(|(base, a)| (base, a.id, a.kind, a.freed.clone()));
         let (kind, message, first) = match hit {

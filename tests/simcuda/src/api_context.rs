@@ -66,7 +66,7 @@ impl Sim {
         })
     }
 
-    /// `cuDevicePrimaryCtxReset_v2`: everything in the context ends; who retained it still has it.
+    /// `cuDevicePrimaryCtxReset_v2`: everything in the context ends; those who retained it still have it.
     #[track_caller]
     pub fn primary_reset(&self, device: i32) -> CuResult<()> {
         self.call("cuDevicePrimaryCtxReset_v2", Need::Init, |c| {

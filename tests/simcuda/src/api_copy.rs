@@ -1,4 +1,4 @@
-//! Copies and fills, with the documented rules for which of them the host waits.
+//! Copies and fills, with the documented rules about which of them the host waits for.
 
 use crate::call::{Call, Need, Sim};
 use crate::code::{Code, CuResult};
@@ -7,7 +7,7 @@ use crate::race::Touch;
 use crate::state::{AllocKind, Place, Work};
 use std::collections::BTreeSet;
 
-/// Where one side of a copy has to be.
+/// Where one side of a copy must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Device,
@@ -206,8 +206,8 @@ impl Call<'_> {
         contexts.filter(|c| Some(c.device) != here).map(|c| c.legacy).collect()
     }
 
-    /// Whether a copy on a stream that names no context gets at one of its ends: at memory of another device's pool only if the
-    /// pool lets the stream's device. Plain memory of another device the driver copies on its own.
+    /// Whether a copy on a stream, without named contexts, can access one of its ends: memory of another device's pool
+    /// only if the pool gives the stream's device access. The driver itself copies plain memory of another device.
     fn in_reach(&mut self, stream: u64, end: End) -> bool {
         let End::Known { base, .. } = end else { return true };
         let ctx = self.st.streams.get(&stream).map_or(0, |stream| stream.ctx);
@@ -266,7 +266,7 @@ impl Call<'_> {
             let copied = self.dep_on(point);
             self.submit(*legacy, Work::Nothing, &[], vec![copied])?;
         }
-        // Between device memories not even a synchronous copy makes the host wait.
+        // Between device memories the host does not wait even for a synchronous copy.
         let host_side = !(to.on_device() && from.on_device());
         if matches!(to, End::Pageable(_)) || (!copy.is_async && host_side) || to.wants_sync() || from.wants_sync() {
             self.join_stream(stream);

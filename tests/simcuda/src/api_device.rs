@@ -1,4 +1,4 @@
-//! Devices: what there is and what it is like.
+//! The devices and their properties.
 
 use crate::call::{Need, Sim};
 use crate::code::{Code, CuResult};
@@ -25,7 +25,7 @@ impl Sim {
         self.call("cuDeviceGet", Need::Init, |c| c.device(ordinal).map(|_| ordinal))
     }
 
-    /// `cuDeviceGetName`. The name says what it is, so that no report can pass it off as a GPU.
+    /// `cuDeviceGetName`. The name says that the device is simulated, so that no report can pass it off as a GPU.
     #[track_caller]
     pub fn device_name(&self, device: i32) -> CuResult<String> {
         self.call("cuDeviceGetName", Need::Init, |c| c.device(device).map(|d| format!("Simulated CUDA device {d}")))

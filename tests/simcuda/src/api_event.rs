@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub const EVENT_BLOCKING_SYNC: u32 = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 pub const EVENT_DISABLE_TIMING: u32 = 2;
-/// `CU_EVENT_INTERPROCESS`; needs the one before.
+/// `CU_EVENT_INTERPROCESS`; needs `CU_EVENT_DISABLE_TIMING`.
 pub const EVENT_INTERPROCESS: u32 = 4;
 
 impl Sim {
@@ -31,7 +31,7 @@ impl Sim {
         })
     }
 
-    /// `cuEventDestroy_v2`. Waits that were queued before keep what they wait for.
+    /// `cuEventDestroy_v2`. Waits that were queued before remain in force.
     #[track_caller]
     pub fn event_destroy(&self, event: u64) -> CuResult<()> {
         self.release("cuEventDestroy_v2", event, |c| {

@@ -7,12 +7,12 @@ use crate::memory::{Backing, Shared};
 use crate::state::{AllocKind, Bytes};
 use std::sync::Arc;
 
-/// The bytes of an IPC handle in their parts; what the handle of a memory or an event says.
+/// The parts of an IPC handle of memory or of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpcHandle {
     /// Exporting process.
     pub pid: u32,
-    /// Descriptor there.
+    /// Descriptor in that process.
     pub fd: u32,
     /// Exporting simulator.
     pub instance: u64,
@@ -45,7 +45,7 @@ impl IpcHandle {
         out
     }
 
-    /// The handle that 64 bytes spell; anything at all may arrive here.
+    /// The handle in 64 bytes, which can be anything at all.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; 64]) -> Self {
         let mut fields = [0u64; 5];
@@ -81,7 +81,7 @@ impl Sim {
                 _ => Err(Code::INVALID_VALUE),
             }
         })?;
-        // From now on another process may look at what is still on its way.
+        // From now on another process can see work that is still queued.
         self.start_pump();
         Ok(handle)
     }

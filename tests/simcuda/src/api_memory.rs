@@ -1,5 +1,5 @@
-//! Allocation, registration and freeing of memory, but pools. Freeing needs no current context: in its own tests, Numba
-//! 0.60 frees on threads that have none.
+//! Allocation, registration and freeing of memory, except pools. Freeing needs no current context: in its own tests,
+//! Numba 0.60 frees on threads that have none.
 
 use crate::alloc::Want;
 use crate::call::{Call, Need, Sim};
@@ -11,7 +11,7 @@ use crate::state::{AccessKind, AllocKind};
 /// `CU_MEM_ATTACH_GLOBAL`.
 pub const MEM_ATTACH_GLOBAL: u32 = 1;
 
-/// Every memory that `cuMemFree` takes.
+/// Every kind of memory that `cuMemFree` accepts.
 const DEVICE_KINDS: &[AllocKind] = &[AllocKind::Device, AllocKind::Managed];
 
 impl Sim {
@@ -64,7 +64,7 @@ impl Sim {
         })
     }
 
-    /// `cuMemFreeHost`; NULL is no error, as for `free`.
+    /// `cuMemFreeHost`; NULL is not an error, as for `free`.
     #[track_caller]
     pub fn mem_free_host(&self, address: u64) -> CuResult<()> {
         self.release("cuMemFreeHost", address, |c| {
@@ -98,8 +98,8 @@ impl Sim {
         })
     }
 
-    /// `cuMemHostUnregister`. What the driver itself allocated is an argument that makes no sense, like NULL; other memory
-    /// is not registered.
+    /// `cuMemHostUnregister`. Memory that the driver itself allocated is an invalid argument, like NULL; other memory
+    /// is reported as not registered.
     #[track_caller]
     pub fn mem_host_unregister(&self, address: u64) -> CuResult<()> {
         self.release("cuMemHostUnregister", address, |c| {
@@ -111,13 +111,13 @@ impl Sim {
                 _ => return Err(Code::INVALID_VALUE),
             }
             c.free_now(address);
-            // The address belongs to the client, who may use it again.
+            // The address belongs to the client, which may use it again.
             c.st.allocs.remove(&address);
             Ok(())
         })
     }
 
-    /// `cuMemHostGetDevicePointer_v2`: the same address, as addresses are unified.
+    /// `cuMemHostGetDevicePointer_v2`: the same address, because addresses are unified.
     #[track_caller]
     pub fn mem_host_device_pointer(&self, address: u64, flags: u32) -> CuResult<u64> {
         self.call("cuMemHostGetDevicePointer_v2", Need::Init, |c| {

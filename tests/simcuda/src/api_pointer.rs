@@ -1,10 +1,10 @@
-//! What a pointer is: `cuPointerGetAttribute(s)`.
+//! The attributes of pointers: `cuPointerGetAttribute(s)`.
 
 use crate::call::{Call, Need, Sim};
 use crate::code::{Code, CuResult};
 use crate::state::AllocKind;
 
-/// The value of a pointer attribute, in the width in which C gets it.
+/// The value of a pointer attribute, in the width that C expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// An `unsigned int` or boolean.
@@ -25,7 +25,7 @@ impl Sim {
         self.call("cuPointerGetAttribute", Need::Init, |c| c.attribute(attribute, address)?.ok_or(Code::INVALID_VALUE))
     }
 
-    /// `cuPointerGetAttributes`: what does not apply gets a neutral value.
+    /// `cuPointerGetAttributes`: an attribute that does not apply gets a neutral value.
     #[track_caller]
     pub fn pointer_attributes(&self, attributes: &[u32], address: u64) -> CuResult<Vec<Attribute>> {
         self.call("cuPointerGetAttributes", Need::Init, |c| {
@@ -58,7 +58,7 @@ fn neutral(attribute: u32) -> Attribute {
 }
 
 impl Call<'_> {
-    /// `None` where the pointer does not have that attribute.
+    /// `None` if the pointer does not have that attribute.
     fn attribute(&mut self, attribute: u32, address: u64) -> CuResult<Option<Attribute>> {
         let Some((base, a)) = self.st.live(address) else {
             return if (1..=20).contains(&attribute) { Ok(None) } else { Err(Code::INVALID_VALUE) };

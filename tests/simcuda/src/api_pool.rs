@@ -11,23 +11,23 @@ use std::collections::BTreeMap;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 pub const HANDLE_TYPE_FD: u32 = 1;
 
-/// What a pool is made with.
+/// The properties that a pool is made with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolProps {
     /// The device that the memory is on.
     pub device: i32,
-    /// Kinds of handles that it can be exported as.
+    /// The kinds of handles as which it can be exported.
     pub handle_types: u32,
-    /// Most bytes that it gives out at a time; 0 for no limit.
+    /// The maximum number of bytes in use at a time; 0 for no limit.
     pub max_size: u64,
 }
 
-/// The 64 bytes that name an exported pointer, in their parts.
+/// The parts of the 64 bytes that name an exported pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolPointer {
     /// Exporting process.
     pub pid: u32,
-    /// Descriptor there.
+    /// Descriptor in that process.
     pub fd: u32,
     /// Size of the allocation.
     pub len: u64,

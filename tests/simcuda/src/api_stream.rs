@@ -1,4 +1,4 @@
-//! `cuStream*` but capture, and host functions.
+//! `cuStream*`, except capture, and host functions.
 
 use crate::call::{Call, Need, Sim};
 use crate::code::{Code, CuResult};
@@ -19,7 +19,7 @@ impl Sim {
         self.call("cuStreamCreate", Need::Init, |c| create(c, flags, 0))
     }
 
-    /// `cuStreamCreateWithPriority`. Priorities are kept, clamped, and order nothing.
+    /// `cuStreamCreateWithPriority`. Priorities are kept, clamped, and do not affect the order.
     #[track_caller]
     pub fn stream_create_with_priority(&self, flags: u32, priority: i32) -> CuResult<u64> {
         self.call("cuStreamCreateWithPriority", Need::Init, |c| create(c, flags, priority))
@@ -107,7 +107,7 @@ impl Sim {
         })
     }
 
-    /// `cuStreamGetDevice`. Other than `cuStreamGetCtx`, drivers refuse it during capture.
+    /// `cuStreamGetDevice`. Unlike `cuStreamGetCtx`, drivers refuse it during capture.
     #[track_caller]
     pub fn stream_device(&self, stream: u64) -> CuResult<i32> {
         self.call("cuStreamGetDevice", Need::Init, |c| {
@@ -157,7 +157,7 @@ impl Sim {
         self.queue_call("cuLaunchHostFunc", stream, function)
     }
 
-    /// `cuStreamAddCallback`: the same rules here; not allowed during capture.
+    /// `cuStreamAddCallback`: here the same rules as for host functions; not allowed during capture.
     #[track_caller]
     pub fn stream_add_callback(
         &self,
@@ -208,7 +208,7 @@ impl Call<'_> {
         self.st.events.get_mut(&handle).ok_or(Code::INVALID_HANDLE)
     }
 
-    /// An event may only be recorded on streams of its own context.
+    /// Checks that an event is recorded only on streams of its own context.
     pub(crate) fn same_context(&mut self, event: u64, stream: u64) -> CuResult<()> {
         let ctx = self.st.streams.get(&stream).map(|s| s.ctx);
         let own = self.event(event)?.ctx;

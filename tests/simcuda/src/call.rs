@@ -1,4 +1,4 @@
-//! A simulator, and what surrounds every call into it: counting, faults, fork and callback checks, sites.
+//! A simulator, and the code around every call into it: counting, faults, checks for fork and callbacks, sites.
 
 use crate::callback::Job;
 use crate::clock::{Clock, Timeline};
@@ -14,7 +14,8 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// A simulated driver. Each one is a world of its own; skin A has a single one per process.
+/// A simulated driver. Each one is independent of the others; the C ABI (`simcuda-driver`) has a single one per
+/// process.
 ///
 /// Dropping it drains the queues and, unless the configuration says otherwise, panics if there are findings that
 /// nobody took.
@@ -26,10 +27,10 @@ pub(crate) struct Inner {
     pub(crate) state: Mutex<State>,
     pub(crate) changed: Condvar,
     pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
-    /// Where host functions go, once there was one; see `callback`.
+    /// The queue of host functions, once there has been one; see `callback`.
     pub(crate) callbacks: Mutex<Option<Sender<Job>>>,
     pub(crate) myself: Weak<Inner>,
-    /// The process that made it: a child after `fork` must not use it.
+    /// The process that made the simulator: a child after `fork` must not use it.
     pid: u32,
     pub(crate) instance: u64,
 }
@@ -37,7 +38,7 @@ pub(crate) struct Inner {
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
 static THREADS: AtomicU64 = AtomicU64::new(1);
 
-/// A host function that is running on this thread: whose, and what it knows.
+/// A host function that is running on this thread: its simulator, and what it knows.
 #[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) instance: u64,
@@ -125,7 +126,7 @@ impl Sim {
         self.enter(function, need, None, body)
     }
 
-    /// A call that gives something back. If a fault stops it, what could not be given back is no leak.
+    /// A call that gives something back. If a fault stops it, what could not be given back does not count as a leak.
     #[track_caller]
     pub(crate) fn release<T>(
         &self,
@@ -144,7 +145,7 @@ impl Sim {
         releases: Option<u64>,
         body: impl FnOnce(&mut Call<'_>) -> CuResult<T>,
     ) -> CuResult<T> {
-        // Before the lock: a child may have inherited it locked.
+        // Checked before the lock is taken: a child may have inherited it locked.
         if self.forked() {
             return if need == Need::Nothing { Err(Code::UNKNOWN) } else { Err(Code::NOT_INITIALIZED) };
         }
@@ -201,7 +202,7 @@ impl Sim {
 }
 
 impl Call<'_> {
-    /// Where this call is, for objects and findings that will refer to it.
+    /// The site of this call, for objects and findings that will refer to it.
     pub(crate) fn site(&mut self) -> Site {
         if let Some(site) = &self.site {
             return site.clone();
@@ -251,7 +252,7 @@ impl Call<'_> {
         })
     }
 
-    /// What the calling thread knows to be over.
+    /// The clock of what the calling thread knows to be over.
     pub(crate) fn host_clock(&mut self) -> &mut Clock {
         match self.st.cfg.host_order {
             HostOrder::Observed => &mut self.st.host_clock,
@@ -269,7 +270,7 @@ impl Call<'_> {
         (timeline, seq, clock.clone())
     }
 
-    /// The error for a handle that names nothing of the wanted kind, with the reason found out.
+    /// The error for a handle that names nothing of the wanted kind, with the reason.
     pub(crate) fn bad_handle(&mut self, kind: HandleKind, handle: u64, code: Code) -> Code {
         if handle == 0 {
             return code;
@@ -302,7 +303,7 @@ impl State {
         }
     }
 
-    /// The schedule in words, so that a report says how to see it again.
+    /// The schedule in words, so that a report says how to reproduce it.
     pub(crate) fn schedule(&self) -> String {
         let c = &self.cfg;
         let mode = match c.mode {

@@ -1,5 +1,5 @@
-//! The thread on which host functions run: never one of the client's, as with a real driver, so that a client that
-//! holds a lock, or counts on thread-local state, meets here what it would meet there.
+//! The thread on which host functions run. As with a real driver it is never one of the client's threads, so a client
+//! that holds a lock, or relies on thread-local state, meets the same conditions as there.
 
 use crate::call::{Inner, Running, set_running};
 use crate::clock::Clock;
@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long the order of a schedule is kept by waiting for a host function. One that takes longer may be waiting for
-/// somebody, so others go on.
+/// How long a host function is waited for to keep the order of a schedule. A function that takes longer may be waiting
+/// for somebody, so other work continues.
 const KEEP_ORDER: Duration = Duration::from_millis(50);
 
 /// A host function and its place in a stream.
@@ -50,7 +50,7 @@ impl Inner {
         sender.clone()
     }
 
-    /// Hands a host function over. The stream stays busy until it is done.
+    /// Hands a host function over to the thread. The stream stays busy until it is done.
     pub(crate) fn run_callback(&self, st: &mut MutexGuard<'_, State>, job: Job, keep_order: bool) {
         let (stream, seq) = (job.stream, job.running.seq);
         let sent = self.callbacks().is_some_and(|s| s.send(job).is_ok());
@@ -67,7 +67,7 @@ impl Inner {
     }
 }
 
-/// What a host function knows when it starts.
+/// Prepares a host function, with what it knows when it starts.
 pub(crate) fn job(
     inner: &Inner,
     st: &State,

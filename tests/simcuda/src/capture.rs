@@ -15,7 +15,7 @@ pub enum CaptureStatus {
     None = 0,
     /// Capturing.
     Active = 1,
-    /// Part of a capture that something broke; it has to be ended.
+    /// Part of a capture that something broke; the capture must be ended.
     Invalidated = 2,
 }
 
@@ -93,20 +93,21 @@ impl Sim {
         })
     }
 
-    /// `cuStreamIsCapturing`. Of the legacy stream it cannot be asked while a blocking stream captures; asking breaks
+    /// `cuStreamIsCapturing`. It fails for the legacy stream while a blocking stream captures, but the question breaks
     /// nothing.
     #[track_caller]
     pub fn stream_is_capturing(&self, stream: u64) -> CuResult<CaptureStatus> {
         self.call("cuStreamIsCapturing", Need::Init, |c| c.askable(stream).map(|stream| c.capture_status(stream).0))
     }
 
-    /// `cuStreamGetCaptureInfo_v2`: status, and the capture's number; may be asked as `cuStreamIsCapturing` may.
+    /// `cuStreamGetCaptureInfo_v2`: status, and the capture's number; allowed in the same cases as
+    /// `cuStreamIsCapturing`.
     #[track_caller]
     pub fn stream_capture_info(&self, stream: u64) -> CuResult<(CaptureStatus, u64)> {
         self.call("cuStreamGetCaptureInfo_v2", Need::Init, |c| c.askable(stream).map(|stream| c.capture_status(stream)))
     }
 
-    /// `cuThreadExchangeStreamCaptureMode`: sets the thread's mode and returns the one before.
+    /// `cuThreadExchangeStreamCaptureMode`: sets the thread's mode and returns the previous one.
     #[track_caller]
     pub fn exchange_capture_mode(&self, number: u32) -> CuResult<u32> {
         self.call("cuThreadExchangeStreamCaptureMode", Need::Init, |c| {
@@ -188,14 +189,14 @@ impl Call<'_> {
         Err(Code::CAPTURE_UNSUPPORTED)
     }
 
-    /// The captures of blocking streams that the legacy stream, if it is that, would have to wait for.
+    /// The captures of blocking streams for which this stream, if it is the legacy stream, would have to wait.
     fn captures_before(&self, stream: u64) -> Vec<u64> {
         let Some(s) = self.st.streams.get(&stream).filter(|s| s.kind == StreamKind::Legacy) else { return Vec::new() };
         let blocking = self.st.streams.values().filter(|o| o.ctx == s.ctx && !o.non_blocking);
         blocking.filter_map(|o| o.capture).collect()
     }
 
-    /// The stream that a handle means, if its state of capture can be told.
+    /// The stream that a handle means, if its capture state can be queried.
     fn askable(&mut self, handle: u64) -> CuResult<u64> {
         let stream = self.stream(handle)?;
         if self.captures_before(stream).is_empty() { Ok(stream) } else { Err(Code::CAPTURE_IMPLICIT) }
@@ -212,7 +213,7 @@ impl Call<'_> {
         Err(Code::CAPTURE_IMPLICIT)
     }
 
-    /// A call that may wait or allocate: forbidden to the threads that a capture's mode names.
+    /// Checks a call that may wait or allocate: it is forbidden to the threads that a capture's mode names.
     pub(crate) fn unsafe_call(&mut self) -> CuResult<()> {
         if self.st.captures.is_empty() || self.host().capture_mode == CaptureMode::Relaxed {
             return Ok(());
@@ -237,7 +238,7 @@ impl Call<'_> {
         Err(Code::CAPTURE_UNSUPPORTED)
     }
 
-    /// Before submitting: whether the stream captures, so that the work is only noted.
+    /// Checks, before a submission, whether the stream captures, so that the work is only noted.
     pub(crate) fn captured(&mut self, stream: u64) -> CuResult<bool> {
         self.legacy_during_capture(stream)?;
         let Some(id) = self.capture_of(stream) else { return Ok(false) };
@@ -253,7 +254,7 @@ impl Call<'_> {
         Ok(true)
     }
 
-    /// A record on a capturing stream: what the event then stands for.
+    /// A record on a capturing stream. Returns what the event then stands for.
     pub(crate) fn capture_record(&mut self, stream: u64, external: bool) -> CuResult<Option<CapturedRecord>> {
         self.legacy_during_capture(stream)?;
         let Some(id) = self.capture_of(stream) else {
@@ -267,7 +268,7 @@ impl Call<'_> {
         Ok(Some(CapturedRecord { capture: id, knows }))
     }
 
-    /// A wait on an event, as far as capture is concerned. `true` if that was all.
+    /// The capture's part of a wait for an event. `true` if there is no other part.
     pub(crate) fn capture_wait(
         &mut self,
         stream: u64,

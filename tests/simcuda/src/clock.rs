@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 /// Names a stream or a host thread for the whole life of a simulator; never reused.
 pub(crate) type Timeline = u32;
 
-/// What has happened before a point: for each timeline, the last event known to be over.
-/// Sorted by timeline and sparse, since most timelines never meet.
+/// What has happened before a point: for each timeline, the last event known to be over. Sorted by timeline and sparse,
+/// because most timelines never meet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock(Vec<(Timeline, u64)>);
 

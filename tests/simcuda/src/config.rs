@@ -1,4 +1,5 @@
-//! What a simulator is like: devices, schedule, strictness. Every field has an environment variable for skin A.
+//! The configuration of a simulator: devices, schedule, strictness. For the C ABI (`simcuda-driver`) every field has an
+//! environment variable.
 
 use crate::fault::Fault;
 use crate::finding::Kind;
@@ -20,10 +21,10 @@ pub enum Mode {
     Adversarial,
 }
 
-/// How calls of different host threads are ordered, seeing that their own locks are invisible here.
+/// How calls of different host threads are ordered, because the threads' own locks are invisible here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostOrder {
-    /// The order in which the calls arrived is taken as meant. What one thread waited for, the next call knows.
+    /// The calls count as ordered by arrival. What one thread waited for, the next call knows.
     Observed,
     /// Only annotated edges between threads count.
     Annotated,
@@ -32,7 +33,7 @@ pub enum HostOrder {
 /// When a finding ends the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fatal {
-    /// At exit (skin A) or when the simulator is dropped (in process), with a report.
+    /// At exit (C ABI) or when the simulator is dropped (in process), with a report.
     AtEnd,
     /// At once.
     Now,
@@ -43,8 +44,9 @@ pub enum Fatal {
 /// The parameters of a simulator.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Number of devices, 0 included. `SIMCUDA_DEVICES`; with `SIMCUDA_VISIBLE` = 1 no more than `CUDA_VISIBLE_DEVICES`
-    /// names, as a real driver has it (a machine's own setting should not decide what a test sees).
+    /// Number of devices, 0 included. `SIMCUDA_DEVICES`; with `SIMCUDA_VISIBLE` = 1 at most the devices that
+    /// `CUDA_VISIBLE_DEVICES` names, as in a real driver (by default the machine's own setting does not decide what a
+    /// test sees).
     pub devices: u32,
     /// Version profile as the driver reports it: 11080, 12020, 12090 or 13000. `SIMCUDA_VERSION`.
     pub version: u32,
@@ -54,9 +56,9 @@ pub struct Config {
     pub seed: u64,
     /// Bytes of address space reserved for device pointers; valgrind needs a small one. `SIMCUDA_VA_GB`.
     pub va_size: u64,
-    /// Bytes of address space for pinned and managed memory; a sixteenth of `va_size` in skin A.
+    /// Bytes of address space for pinned and managed memory; with the C ABI a sixteenth of `va_size`.
     pub host_va_size: u64,
-    /// Memory of each device: beyond it, allocation fails naturally. `SIMCUDA_MEM_MB`.
+    /// Memory of each device; allocations beyond it fail.
     pub memory: u64,
     /// Fill new memory with 0xCD. `SIMCUDA_POISON` = 0 or 1.
     pub poison: bool,
@@ -70,8 +72,9 @@ pub struct Config {
     /// A synchronous copy from pageable memory may return before the bytes have arrived, as documented. With
     /// `false` it waits. `SIMCUDA_STAGING` = `documented` or `waits`.
     pub staged_copies_pend: bool,
-    /// Whether a copy that names no context is refused of memory of a pool on a stream of another device that the pool does not
-    /// let, as drivers do. If `false`, such copies stand for kernels of peers. `SIMCUDA_REACH` = `anywhere` or `documented`.
+    /// Whether a copy on a stream of another device, without named contexts, is refused for pool memory to which that
+    /// device has no access, as in real drivers. If `false`, such copies stand for kernels of peer devices.
+    /// `SIMCUDA_REACH` = `anywhere` or `documented`.
     pub pools_have_reach: bool,
     /// Whether devices can be peers at all. `SIMCUDA_PEER` = 0 or 1.
     pub peers: bool,
@@ -85,7 +88,7 @@ pub struct Config {
     pub locations: bool,
     /// Put a backtrace into sites. `SIMCUDA_BACKTRACE` = 0 or 1.
     pub backtraces: bool,
-    /// In the lazy and adversarial modes, run one operation after so many idle milliseconds once somebody may be
+    /// In the lazy and adversarial modes, run one operation after this many idle milliseconds once somebody may be
     /// waiting outside the driver (host functions, shared events). 0: never. `SIMCUDA_IDLE_MS`.
     pub idle_ms: u64,
     /// Faults armed from the start. `SIMCUDA_FAIL` = `function|*:nth:code[:sticky]`, several separated by commas.
@@ -123,14 +126,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The default with another schedule.
+    /// The default configuration with the given schedule.
     #[must_use]
     pub fn new(mode: Mode, seed: u64) -> Self {
         Self { mode, seed, ..Self::default() }
     }
 
-    /// The configuration that the environment asks for; `get` looks a variable up. What cannot be understood is
-    /// returned as complaints, since a test that silently runs with other settings proves nothing.
+    /// The configuration from the environment; `get` looks a variable up. Settings that cannot be understood are
+    /// returned as complaints, because a test that silently runs with other settings proves nothing.
     pub fn from_env(get: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
         let mut c = Self { va_size: 1024 * GIB, locations: false, idle_ms: 20, ..Self::default() };
         let mut bad = Vec::new();
@@ -157,7 +160,7 @@ impl Config {
         if num("SIMCUDA_VISIBLE", &mut bad) == Some(1)
             && let Some(names) = get("CUDA_VISIBLE_DEVICES")
         {
-            // What follows the first name of no device is invisible, too.
+            // Whatever follows the first invalid device name is invisible, too.
             let known = |name: &str| name.trim().parse::<u32>().is_ok_and(|number| number < c.devices);
             c.devices = names.split(',').take_while(|name| known(name)).count() as u32;
         }

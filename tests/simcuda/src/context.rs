@@ -7,7 +7,7 @@ use crate::finding::Kind;
 use crate::state::{Context, HandleKind, Stream, StreamKind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The handle values with a meaning of their own.
+/// The handle values with a special meaning.
 pub(crate) const LEGACY: u64 = 1;
 pub(crate) const PER_THREAD: u64 = 2;
 
@@ -119,7 +119,7 @@ impl Call<'_> {
         }
     }
 
-    /// Ends a context's streams, events and memory. Its queued work is run first.
+    /// Ends a context's streams, events and memory, after running its queued work.
     pub(crate) fn tear_down(&mut self, ctx: u64) {
         let points = self.points(|s| s.ctx == ctx);
         self.wait(&points);

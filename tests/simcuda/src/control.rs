@@ -1,4 +1,4 @@
-//! What a test asks of the simulator beside the driver's own functions.
+//! The functions of the simulator for tests, besides the driver's own functions.
 
 use crate::call::Sim;
 use crate::code::{Code, CuResult};
@@ -12,8 +12,8 @@ use crate::state::State;
 use std::collections::BTreeMap;
 
 impl Sim {
-    /// Runs everything that is queued, but for what waits for another process that does nothing. Nobody learns
-    /// anything by it: it orders nothing.
+    /// Runs everything that is queued, except work that waits for an inactive other process. Nobody learns anything
+    /// from this: it creates no order.
     pub fn quiesce(&self) {
         let Some(mut c) = self.control("simcuda_quiesce") else { return };
         c.drain();
@@ -24,8 +24,8 @@ impl Sim {
         self.control("simcuda_step").is_some_and(|mut c| advance(c.inner, &mut c.st, None))
     }
 
-    /// From now on, or no longer, a new stream gets the handle of a stream that is destroyed from now on, whether its
-    /// work is done or not.
+    /// Lets new streams reuse the handles of streams that are destroyed from now on, whether or not their work is done;
+    /// or no longer.
     pub fn reuse_streams(&self, reuse: bool) {
         if let Some(mut c) = self.control("simcuda_reuse_streams") {
             c.st.reuse_streams = reuse;
@@ -47,14 +47,14 @@ impl Sim {
         }
     }
 
-    /// Every call from now on fails with this code.
+    /// Makes every call from now on fail with this code.
     pub fn stick(&self, code: Code) {
         if let Some(mut c) = self.control("simcuda_stick") {
             c.st.faults.stick(code);
         }
     }
 
-    /// Calls of a function so far; of all functions for `*`.
+    /// The number of calls of a function so far; of all functions for `*`.
     pub fn calls(&self, function: &str) -> u64 {
         self.control("simcuda_calls").map_or(0, |c| match function {
             "*" => c.st.faults.total,
@@ -62,7 +62,7 @@ impl Sim {
         })
     }
 
-    /// Calls of every function that was called.
+    /// The number of calls of each function that was called.
     pub fn all_calls(&self) -> BTreeMap<&'static str, u64> {
         self.control("simcuda_calls").map(|c| c.st.faults.calls.clone()).unwrap_or_default()
     }
@@ -77,7 +77,7 @@ impl Sim {
         self.control("simcuda_findings").map(|c| c.st.findings.clone()).unwrap_or_default()
     }
 
-    /// The findings so far, which thereby are dealt with.
+    /// Takes the findings so far, which then count as handled.
     pub fn take_findings(&self) -> Vec<Finding> {
         self.control("simcuda_findings").map(|mut c| std::mem::take(&mut c.st.findings)).unwrap_or_default()
     }
@@ -92,7 +92,7 @@ impl Sim {
         self.live().into_iter().filter(|l| !l.excused).collect()
     }
 
-    /// A count by name, as skin A offers it; `None` for a name that means nothing.
+    /// A count by name, as in `simcuda_stat`; `None` for an unknown name.
     pub fn stat(&self, name: &str) -> Option<u64> {
         let c = self.control("simcuda_stat")?;
         let of = |kinds: &[LiveKind]| live(&c.st).iter().filter(|l| kinds.contains(&l.kind)).count() as u64;
@@ -152,15 +152,15 @@ impl Sim {
         }
     }
 
-    /// From now on the driver is shutting down, as at the end of a process.
+    /// Puts the driver into shutdown from now on, as at the end of a process.
     pub fn deinitialise(&self) {
         if let Some(mut c) = self.control("simcuda_deinit") {
             c.st.deinitialised = true;
         }
     }
 
-    /// Declares that this thread reads or writes memory that the driver knows, which it cannot see by itself:
-    /// pinned, managed or registered. Pageable memory is nobody's business.
+    /// Declares that this thread reads or writes memory that the driver knows, an access that the driver cannot see by
+    /// itself: pinned, managed or registered memory. Pageable memory does not matter.
     #[track_caller]
     pub fn host_access(&self, address: u64, n: u64, write: bool) -> CuResult<()> {
         let mut c = self.control("simcuda_host_access").ok_or(Code::NOT_INITIALIZED)?;
@@ -189,7 +189,7 @@ impl Sim {
         c.st.span(&place, n).map(|s| s.put(data)).ok_or(Code::INVALID_VALUE)
     }
 
-    /// The bytes of any memory that the driver knows as they are now. No access in the sense of the rules.
+    /// The current bytes of any memory that the driver knows. This does not count as an access.
     #[track_caller]
     pub fn peek(&self, address: u64, n: u64) -> CuResult<Vec<u8>> {
         let mut c = self.control("simcuda_peek").ok_or(Code::NOT_INITIALIZED)?;
@@ -198,7 +198,7 @@ impl Sim {
         c.st.span(&place, n).map(|s| s.to_vec()).ok_or(Code::INVALID_VALUE)
     }
 
-    /// Everything that this thread (or the host function that runs on it) knows becomes known to whoever acquires
+    /// Makes everything that this thread (or the host function that runs on it) knows known to any thread that acquires
     /// the token later: an edge between threads that the driver cannot see.
     pub fn annotate_release(&self, token: u64) {
         let Some(mut c) = self.control("simcuda_release") else { return };
@@ -217,7 +217,7 @@ impl Sim {
         }
     }
 
-    /// Whether calls of different host threads count as ordered.
+    /// Sets whether calls of different host threads count as ordered.
     pub fn set_host_order(&self, order: HostOrder) {
         if let Some(mut c) = self.control("simcuda_host_order") {
             c.st.cfg.host_order = order;

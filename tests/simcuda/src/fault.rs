@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 pub struct Fault {
     /// The function, or any if `None`.
     pub function: Option<String>,
-    /// Which call fails, from 1.
+    /// The number of the call that fails, from 1.
     pub nth: u64,
-    /// What it returns; any number.
+    /// The code that the call returns; any number.
     pub code: Code,
-    /// Every later call of any function fails too, as after a corrupted context.
+    /// Whether every later call of any function fails too, as after a corrupted context.
     pub sticky: bool,
 }
 
@@ -57,7 +57,7 @@ impl Fault {
 pub(crate) struct Faults {
     armed: Vec<Fault>,
     stuck: Option<Code>,
-    /// The last call that was made to fail, and how many were.
+    /// The last call that was made to fail, and the number of such calls.
     pub(crate) last: Option<&'static str>,
     pub(crate) fired: u64,
     pub(crate) calls: BTreeMap<&'static str, u64>,
@@ -79,7 +79,7 @@ impl Faults {
         self.stuck = Some(code);
     }
 
-    /// Counts a call and says whether it is to fail. Pure look-ups fail only if named.
+    /// Counts a call and returns the code if it must fail. Pure look-ups fail only if named.
     pub(crate) fn enter(&mut self, function: &'static str, pure: bool) -> Option<Code> {
         self.total += 1;
         *self.calls.entry(function).or_default() += 1;

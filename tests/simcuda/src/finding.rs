@@ -1,4 +1,4 @@
-//! What the simulator has to complain about, and where each side of it was.
+//! The simulator's findings, and where each side of them was.
 
 use std::fmt;
 use std::panic::Location;
@@ -50,7 +50,7 @@ kinds! {
     UninitRead,
     /// A driver call from inside a host function or callback.
     CallInCallback,
-    /// A call that is illegal during stream capture, or a capture that was not put together again.
+    /// A call that is illegal during stream capture, or a capture whose streams were not joined again.
     CaptureViolation,
 }
 
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// A driver call: which, by whom, from where.
+/// A driver call: its function, its thread, its place.
 #[derive(Debug)]
 pub struct SiteInfo {
     /// Number of the call, from 1.
@@ -99,14 +99,14 @@ impl fmt::Display for SiteInfo {
     }
 }
 
-/// One complaint.
+/// One finding.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The reason.
     pub kind: Kind,
-    /// What exactly.
+    /// The details.
     pub message: String,
-    /// The earlier call, where there is one: the other access, the free, the destruction.
+    /// The earlier call, if there is one: the other access, the free, the destruction.
     pub first: Option<Site>,
     /// The call that brought it to light.
     pub second: Site,

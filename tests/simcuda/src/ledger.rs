@@ -1,4 +1,4 @@
-//! What is live, where it was made, and the report at the end.
+//! The live things, where they were made, and the report at the end.
 
 use crate::finding::Site;
 use crate::state::{AllocKind, State, StreamKind};
@@ -40,7 +40,7 @@ pub struct Live {
     pub size: u64,
     /// The call that made it.
     pub origin: Site,
-    /// It is live because a release of it was made to fail.
+    /// Whether it is live because its release was made to fail.
     pub excused: bool,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn live(state: &State) -> Vec<Live> {
     out
 }
 
-/// Findings, what is live, and how to see the same schedule again.
+/// Findings, live things, and how to reproduce the schedule.
 pub(crate) fn report(state: &State) -> String {
     let live = live(state);
     let mut out = format!(

@@ -20,8 +20,8 @@ fn size(n: u64) -> io::Result<usize> {
     usize::try_from(n).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))
 }
 
-/// An address as a caller gave it. Whether the driver may touch memory that it did not allocate itself depends on
-/// how it was made.
+/// An address that a caller gave. How it was made decides whether the driver may touch memory there that the driver did
+/// not allocate itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addr {
     raw: u64,
@@ -45,8 +45,8 @@ impl Addr {
         Self { raw, host: true }
     }
 
-    /// The memory of a slice, for a call that does not keep it: pageable memory is copied before a call returns,
-    /// and memory that was registered is kept valid by whoever registered it.
+    /// The memory of a slice, for a call that does not keep it: pageable memory is copied before a call returns, and
+    /// registered memory is kept valid by the code that registered it.
     pub(crate) fn of(slice: &[u8]) -> Self {
         Self { raw: slice.as_ptr() as u64, host: true }
     }
@@ -89,7 +89,7 @@ impl HostAddr {
     }
 }
 
-/// A range of mapped bytes, valid as long as what it was borrowed from.
+/// A range of mapped bytes, valid as long as the object that it was borrowed from.
 pub(crate) struct Span<'a> {
     at: NonNull<u8>,
     n: usize,

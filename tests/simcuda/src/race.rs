@@ -1,4 +1,4 @@
-//! Happens-before over bytes: every access is compared with the earlier ones that nothing orders before it.
+//! Happens-before over bytes: every access is compared with the earlier accesses that are not ordered before it.
 
 use crate::call::Call;
 use crate::clock::{Clock, Timeline};
@@ -51,7 +51,7 @@ impl Call<'_> {
             .filter(|x| overlaps(x) && (x.kind != AccessKind::Read || touch.kind != AccessKind::Read))
             .find(|x| x.seq > clock.get(x.timeline))
             .map(|x| (x.kind, x.site.clone(), x.lo.max(touch.lo), x.hi.min(touch.hi)));
-        // What the new access follows and covers can never be the nearer half of a race again.
+        // An access that the new one follows and covers can never again be the nearer half of a race.
         alloc.accesses.retain(|x| {
             let covered = touch.lo <= x.lo && x.hi <= touch.hi;
             let replaced = match touch.kind {

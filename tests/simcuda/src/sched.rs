@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 /// A point in a stream: everything up to this operation.
 pub(crate) type Point = (u64, u64);
 
-/// A wait that is not for one of our own queues looks again after this time.
+/// A wait for something outside our own queues looks again after this time.
 const NAP: Duration = Duration::from_micros(500);
-/// Draining ends after so long without progress.
+/// Draining ends after this long without progress.
 const GIVE_UP: Duration = Duration::from_secs(2);
-/// Polls that find nothing before one of them makes something run.
+/// The number of fruitless polls before one of them makes something run.
 const PATIENCE: u32 = 6;
 
 impl State {
-    /// A stream that is gone has nothing left to do.
+    /// Whether a point is over. A stream that is gone has nothing left to do.
     pub(crate) fn is_done(&self, point: Point) -> bool {
         self.streams.get(&point.0).is_none_or(|s| s.done >= point.1)
     }
@@ -46,7 +46,7 @@ impl State {
             .collect()
     }
 
-    /// How far each stream has to go for the targets to be over.
+    /// How far each stream must get for the targets to be over.
     fn needed(&self, targets: &[Point]) -> BTreeMap<u64, u64> {
         let mut need: BTreeMap<u64, u64> = BTreeMap::new();
         let mut todo: Vec<Point> = targets.to_vec();
@@ -84,7 +84,7 @@ impl State {
         ready.get(at).map(|r| r.0)
     }
 
-    /// The bytes at a place, if they are still there.
+    /// The bytes at a place, if they still exist.
     pub(crate) fn span<'a>(&'a self, place: &'a Place, n: u64) -> Option<Span<'a>> {
         match place {
             Place::Host(host) => host.span(0, n),
@@ -210,7 +210,7 @@ fn work(inner: &Inner, delay_us: u64) {
     }
 }
 
-/// Runs something now and then while the client may be waiting for us outside of any call.
+/// Runs something from time to time while the client may be waiting for us outside any call.
 fn pump(inner: &Inner, idle: Duration) {
     let mut st = inner.state.lock();
     while !st.stop {
@@ -233,7 +233,7 @@ impl crate::Sim {
         }
     }
 
-    /// Somebody may from now on wait for work without calling us.
+    /// Starts the pump: from now on somebody may wait for work without calling us.
     pub(crate) fn start_pump(&self) {
         let idle = {
             let mut st = self.inner.state.lock();
@@ -305,7 +305,7 @@ impl Call<'_> {
         Ok((stream, seq))
     }
 
-    /// Waits until the points are over. What the caller then knows is the caller's business.
+    /// Waits until the points are over. The caller must record what it then knows.
     pub(crate) fn wait(&mut self, targets: &[Point]) {
         while !targets.iter().all(|t| self.st.is_done(*t)) {
             if matches!(self.st.cfg.mode, Mode::Threads { .. }) {
@@ -316,7 +316,7 @@ impl Call<'_> {
         }
     }
 
-    /// Runs everything queued, but for work that waits for another process that does nothing.
+    /// Runs everything queued, except work that waits for an inactive other process.
     pub(crate) fn drain(&mut self) {
         let points = self.points(|_| true);
         let mut seen = (self.st.executed, Instant::now());
@@ -330,7 +330,7 @@ impl Call<'_> {
         }
     }
 
-    /// Waits until another process has got so far.
+    /// Waits until another process has reached a point.
     pub(crate) fn wait_until(&mut self, over: impl Fn() -> bool) {
         while !over() {
             if !advance(self.inner, &mut self.st, None) {
@@ -347,8 +347,8 @@ impl Call<'_> {
         self.host_clock().join(&clock);
     }
 
-    /// A look at whether the points are over. Looking often enough makes something happen, so that a client that
-    /// polls gets there.
+    /// Checks whether the points are over. Repeated checks make something run, so that a client that polls makes
+    /// progress.
     pub(crate) fn poll(&mut self, targets: &[Point]) -> bool {
         let over = |st: &State| targets.iter().all(|t| st.is_done(*t));
         if over(&self.st) {
@@ -375,7 +375,7 @@ impl Call<'_> {
         self.st.streams.iter().filter(|(_, s)| which(s)).map(|(h, s)| (*h, s.submitted)).collect()
     }
 
-    /// The calling thread learns that everything submitted so far to these streams is over.
+    /// Tells the calling thread that everything submitted so far to these streams is over.
     pub(crate) fn know(&mut self, points: &[Point]) {
         for (stream, _) in points {
             if let Some(clock) = self.st.streams.get(stream).map(|s| s.clock.clone()) {

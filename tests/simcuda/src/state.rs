@@ -1,4 +1,4 @@
-//! Everything a simulator knows, as plain data. The rules lie in the modules that change it.
+//! Everything a simulator knows, as plain data. The rules are in the modules that change it.
 
 use crate::api_ipc::IpcHandle;
 use crate::clock::{Clock, Timeline};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a handle names; part of its bits, so that a handle of another kind is never taken for one.
+/// The kind of object that a handle names; it is part of the handle's bits, so that kinds are never confused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandleKind {
     Context = 0x51,
@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) reuse_streams: bool,
     /// Handles of destroyed streams that nobody has yet.
     pub(crate) free_streams: Vec<u64>,
-    /// Streams that go by the handle of an earlier one.
+    /// Streams that have the handle of an earlier one.
     pub(crate) named: BTreeMap<u64, u64>,
     /// Where handles that are no longer valid were destroyed.
     pub(crate) gone: BTreeMap<u64, Site>,
@@ -66,7 +66,7 @@ pub(crate) struct State {
     pub(crate) retired_timelines: u32,
 }
 
-/// Counts that tests ask for.
+/// Counts for tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) races: u64,
@@ -104,9 +104,10 @@ pub(crate) struct Context {
     pub(crate) per_thread: BTreeMap<u64, u64>,
     /// Contexts whose memory this one may access.
     pub(crate) peers: BTreeSet<u64>,
-    /// Releases that a fault stopped and that were not made good since.
+    /// Releases that a fault stopped and that were not repeated successfully.
     pub(crate) excused: usize,
-    /// What is over on streams that are no more: nobody can wait for one of them, but for all of the context.
+    /// What is over on destroyed streams: nobody can wait for one of them, but a wait for the whole context includes
+    /// them.
     pub(crate) over: Clock,
 }
 
@@ -148,7 +149,7 @@ pub(crate) struct Op {
     pub(crate) order: u64,
     pub(crate) deps: Vec<Dep>,
     pub(crate) work: Work,
-    /// Kept where the work runs code of the client, which may look at memory.
+    /// Kept if the work runs the client's code, which may read memory.
     pub(crate) clock: Option<Clock>,
 }
 
@@ -205,7 +206,7 @@ pub(crate) struct Event {
     pub(crate) record: Option<Record>,
     pub(crate) captured: Option<CapturedRecord>,
     pub(crate) versions: u64,
-    /// When the last record was executed, and which one that was.
+    /// The number and the time of the last executed record.
     pub(crate) time: Option<(u64, Instant)>,
     pub(crate) shared: Option<Arc<Shared>>,
     pub(crate) imported: bool,
@@ -262,12 +263,13 @@ pub(crate) struct Alloc {
     pub(crate) flags: u32,
     pub(crate) pool: Option<u64>,
     pub(crate) bytes: Bytes,
-    /// Set when the free was asked for, even if the bytes go later.
+    /// Set when the free is requested, even if the bytes go later.
     pub(crate) freed: Option<Site>,
     pub(crate) accesses: Vec<Access>,
     pub(crate) written: Ranges,
     pub(crate) sync_memops: bool,
-    /// How often an imported range was opened, and by which handle: one that differs in any part is another one.
+    /// How often an imported range was opened, and by which handle: a handle that differs in any part is a different
+    /// one.
     pub(crate) opened: u32,
     pub(crate) imported_by: Option<IpcHandle>,
     pub(crate) origin: Site,
@@ -378,8 +380,8 @@ impl State {
         self.retire_timeline();
     }
 
-    /// Forgets what clocks say about timelines that are over and that no recorded access refers to. Without it,
-    /// clocks would grow with every stream that ever was.
+    /// Forgets what clocks say about timelines that are over and that no recorded access refers to. Otherwise clocks
+    /// would grow with every stream that ever existed.
     pub(crate) fn retire_timeline(&mut self) {
         self.retired_timelines += 1;
         if self.retired_timelines < 256 {

@@ -122,7 +122,7 @@ fn codes() {
         scope.spawn(|| assert_eq!(w.stream_end_capture(s), Err(Code::CAPTURE_WRONG_THREAD)));
     });
     assert_eq!(w.stream_end_capture(s), Err(Code::CAPTURE_UNJOINED));
-    // Outside work, with and without leave.
+    // Work outside the capture, with and without the external flag.
     w.event_record(e, t).unwrap();
     w.stream_begin_capture(s, RELAXED).unwrap();
     w.stream_wait_event(s, e, simcuda::EVENT_EXTERNAL).unwrap();

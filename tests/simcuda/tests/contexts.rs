@@ -35,7 +35,7 @@ fn primary_contexts_are_counted() {
     w.primary_release(0).unwrap();
     let a = w.dev(8);
     w.primary_release(0).unwrap();
-    // The last release ends everything in it; the handle is dead, and a new context has another one.
+    // The last release ends everything in the context; the handle is dead, and a new context has another one.
     assert_eq!(
         (w.mem_alloc(8), w.ctx_synchronize()),
         (Err(Code::CONTEXT_IS_DESTROYED), Err(Code::CONTEXT_IS_DESTROYED))
@@ -62,7 +62,7 @@ fn a_reset_ends_the_contents_and_keeps_the_count() {
         w.take_findings().iter().map(|f| f.kind).collect::<Vec<_>>(),
         [Kind::StaleHandle, Kind::StaleHandle, Kind::DoubleFree]
     );
-    // Who retained it goes on with it.
+    // A client that retained it can continue to use it.
     let b = w.dev(8);
     w.memset_d8(b, 1, 8, LEGACY).unwrap();
     w.ctx_synchronize().unwrap();

@@ -1,4 +1,4 @@
-//! Faults: a client with proper clean-up, swept over every call, several codes, once and for good.
+//! Faults: a client with proper clean-up, with a fault at every call, with several codes, once and permanently.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that unwraps fails as it should")]
 
@@ -11,7 +11,7 @@ use world::{MODES, World};
 /// Known codes, codes that no header lists, and the greatest number.
 const CODES: [Code; 6] = [Code(1), Code(2), Code(700), Code(999), Code(1234), Code(u32::MAX)];
 
-/// What a careful client holds: given back in order, after its work is over.
+/// The things that a careful client holds, given back in order after its work is over.
 #[derive(Default)]
 struct Held {
     retained: bool,
@@ -29,7 +29,7 @@ impl Held {
         if self.retained {
             let waited = sim.ctx_synchronize();
             if waited.is_err() {
-                // Once more: without this wait nothing may be freed.
+                // Waits once more: without this wait nothing may be freed.
                 note(sim.ctx_synchronize());
             }
             note(waited);

@@ -34,7 +34,7 @@ fn memory_between_two_drivers() {
     assert_eq!(other.pointer_attribute(2, b), Err(Code::INVALID_VALUE));
 }
 
-/// A real driver may do anything with a handle that nobody made; what is opened by the one that was made is its memory.
+/// A real driver may do anything with an invalid handle; here only a handle that was really made opens its memory.
 #[test]
 fn a_handle_that_was_altered_is_another_one() {
     let (w, other) = (World::strict(Mode::Lazy, 1), World::strict(Mode::Lazy, 2));
@@ -97,7 +97,7 @@ fn events_between_two_drivers() {
     }
 }
 
-/// A wait for a record that the other driver never completes does not hang the end.
+/// A wait for a record that the other driver never completes does not block the end.
 #[test]
 fn an_endless_wait_is_given_up_at_the_end() {
     let (w, other) = (World::strict(Mode::Lazy, 1), World::strict(Mode::Lazy, 2));

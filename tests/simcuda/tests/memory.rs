@@ -97,8 +97,8 @@ fn attributes_of_every_kind() {
         assert_eq!(w.mem_address_range(inside), Ok((address, 100)));
     }
     assert_eq!(w.pointer_attribute(99, device), Err(Code::INVALID_VALUE));
-    // Unknown, freed, one past the end: an error from the one call, neutral values from the other. No finding,
-    // since asking is how a client finds out.
+    // Unknown, freed, one past the end: an error from the one call, neutral values from the other. No finding, because
+    // these calls are how a client finds out.
     w.mem_free(device).unwrap();
     for address in [0, 0x1234, device, pinned + 100, &raw const own as u64] {
         assert_eq!(w.pointer_attribute(2, address), Err(Code::INVALID_VALUE));

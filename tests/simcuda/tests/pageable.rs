@@ -45,7 +45,7 @@ fn a_pageable_target_is_filled_when_the_call_returns() {
         w.memset_d8_async(a, 3, 4, s).unwrap();
         w.download_async(&mut own, a, s).unwrap();
         assert_eq!(own, [3; 4]);
-        // The wait is one that the client may rely on.
+        // The client may rely on this wait.
         w.mem_free(a).unwrap();
     }
 }
@@ -66,10 +66,10 @@ fn synchronous_copies_wait_as_documented() {
     let w = World::strict(Mode::Lazy, 5);
     let (a, b, p, mut own) = (w.dev(4), w.dev(4), w.pinned(4), [8u8; 4]);
     let pending = || w.stat("submitted").unwrap() - w.stat("executed").unwrap();
-    // From pageable memory: taken, not necessarily arrived.
+    // From pageable memory: the source has been read, but the data has not necessarily arrived.
     w.memcpy_htod(a, at(&mut own), 4, LEGACY).unwrap();
     assert_eq!(pending(), 1);
-    // Between devices, and fills: queued.
+    // Between devices, and fills: only queued.
     w.memcpy_dtod(b, a, 4, LEGACY).unwrap();
     w.memset_d8(a, 9, 2, LEGACY).unwrap();
     assert_eq!(pending(), 3);

@@ -121,8 +121,8 @@ fn pools_are_shared() {
     assert_eq!(other.take_findings().iter().map(|f| f.kind).collect::<Vec<_>>(), [Kind::DoubleFree]);
 }
 
-/// A stream of another device gets at plain memory, and at a pool's only if the pool lets that device; between devices there is
-/// the copy that names both.
+/// A stream of another device can access plain memory, and pool memory only if the pool gives that device access;
+/// between devices there is the copy that names both.
 #[test]
 fn copies_of_a_pool_on_another_device() {
     let w = World::with(Config { fatal: Fatal::Off, pools_have_reach: true, ..Config::new(Mode::Lazy, 1) });

@@ -1,4 +1,4 @@
-//! Streams: order, default streams, host functions, and how polling gets there.
+//! Streams: order, default streams, host functions, and how polling makes progress.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that unwraps fails as it should")]
 
@@ -82,7 +82,7 @@ fn lazy_runs_nothing_early_and_adversarial_nothing_needless() {
     w.stream_synchronize(s).unwrap();
     assert_eq!(w.stat("executed"), Some(1));
     assert_eq!((w.peek(a, 8).unwrap(), w.peek(b, 8).unwrap()), (vec![1; 8], vec![0xCD; 8]));
-    // What a wait needs includes what its streams wait for.
+    // A wait needs the work that its streams wait for, too.
     w.order(t, s);
     w.stream_synchronize(s).unwrap();
     assert_eq!(w.peek(b, 8).unwrap(), [2; 8]);
@@ -123,7 +123,7 @@ fn a_destroyed_stream_finishes_its_work() {
     }
 }
 
-/// Nobody can wait for the stream any more, but for all of its context.
+/// Nobody can wait for the stream any more, but a wait for the whole context includes it.
 #[test]
 fn a_context_is_waited_for_with_streams_that_are_no_more() {
     let w = World::strict(Mode::Threads { workers: 2, delay_us: 0 }, 3);
@@ -220,7 +220,7 @@ fn a_panicking_host_function_does_not_stop_its_stream() {
     w.stream_synchronize(s).unwrap();
 }
 
-/// As drivers may do: the new stream is another one, and what the old one still has to do is done.
+/// As drivers may do: the new stream is a different one, and the old one's remaining work is done.
 #[test]
 fn handles_of_destroyed_streams_are_given_again_when_asked_for() {
     for mode in MODES {

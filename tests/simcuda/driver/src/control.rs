@@ -7,7 +7,7 @@ use crate::sim;
 use simcuda::{Code, Fault, HostOrder, Live, Mode};
 use std::ffi::c_char;
 
-/// The marker: whoever finds it is not on a GPU.
+/// The marker: a program that finds it does not run on a GPU.
 #[unsafe(no_mangle)]
 extern "C" fn simcuda_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

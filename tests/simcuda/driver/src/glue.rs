@@ -1,4 +1,4 @@
-//! Between C and the engine: nullable outputs, strings, arrays, and results as numbers.
+//! Conversions between C and the engine: nullable outputs, strings, arrays, and results as numbers.
 
 use simcuda::{Attribute, Code, CuResult, Sim};
 use std::ffi::{CStr, c_char};
@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 /// A place to write a result to, or NULL.
 pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
-/// The place, or the error for NULL. Asked for before a call does anything that would be lost.
+/// The place, or the error for NULL. Checked before a call does anything that would be lost.
 pub(crate) fn out<T>(place: Out<'_, T>) -> CuResult<&mut MaybeUninit<T>> {
     place.ok_or(Code::INVALID_VALUE)
 }
@@ -50,7 +50,7 @@ macro_rules! entry_points {
 }
 pub(crate) use entry_points;
 
-/// The text at a C string, or `None` for NULL and what is no UTF-8.
+/// The text of a C string, or `None` for NULL and for invalid UTF-8.
 pub(crate) fn text<'a>(at: *const c_char) -> Option<&'a str> {
     if at.is_null() {
         return None;
@@ -94,7 +94,7 @@ pub(crate) fn put_attribute(to: NonNull<u8>, value: Attribute) {
     }
 }
 
-/// Reads a 32-bit or 64-bit number that an attribute is set from.
+/// Reads the 32-bit or 64-bit number to which an attribute is set.
 pub(crate) fn get_number(from: Option<NonNull<u8>>, wide: bool) -> CuResult<u64> {
     let from = from.ok_or(Code::INVALID_VALUE)?;
     Ok(match wide {

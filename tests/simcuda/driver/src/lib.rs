@@ -1,9 +1,8 @@
-//! The software CUDA driver for tests behind the C ABI: `libcuda.so.1`.
+//! The software CUDA driver for tests, behind the C ABI: `libcuda.so.1`.
 //!
 //! `place.sh` puts the library, as a driver of some version, under both of its names into a directory for
-//! `LD_LIBRARY_PATH`. It is configured by
-//! environment variables (see `simcuda::Config`) and by the `simcuda_*` functions of `simcuda.h`. Linked as a Rust
-//! library it gives out the same entry points through [`lookup`], without `dlopen`.
+//! `LD_LIBRARY_PATH`. Environment variables (see `simcuda::Config`) and the `simcuda_*` functions of `simcuda.h`
+//! configure it. Linked as a Rust library it offers the same entry points through [`lookup`], without `dlopen`.
 //!
 //! Never shipped: a program that finds the symbol `simcuda_version` does not run on a GPU.
 
@@ -37,7 +36,7 @@ fn fresh() -> Arc<Sim> {
     Arc::new(Sim::new(cfg))
 }
 
-/// The driver of this process, made when first asked for.
+/// The driver of this process, made at its first use.
 fn sim() -> Arc<Sim> {
     if let Some(sim) = SIM.read().as_ref() {
         return Arc::clone(sim);
@@ -45,7 +44,7 @@ fn sim() -> Arc<Sim> {
     Arc::clone(SIM.write().get_or_insert_with(fresh))
 }
 
-/// Puts a new driver in the place of the old one, which is given back.
+/// Replaces the driver by a new one. Returns the old one.
 fn replace() -> Option<Arc<Sim>> {
     SIM.write().replace(fresh())
 }
@@ -56,14 +55,14 @@ pub fn lookup(name: &str) -> Option<*const ()> {
     proc::exported(name)
 }
 
-/// The simulator behind the entry points, to look into from Rust.
+/// The simulator behind the entry points, for inspection from Rust.
 #[must_use]
 pub fn simulator() -> Arc<Sim> {
     sim()
 }
 
-/// At the end of the process: what was found and left over is reported, and findings are fatal if they are meant
-/// to be. Calls that come even later find the driver gone.
+/// Runs at the end of the process: reports what was found and left over, and makes findings fatal if so configured.
+/// Calls that come even later find the driver gone.
 extern "C" fn finish() {
     let Some(sim) = SIM.try_read().and_then(|s| s.clone()) else { return };
     if sim.forked() {

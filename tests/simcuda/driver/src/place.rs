@@ -1,15 +1,15 @@
 //! Placing the library where clients look, as a driver of a given version.
 //!
-//! Clients that probe with `dlsym` act on which names exist: a newer form of a function that a driver of that version
-//! does not have changes what they do. So the copy that is placed has those names altered in its string table, where
-//! a look-up by the right name then finds nothing.
+//! Clients that probe with `dlsym` behave according to which names exist: a newer form of a function, which a driver of
+//! that version does not have, would change their behaviour. So the placed copy has those names altered in its string
+//! table, where a look-up by the right name then finds nothing.
 
 use crate::proc::too_new_for;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where the version of a placed copy is written: these digits are replaced.
+/// The place of the version in a placed copy: these digits are replaced.
 #[used]
 static VERSION: [u8; 25] = *b"simcuda version:    12090";
 
@@ -17,7 +17,7 @@ const MARK: &[u8] = b"simcuda version:    ";
 
 /// The version that this copy of the library was placed as.
 pub(crate) fn version() -> String {
-    // A volatile-like read: the compiler must not take the digits that it sees for those in the file.
+    // A volatile-like read: the compiler must not assume that the digits in the source are those in the file.
     let bytes = std::hint::black_box(&VERSION);
     String::from_utf8_lossy(bytes.get(MARK.len()..).unwrap_or_default()).trim().to_owned()
 }
@@ -48,12 +48,12 @@ pub fn place(built: &Path, directory: &Path, version: i32) -> io::Result<()> {
     }
     fs::create_dir_all(directory)?;
     let library = directory.join("libcuda.so.1");
-    // A copy that is in use keeps its file.
+    // A new file, because a copy that is in use must keep its file.
     let fresh = directory.join(format!("libcuda.so.1.{}", std::process::id()));
     fs::write(&fresh, file)?;
     fs::set_permissions(&fresh, fs::metadata(built)?.permissions())?;
     fs::rename(&fresh, &library)?;
-    // A link, too, is made elsewhere: another process may place the library here at the same time.
+    // The link is also made elsewhere first: another process may place the library here at the same time.
     std::os::unix::fs::symlink("libcuda.so.1", &fresh)?;
     fs::rename(&fresh, directory.join("libcuda.so"))
 }

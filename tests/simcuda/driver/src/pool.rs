@@ -42,7 +42,7 @@ fn is_wide(attribute: u32) -> bool {
     attribute > 3
 }
 
-/// A descriptor of our own for the caller to keep and close.
+/// A duplicate descriptor for the caller to keep and close.
 fn duplicate(fd: u32) -> Option<i32> {
     let fd = i32::try_from(fd).ok()?;
     // SAFETY: duplicating a descriptor touches no memory.

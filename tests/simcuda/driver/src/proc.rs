@@ -14,8 +14,8 @@ const FOUND: u32 = 0;
 const MISSING: u32 = 1;
 const TOO_OLD: u32 = 2;
 
-/// Functions whose base name is exported with a suffix, or that came with a version: base name, the version from
-/// which on, and the exported name.
+/// Functions whose base name is exported with a suffix, or that were added in some version: the base name, the first
+/// version, and the exported name.
 const VERSIONS: &[(&str, i32, &str)] = &[
     ("cuDeviceGetUuid", 9020, "cuDeviceGetUuid"),
     ("cuDeviceGetUuid", 11040, "cuDeviceGetUuid_v2"),
@@ -105,7 +105,7 @@ pub(crate) fn exported(name: &str) -> Option<*const ()> {
     tables().find(|e| e.name == name).map(|e| e.at)
 }
 
-/// Exported names that a driver of a version does not have yet.
+/// Exported names that a driver of this version does not have yet.
 pub(crate) fn too_new_for(version: i32) -> impl Iterator<Item = &'static str> {
     VERSIONS.iter().filter(move |v| v.1 > version).map(|v| v.2)
 }
@@ -147,7 +147,7 @@ fn look_up(
     let (name, at) = (text(name).ok_or(Code::INVALID_VALUE)?, out(at)?);
     let (found, how) = find(sim, name, version, flags);
     at.write(found.unwrap_or(std::ptr::null()));
-    // The older form has no status; it reports failure by its result alone.
+    // The older form has no status; only its result reports a failure.
     if let Some(status) = status {
         status.write(how);
     }

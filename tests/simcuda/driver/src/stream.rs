@@ -10,7 +10,7 @@ type HostFn = unsafe extern "C" fn(u64);
 /// A stream callback of C: stream, status, data.
 type Callback = unsafe extern "C" fn(u64, u32, u64);
 
-/// Stream 0 as the `_ptsz` forms mean it.
+/// The stream that the `_ptsz` forms mean by 0.
 pub(crate) fn pts(stream: u64) -> u64 {
     if stream == 0 { PER_THREAD } else { stream }
 }

@@ -8,7 +8,7 @@ use library::Placed;
 use library::client::Cuda;
 use std::ffi::{CStr, c_char};
 
-/// Everything that devexchange and the clients in the reference use.
+/// Everything that devexchange and the reference's clients use.
 const NEEDED: &str = "cuInit cuDriverGetVersion cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetAttribute \
     cuDeviceGetUuid_v2 cuDeviceTotalMem_v2 cuDeviceCanAccessPeer cuDevicePrimaryCtxRetain \
     cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxGetState cuDevicePrimaryCtxReset_v2 cuCtxCreate_v2 \
@@ -36,7 +36,7 @@ fn every_needed_name_is_exported() {
     let cuda = Cuda::open(&placed.0);
     let missing: Vec<&str> = NEEDED.split_whitespace().filter(|n| !cuda.has(n)).collect();
     assert!(missing.is_empty(), "{missing:?}");
-    // Names that only exist with a suffix are not there without.
+    // Names that exist only with a suffix are absent without it.
     for absent in ["cuMemAlloc", "cuCtxCreate", "cuMemcpyHtoD", "cuStreamDestroy"] {
         assert!(!cuda.has(absent), "{absent}");
     }
@@ -77,7 +77,7 @@ fn round_trip() {
     let places = [(&raw mut range).cast::<u8>(), (&raw mut ordinal).cast()];
     assert_eq!(cu!(cuda, "cuPointerGetAttributes", 2, [12u32, 9].as_ptr(), places.as_ptr(), a + 5), 0);
     assert_eq!((kind, range, ordinal), (2, 256, 0));
-    // Outputs that are NULL, handles that are nothing: errors, and nothing happens.
+    // NULL outputs and invalid handles: the result is an error, and nothing happens.
     assert_eq!(cu!(cuda, "cuMemAlloc_v2", 0, 256), 1);
     assert_eq!(cu!(cuda, "cuStreamCreate", 0, 0), 1);
     assert_eq!(cu!(cuda, "cuPointerGetAttribute", 0, 2, a), 1);

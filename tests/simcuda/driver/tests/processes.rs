@@ -1,4 +1,4 @@
-//! What only whole processes can show: traps, exit codes, reports, the environment, fork.
+//! Behaviour that only whole processes can show: traps, exit codes, reports, the environment, fork.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that unwraps fails as it should")]
 

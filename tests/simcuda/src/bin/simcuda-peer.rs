@@ -27,7 +27,7 @@ fn unhex(text: &str) -> [u8; 64] {
     std::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
 }
 
-/// Opens what it is given, waits, checks, answers.
+/// Opens the given handles, waits, checks, answers.
 fn importer() {
     let mut lines = std::io::stdin().lines();
     let mut next = || unhex(&lines.next().unwrap().unwrap());

@@ -16,7 +16,7 @@ use world::{MODES, World};
 struct Program {
     name: &'static str,
     kind: Kind,
-    /// The functions of the earlier and the later call; empty where there is none, or it does not matter.
+    /// The functions of the earlier and the later call; empty if there is none, or if it does not matter.
     calls: (&'static str, &'static str),
     run: fn(&Arc<World>, bool),
 }
@@ -92,7 +92,7 @@ fn adversarial() {
     check_all(MODES[2], 20);
 }
 
-/// Why clocks and not delays: the data of a racy program is right in part of the runs.
+/// The reason for clocks instead of delays: the data of a racy program is right in some of the runs.
 #[test]
 fn data_is_no_witness() {
     let mut right = 0;

@@ -33,12 +33,12 @@ impl World {
         Self { sim, ctx }
     }
 
-    /// Findings are fatal at the end, as by default.
+    /// A world whose findings are fatal at the end, as by default.
     pub fn strict(mode: Mode, seed: u64) -> Self {
         Self::with(Config::new(mode, seed))
     }
 
-    /// Findings are only recorded.
+    /// A world whose findings are only recorded.
     pub fn lenient(mode: Mode, seed: u64) -> Self {
         Self::with(Config { fatal: Fatal::Off, ..Config::new(mode, seed) })
     }
@@ -65,7 +65,7 @@ impl World {
         self.sim.mem_alloc_host(n).unwrap()
     }
 
-    /// `later` waits for what `earlier` has queued so far.
+    /// Makes `later` wait for what `earlier` has queued so far.
     pub fn order(&self, earlier: u64, later: u64) {
         let e = self.event();
         self.sim.event_record(e, earlier).unwrap();
