@@ -204,6 +204,7 @@ fn slices_go_through_the_protocols() {
         let mut read = keys.as_cuda_slice::<i64>(&other).expect("borrowed");
         assert_eq!(other.clone_dtoh(&read.slice(1..)).expect("copied"), [2, 3]);
         // Arrow data must not be changed.
+        // SAFETY: nothing is written.
         let error = unsafe { read.as_view_mut() }.expect_err("read-only");
         assert_eq!(error.status(), DEVX_READ_ONLY);
     });

@@ -1,4 +1,4 @@
-//! A producer of Arrow's asynchronous stream that calls a handler as a case says, on the thread that asks for it.
+//! A producer of Arrow's asynchronous stream that calls a handler as a case says, on the thread that requests it.
 
 use core::ffi::{c_int, c_void};
 use std::ffi::CString;
@@ -18,17 +18,17 @@ use crate::memory::Arena;
 use crate::thing::Thing;
 use crate::tree::{self, put};
 
-/// The producer, and what it handed out.
+/// The producer, and the things that it handed out.
 pub(crate) struct Producer {
     pub(crate) thing: Thing,
     case: &'static Case,
     asked: Box<Asked>,
-    /// Of the thread that drives.
+    /// What was given, used only by the thread that drives.
     given: Mutex<Given>,
     driven: AtomicBool,
 }
 
-/// What the consumer asked for, as far as that matters; `private_data` points here.
+/// What the consumer requested, as far as that matters; `private_data` points here.
 #[derive(Default)]
 struct Asked {
     cancels: AtomicU32,
@@ -42,11 +42,11 @@ struct Given {
     texts: Arena,
 }
 
-/// What the `private_data` of a task points to.
+/// The data that the `private_data` of a task points to.
 struct Task {
     thing: Thing,
     fails: c_int,
-    /// How often it was extracted in all, and with a place for its data.
+    /// How often it was extracted in total, and how often with a place for its data.
     extracted: AtomicU32,
     taken: AtomicU32,
     can_be_extracted: bool,
@@ -73,7 +73,7 @@ impl Producer {
     /// Calls the handler as the case says, and releases it. NULL if there was no memory for a consumer.
     ///
     /// # Safety
-    /// `handler` is NULL or a consumer's, which nobody has called yet.
+    /// `handler` is NULL or a handler of a consumer, which nobody has called yet.
     pub(crate) unsafe fn drive(&self, handler: *mut Handler) {
         self.driven.store(true, SeqCst);
         if handler.is_null() {
@@ -95,7 +95,7 @@ impl Producer {
                 // SAFETY: as above.
                 return unsafe { release(handler) };
             }
-            // After the end nobody is told of anything.
+            // After the end nobody gets anything.
             let failed = if is_over { None } else { callback::turn() };
             is_over |= step.end;
             // SAFETY: as above.
@@ -109,11 +109,11 @@ impl Producer {
         unsafe { release(handler) }
     }
 
-    /// What the producer does when its turn to fail has come: it says so, or gives an array that is wrong. Whether the
-    /// stream is over then.
+    /// What the producer does when its turn to fail has come: it reports the failure, or gives a wrong array. Returns
+    /// whether the stream is over then.
     ///
     /// # Safety
-    /// As [`Producer::schema`].
+    /// The same as for [`Producer::schema`].
     unsafe fn fail(&self, handler: *mut Handler, how: How) -> bool {
         let step = if how == How::Wrong {
             Step { edits: vec![format!("array.{}", callback::wrong_array())], ..Step::default() }
@@ -144,12 +144,12 @@ impl Producer {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).schemas.push(thing);
         // SAFETY: the caller's contract.
         let on_schema = unsafe { (*handler).on_schema }.expect("on_schema");
-        // SAFETY: the schema is the consumer's to move or release.
+        // SAFETY: the consumer may move or release the schema.
         unsafe { on_schema(handler, at) }
     }
 
     /// # Safety
-    /// As [`Producer::schema`].
+    /// The same as for [`Producer::schema`].
     unsafe fn step(&self, handler: *mut Handler, step: &Step) {
         if step.again {
             // SAFETY: the caller's contract.
@@ -188,12 +188,12 @@ impl Producer {
         // SAFETY: the caller's contract.
         let on_next_task = unsafe { (*handler).on_next_task }.expect("on_next_task");
         let task = if step.end { std::ptr::null_mut() } else { &raw mut task };
-        // A consumer that refuses a task is of no interest: ours takes every one.
-        // SAFETY: the task is the consumer's to copy.
+        // The result is ignored: our consumer takes every task.
+        // SAFETY: the consumer may copy the task.
         unsafe { on_next_task(handler, task, metadata) };
     }
 
-    /// What is wrong with how the consumer treated what it was given.
+    /// Checks how the consumer treated what it was given.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !self.driven.load(SeqCst) {
             return Err("the handler was not driven".to_owned());
@@ -205,7 +205,7 @@ impl Producer {
             if extracted != u32::from(task.can_be_extracted) {
                 return Err(format!("a task was extracted {extracted} times"));
             }
-            // An array that was released when it was given is nobody's to release.
+            // Nobody may release an array that was already released when it was given.
             task.thing.check("the array of a task", if task.thing.is_released() { 0 } else { taken })?;
         }
         let cancels = self.asked.cancels.load(SeqCst);
@@ -229,7 +229,7 @@ unsafe fn release(handler: *mut Handler) {
 }
 
 /// # Safety
-/// `producer` is ours.
+/// `producer` is one of this module.
 unsafe fn asked<'a>(producer: *mut ArrowAsyncProducer) -> &'a Asked {
     // SAFETY: the caller's contract.
     let private_data: *mut c_void = unsafe { (*producer).private_data };
@@ -237,11 +237,11 @@ unsafe fn asked<'a>(producer: *mut ArrowAsyncProducer) -> &'a Asked {
     unsafe { &*private_data.cast_const().cast::<Asked>() }
 }
 
-/// What comes is what the case says, whether it was requested or not.
+/// The case decides what comes, whether or not it was requested.
 unsafe extern "C" fn request(_: *mut ArrowAsyncProducer, _: i64) {}
 
 unsafe extern "C" fn cancel(producer: *mut ArrowAsyncProducer) {
-    // SAFETY: a consumer passes the producer that it was told of.
+    // SAFETY: a consumer passes the producer that it was given.
     unsafe { asked(producer) }.cancels.fetch_add(1, SeqCst);
 }
 
@@ -251,7 +251,7 @@ unsafe extern "C" fn extract(task: *mut ArrowAsyncTask, out: *mut ArrowDeviceArr
     // SAFETY: the task lives as long as the case.
     let task = unsafe { &*private_data.cast_const().cast::<Task>() };
     task.extracted.fetch_add(1, SeqCst);
-    // Of what nobody wants, nobody is told.
+    // An extraction without a place for the data cannot fail.
     if !out.is_null() && callback::turn().is_some() {
         callback::is_told(DEVX_CALLBACK, "extract_data returned 5");
         return callback::CODE;

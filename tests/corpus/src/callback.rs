@@ -1,7 +1,7 @@
 //! Callbacks that fail: the nth one of a producer or a consumer of this library.
 //!
-//! What a program calls back, and what it says then, is in `stream`, `asynchronous` and `consumer`; here is whose turn it
-//! is. The callbacks may come on any thread, so all of this is for the whole process.
+//! The callbacks and their answers are in `stream`, `asynchronous` and `consumer`; this module decides whose turn it
+//! is. The callbacks can come on any thread, so all of this is for the whole process.
 
 use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use devexchange_core::abi::types::{DEVX_CALLBACK, DEVX_INVALID_CHILDREN, DEVX_IN
 
 /// The code of a callback that fails.
 pub(crate) const CODE: c_int = libc::EIO;
-/// What one says that says why.
+/// The text of a callback that gives a reason.
 pub(crate) const TEXT: &str = "as asked";
-/// A number that is right for no field.
+/// A number that is wrong for every field.
 pub(crate) const WRONG: i32 = -77;
 
 /// How a callback fails.
@@ -22,23 +22,23 @@ pub(crate) enum How {
     Code,
     /// With a code and, where there is a place for it, a text.
     Text,
-    /// It succeeds, but what it gives or asks for is wrong.
+    /// It succeeds, but gives or requests something wrong.
     Wrong,
-    /// It succeeds, but calls `cancel` within: a consumer's.
+    /// It succeeds, but calls `cancel` within; only a consumer does this.
     Cancel,
 }
 
-/// What the consumer of it all has to be told.
+/// The error that the final consumer must get.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
     /// The status of the error.
     pub status: DevxStatus,
-    /// What its text has in it.
+    /// A part of its text.
     pub says: &'static str,
 }
 
 struct Armed {
-    /// How many callbacks still succeed; below zero if none is to fail.
+    /// How many callbacks still succeed; negative if none is to fail.
     left: i64,
     how: How,
     told: Option<Told>,
@@ -50,8 +50,8 @@ fn armed() -> MutexGuard<'static, Armed> {
     ARMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on the `nth` callback fails (1: the next one): with a code (0), with a text, too (1), by what it gives or asks
-/// for (2), or it cancels (3).
+/// Makes the `nth` callback from now on fail (1: the next one): with a code (0), with a text, too (1), by giving or
+/// requesting something wrong (2), or by cancelling (3).
 ///
 /// # Panics
 /// If there is no such way.
@@ -60,7 +60,7 @@ pub fn arm(nth: i64, how: c_int) {
     *armed() = Armed { left: nth - 1, how, told: None };
 }
 
-/// No callback fails any more. What has to be told of the one that did.
+/// Lets no more callbacks fail. Returns the error that must result from the one that failed.
 pub fn disarm() -> Option<Told> {
     let mut armed = armed();
     armed.left = -1;
@@ -75,12 +75,12 @@ pub(crate) fn turn() -> Option<How> {
     is_its.then_some(armed.how)
 }
 
-/// It failed in a way of which this has to be told.
+/// Records the error that must result from the failure.
 pub(crate) fn is_told(status: DevxStatus, says: &'static str) {
     armed().told = Some(Told { status, says });
 }
 
-/// As [`is_told`], with [`CODE`].
+/// Like [`is_told`], with [`CODE`].
 pub(crate) fn code_is_told(how: How, without_text: &'static str) {
     is_told(DEVX_CALLBACK, if how == How::Text { TEXT } else { without_text });
 }

@@ -1,4 +1,4 @@
-//! A consumer of Arrow's asynchronous stream: it asks for batches, lets go of them, and fails when its turn comes.
+//! A consumer of Arrow's asynchronous stream: it requests batches, releases them, and fails when its turn comes.
 
 use core::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
@@ -14,15 +14,15 @@ use crate::patience::patient;
 
 type Handler = ArrowAsyncDeviceStreamHandler;
 
-/// What it asks for, all at once.
+/// The number of batches that it requests, all at once.
 const BATCHES: i64 = 8;
-/// How long the producer may take for the release.
+/// How long the producer may take until the release.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The handler, and what came.
+/// The handler, and what it received.
 pub(crate) struct Consumer {
     handler: Handler,
-    /// As it was at the first callback.
+    /// The producer at the first callback.
     producer: AtomicPtr<ArrowAsyncProducer>,
     tasks: AtomicU32,
     taken: AtomicU32,
@@ -60,7 +60,7 @@ impl Consumer {
     }
 
     /// # Errors
-    /// What the producer did wrong. Then the memory is not given back: it may still call the handler.
+    /// The producer's mistake. The memory is then not given back, because the producer may still call the handler.
     pub(crate) fn end(self: Box<Self>) -> Result<(), String> {
         let end = Instant::now() + patient(PATIENCE);
         while self.releases.load(SeqCst) == 0 && Instant::now() < end {
@@ -78,8 +78,8 @@ impl Consumer {
         ))
     }
 
-    /// A callback, which may be the one that fails: what it returns then. A consumer that asks for what cannot be, or
-    /// cancels, goes on; at the end nobody hears it.
+    /// Handles a callback, which may be the one that fails. Returns its result. A consumer that makes an invalid
+    /// request, or cancels, continues; at the end nobody notices.
     fn callback(&self, name: &'static str, is_end: bool) -> c_int {
         if self.ends.load(SeqCst) + self.releases.load(SeqCst) > u32::from(is_end) {
             self.late.fetch_add(1, SeqCst);
@@ -118,7 +118,7 @@ impl Consumer {
 }
 
 /// # Safety
-/// `handler` is one of ours that was not given back.
+/// `handler` is one of this module that was not given back.
 unsafe fn consumer<'a>(handler: *mut Handler) -> &'a Consumer {
     // SAFETY: the caller's contract.
     let private_data = unsafe { (*handler).private_data };
@@ -132,7 +132,7 @@ unsafe extern "C" fn on_schema(handler: *mut Handler, schema: *mut ArrowSchema) 
     // SAFETY: as above; its address is there by now.
     consumer.producer.store(unsafe { (*handler).producer }, SeqCst);
     consumer.request(BATCHES);
-    // SAFETY: the schema is ours to release.
+    // SAFETY: this consumer must release the schema.
     if let Some(release) = unsafe { (*schema).release } {
         // SAFETY: as above.
         unsafe { release(schema) }
@@ -143,13 +143,13 @@ unsafe extern "C" fn on_schema(handler: *mut Handler, schema: *mut ArrowSchema) 
 unsafe extern "C" fn on_next_task(handler: *mut Handler, task: *mut ArrowAsyncTask, _: *const c_char) -> c_int {
     // SAFETY: a producer passes the handler that it was given.
     let consumer = unsafe { consumer(handler) };
-    // SAFETY: NULL, or a task that is ours to extract.
+    // SAFETY: NULL, or a task that this consumer must extract.
     let Some(task) = (unsafe { task.as_mut() }) else {
         consumer.ends.fetch_add(1, SeqCst);
         return consumer.callback("on_next_task returned 5", true);
     };
     let code = consumer.callback("on_next_task returned 5", false);
-    // One that is refused stays the producer's.
+    // A refused task stays with the producer.
     if code == 0 {
         consumer.tasks.fetch_add(1, SeqCst);
         let mut array = ArrowDeviceArray::RELEASED;
@@ -158,7 +158,7 @@ unsafe extern "C" fn on_next_task(handler: *mut Handler, task: *mut ArrowAsyncTa
         let extracted = unsafe { extract(task, &mut array) };
         if let (0, Some(release)) = (extracted, array.array.release) {
             consumer.taken.fetch_add(1, SeqCst);
-            // SAFETY: the array is ours now.
+            // SAFETY: the array belongs to this consumer now.
             unsafe { release(&mut array.array) }
         }
     }

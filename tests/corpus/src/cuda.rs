@@ -14,7 +14,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     fn open() -> Option<Self> {
-        // SAFETY: the driver's initialisers are its own affair.
+        // SAFETY: loading a CUDA driver runs only its own initialisers.
         let library = unsafe { Library::new("libcuda.so.1") }.ok()?;
         let mut driver = Self { library, context: 0 };
         let mut context = 0_usize;

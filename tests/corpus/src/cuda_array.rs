@@ -33,7 +33,7 @@ fn described(thing: &mut Thing, typestr: &str, extent: i64) -> DevxCudaArray {
     // Room for edits that make it larger.
     let shape = thing.arena.room(8 * 64);
     put(shape, extent);
-    // Without a driver there is no such memory; whatever is refused before it is asked for does not need any.
+    // Without a driver there is no such memory; input that is refused before the driver is asked does not need any.
     let data = if extent == 0 { 0 } else { cuda::driver().map_or(4096, |_| cuda::device_memory()) };
     DevxCudaArray {
         version: DEVX_CUDA_ARRAY_VERSION,

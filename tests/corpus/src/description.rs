@@ -1,4 +1,4 @@
-//! What the files say: cases in groups, and the good structs that they spoil.
+//! The contents of the files: cases in groups, and the good structs that the cases spoil.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -23,10 +23,10 @@ const FILES: &[(&str, &str)] = &[
     ("ipc.toml", include_str!("../cases/ipc.toml")),
 ];
 
-/// One input and what has to become of it.
+/// One input and its expected result.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Unlike that of every other case: the kind, and what is wrong.
+    /// A unique name: the kind, and what is wrong.
     pub name: String,
     /// What is imported: `schema`, `array`, `dlpack`, …
     pub kind: String,
@@ -34,39 +34,39 @@ pub struct Case {
     pub base: String,
     /// What is changed in it.
     pub edits: Vec<String>,
-    /// What a stream says first.
+    /// The stream's first step.
     pub schema: Option<Step>,
-    /// What a stream says then.
+    /// The stream's later steps.
     pub steps: Vec<Step>,
-    /// The name of the error's status; empty if the input has to be accepted.
+    /// The name of the error's status; empty if the input must be accepted.
     pub status: String,
-    /// What the error's text has in it: the field and its value.
+    /// A part of the error's text: the field and its value.
     pub says: String,
-    /// When the error comes: at the `import`, or when what was imported is `read`.
+    /// When the error comes: at the `import`, or when the imported struct is `read`.
     pub stage: String,
     /// How many batches come before the end or the error.
     pub batches: u32,
-    /// How often the producer's release is called in all.
+    /// How often the producer's release is called in total.
     pub releases: u32,
-    /// Where the rule is from.
+    /// The source of the rule.
     pub source: String,
     languages: Vec<String>,
     needs: String,
 }
 
 impl Case {
-    /// The languages whose runners have to run the case.
+    /// The languages whose runners must run the case.
     pub fn languages(&self) -> &[String] {
         &self.languages
     }
 
-    /// Whether there is nothing to run without a CUDA driver.
+    /// Whether the case cannot run without a CUDA driver.
     pub fn needs_cuda(&self) -> bool {
         self.needs == "cuda"
     }
 
-    /// Whether the runner of a language has to run the case, here and now: some are for one language only, some need a
-    /// CUDA driver, some need that there is none.
+    /// Whether the runner of a language must run the case, here and now: some cases are for one language only, some
+    /// need a CUDA driver, some need that there is none.
     pub fn is_for(&self, language: &str) -> bool {
         let here = match self.needs.as_str() {
             "cuda" => cuda::driver().is_some(),
@@ -87,17 +87,17 @@ pub struct Step {
     pub edits: Vec<String>,
     /// Fails with this code (`errno`).
     pub error: Option<i32>,
-    /// What it says of that; nothing at all if this is missing.
+    /// The text of the failure; no text if this is missing.
     pub text: Option<String>,
-    /// The metadata that goes with it, as in an edit.
+    /// Its metadata, as in an edit.
     pub metadata: Option<String>,
-    /// Says that there is no more.
+    /// Ends the stream.
     pub end: bool,
     /// Gives the task without a way to extract it.
     pub no_extract: bool,
     /// Gives a schema where a task was expected.
     pub again: bool,
-    /// Gives the schema before it said who it is.
+    /// Gives the schema before it sets `handler.producer`.
     pub unknown: bool,
     /// Releases the handler.
     pub release: bool,
@@ -113,16 +113,16 @@ pub(crate) struct Node {
     pub(crate) length: i64,
     pub(crate) null_count: i64,
     pub(crate) offset: i64,
-    /// As in an edit.
+    /// The buffers, as in an edit.
     pub(crate) buffers: Vec<String>,
     pub(crate) children: Vec<Node>,
     pub(crate) dictionary: Option<Box<Node>>,
-    /// So many lists of one value are around it.
+    /// The number of lists of one value around it.
     lists: u32,
 }
 
 impl Node {
-    /// Puts the lists around it that it says.
+    /// Puts these lists around the node.
     fn nested(mut self) -> Self {
         for _ in 0..std::mem::take(&mut self.lists) {
             self = Self {
@@ -168,7 +168,7 @@ struct Group {
     needs: String,
     #[serde(default)]
     cases: Vec<Row>,
-    /// Cases that are a format string each, refused with a text that quotes it, or accepted.
+    /// Cases that are one format string each: refused with a text that quotes it, or accepted.
     #[serde(default)]
     formats: Vec<String>,
 }
@@ -204,7 +204,7 @@ struct Row {
 /// Every case, in the order of the files.
 ///
 /// # Panics
-/// If a file is not as it should be.
+/// If a file is invalid.
 pub fn cases() -> &'static [Case] {
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     CASES.get_or_init(|| {

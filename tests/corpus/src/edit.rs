@@ -1,20 +1,20 @@
-//! Edits: `children[1].n_buffers = 3`. On the left the way to a field, on the right what is put there:
+//! Edits: `children[1].n_buffers = 3`. On the left is the path to a field, on the right its new value:
 //!
 //! | value | is |
 //! |---|---|
 //! | `-1`, `0x7f` | a number, of the field's width |
 //! | `NULL` | no address |
-//! | `forbidden` | an address where reading kills the program: for what must not be looked at |
-//! | `"a\xff"` | the address of a text that ends, with escapes as in Rust |
-//! | `"x" * 2000000` | the address of so many of it, which end |
-//! | `i32[1, -2]`, `i64[1 * 64]` | the address of numbers, of one so many times; also `i8` |
-//! | `block[1, 3, "key"]` | the address of 32-bit numbers and texts without an end: metadata |
-//! | `bytes[64]` | the address of so many zero bytes |
+//! | `forbidden` | an address where reading kills the program: for memory that must not be read |
+//! | `"a\xff"` | the address of a NUL-terminated text, with escapes as in Rust |
+//! | `"x" * 2000000` | the address of the text repeated, NUL-terminated |
+//! | `i32[1, -2]`, `i64[1 * 64]` | the address of numbers, or of one number repeated; also `i8` |
+//! | `block[1, 3, "key"]` | the address of 32-bit numbers and texts without a NUL: metadata |
+//! | `bytes[64]` | the address of this many zero bytes |
 //! | `&children[0]`, `&root` | the address of a struct of the same tree |
-//! | `forgetful` | a release that does all it should, but does not mark its struct as released |
-//! | `device`, `freed` | the address of memory of CUDA device 0, of such memory that was given back |
+//! | `forgetful` | a release that does everything it should, except mark its struct as released |
+//! | `device`, `freed` | the address of memory of CUDA device 0, or of such memory that was freed |
 //!
-//! `+=` adds a number to what is there.
+//! `+=` adds a number to the present value.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -24,7 +24,7 @@ use crate::layout::{Struct, Type};
 use crate::memory::{Arena, forbidden, word, write};
 use crate::tree::forgetful;
 
-/// Changes what is at `root` as an edit says.
+/// Applies an edit to the struct at `root`.
 pub(crate) fn apply(edit: &str, root: usize, layout: &'static Struct, arena: &mut Arena) {
     let wrong = || panic!("the edit {edit:?} is not one");
     let Some((path, value)) = edit.split_once('=') else { return wrong() };
@@ -52,7 +52,7 @@ pub(crate) fn apply(edit: &str, root: usize, layout: &'static Struct, arena: &mu
     write(at, number.to_ne_bytes().get(..width).expect("a number of at most 8 bytes"));
 }
 
-/// What a value without a way to a field comes to, for example metadata.
+/// The value of a text without a path to a field, for example metadata.
 pub(crate) fn value(text: &str, arena: &mut Arena) -> usize {
     let layout = &crate::layout::VERSION;
     parse(text, 0, layout, arena).unwrap_or_else(|| panic!("the value {text:?} is not one")) as usize

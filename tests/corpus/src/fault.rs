@@ -1,28 +1,29 @@
-//! Allocations of a library that fail: of one that is loaded, and of no other.
+//! Failing allocations of one loaded library, and of no other code.
 //!
-//! A loaded library calls malloc through a table of its own, which says where each foreign function is. [`install`] writes
-//! functions of this file into it, which fail when they are told to; everybody else's allocations go on as before. So a
-//! test can let each allocation of ours fail once while a runtime that allocates all the time runs around it.
+//! A loaded library calls malloc through its own table, which holds the address of each foreign function. [`install`]
+//! writes functions of this file into that table, which fail when they are told to; all other allocations continue as
+//! before. So a test can let each allocation of our library fail once while a runtime that allocates all the time runs
+//! around it.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 thread_local! {
-    /// How many allocations of this thread still succeed before one fails; below zero if none is to fail.
+    /// How many allocations of this thread still succeed before one fails; negative if none is to fail.
     static LEFT: Cell<i64> = const { Cell::new(-1) };
     static FROM_THEN_ON: Cell<bool> = const { Cell::new(false) };
     static FAILED: Cell<i64> = const { Cell::new(0) };
 }
 
-/// From now on the `nth` allocation of this thread fails (1: the next one), and all after it if `from_then_on`.
+/// Makes the `nth` allocation of this thread from now on fail (1: the next one), and all after it if `from_then_on`.
 pub fn arm(nth: i64, from_then_on: bool) {
     FAILED.set(0);
     FROM_THEN_ON.set(from_then_on);
     LEFT.set(nth - 1);
 }
 
-/// No allocation fails any more. How many did since [`arm`].
+/// Lets no more allocations fail. Returns how many have failed since [`arm`].
 pub fn disarm() -> i64 {
     LEFT.set(-1);
     FAILED.take()
@@ -40,7 +41,7 @@ fn fails() -> bool {
 }
 
 fn out_of_memory() -> *mut c_void {
-    // SAFETY: a question.
+    // SAFETY: a query without preconditions.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: the address of this thread's own number.
     unsafe { *errno = libc::ENOMEM };
@@ -58,12 +59,12 @@ unsafe extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
 }
 
 unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
-    // SAFETY: as the caller of realloc says.
+    // SAFETY: the contract of realloc's caller.
     if fails() { out_of_memory() } else { unsafe { libc::realloc(block, bytes) } }
 }
 
 unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
-    // SAFETY: as the caller of posix_memalign says.
+    // SAFETY: the contract of posix_memalign's caller.
     if fails() { libc::ENOMEM } else { unsafe { libc::posix_memalign(out, align, bytes) } }
 }
 
@@ -82,11 +83,11 @@ struct Search<'a> {
     replaced: i32,
 }
 
-/// Lets the library call the functions of this file; `name` is what its file's name begins with. How many places were
-/// changed: 0 if no library of that name is loaded. To be called before other threads use the library.
+/// Makes the library call the functions of this file; its file's name begins with `name`. Returns the number of changed
+/// places: 0 if no library of that name is loaded. It must be called before other threads use the library.
 pub fn install(name: &str) -> i32 {
     unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-        // SAFETY: what `install` gave.
+        // SAFETY: the `Search` that `install` passes.
         let search = unsafe { &mut *search.cast::<Search<'_>>() };
         // SAFETY: the loader's description of a library.
         let info = unsafe { &*info };
@@ -100,12 +101,12 @@ pub fn install(name: &str) -> i32 {
         0
     }
     let mut search = Search { name, replaced: 0 };
-    // SAFETY: the function does as the loader wants.
+    // SAFETY: the function follows the loader's contract.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     search.replaced
 }
 
-/// What of the dynamic section is needed (ELF, "Dynamic Section").
+/// The needed parts of the dynamic section (ELF, "Dynamic Section").
 #[derive(Default)]
 struct Dynamic {
     strings: usize,
@@ -124,7 +125,7 @@ const DT_JMPREL: i64 = 23;
 /// # Safety
 /// A library that is loaded.
 unsafe fn replace(info: &libc::dl_phdr_info) -> i32 {
-    // SAFETY: so many headers are there.
+    // SAFETY: this many headers exist.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr as usize;
     let mut found = Dynamic::default();
@@ -172,12 +173,12 @@ unsafe fn replace(info: &libc::dl_phdr_info) -> i32 {
 /// # Safety
 /// The place belongs to the library's table of addresses, which the loader has made read-only.
 unsafe fn write(place: *mut usize, function: usize) {
-    // SAFETY: a question.
+    // SAFETY: a query without preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let start = place.map_addr(|address| address & !(page - 1));
     // SAFETY: the pages of the table; a place is aligned and so within one page.
     let code = unsafe { libc::mprotect(start.cast(), page, libc::PROT_READ | libc::PROT_WRITE) };
     assert_eq!(code, 0, "the table of a library's functions could not be changed");
-    // SAFETY: writable now, and read by whoever calls the function.
+    // SAFETY: writable now; callers of the function only read it.
     unsafe { place.write_volatile(function) };
 }

@@ -1,4 +1,4 @@
-//! The same for every other language; `corpus.h` says what each function does.
+//! The corpus for every other language; `corpus.h` says what each function does.
 #![expect(clippy::missing_safety_doc, reason = "the header says it")]
 #![expect(missing_docs, reason = "the header says it")]
 
@@ -22,7 +22,7 @@ fn case(i: i64) -> &'static Case {
     found.unwrap_or_else(|| panic!("there is no case {i}"))
 }
 
-/// A text that stays.
+/// A text that is never freed.
 fn kept(text: &str) -> *const c_char {
     static TEXTS: OnceLock<Mutex<BTreeMap<String, CString>>> = OnceLock::new();
     let mut texts = TEXTS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,7 +170,7 @@ pub extern "C" fn corpus_callback_arm(nth: i64, how: i32) {
     callback::arm(nth, how);
 }
 
-/// What has to be told of a callback that failed; kept for `corpus_callback_says`.
+/// The error that must result from a failed callback; kept for `corpus_callback_says`.
 static TOLD: Mutex<Option<callback::Told>> = Mutex::new(None);
 
 #[unsafe(no_mangle)]

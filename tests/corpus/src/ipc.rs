@@ -1,13 +1,13 @@
-//! An exporter of one importer (`core/src/ipc/message.rs`, `core/src/ipc/descriptor.rs` say how they speak) whose
-//! descriptor and messages are what a case says. It is a list of fields, each by its name:
+//! An exporter for one importer (`core/src/ipc/message.rs` and `core/src/ipc/descriptor.rs` describe the protocol)
+//! whose descriptor and messages are what a case says. It is a list of named fields:
 //!
 //! `hello.magic`, `hello.type`, `hello.protocol`, `hello.exporter`; `given.magic`, `given.type`, `given.request`,
-//! `given.lease`, `given.in_file`; and those of the descriptor. An edit names one. A text takes the number of its bytes
-//! along, which is the field `NAME.length`. After all edits the descriptor is sealed (length and checksum), unless an
-//! edit of a field begins with `then `: that one comes afterwards. And there are words for the rest:
-//! `cut = N` (after the seal, only N bytes are left), `append = "…"` (before it), `hello.cut`, `given.cut`, `hello.append`
-//! (of the messages; one of no bytes is none: the exporter is gone), `files = N`, `file.bytes = N`, `file.seals = 0` (a
-//! memory file that its exporter could cut off).
+//! `given.lease`, `given.in_file`; and those of the descriptor. An edit names one. Setting a text also
+//! sets the number of its bytes, which is the field `NAME.length`. After all edits the descriptor is sealed (length and
+//! checksum); an edit that begins with `then ` comes after the seal. Other words describe the rest: `cut = N` (after the
+//! seal, only N bytes are left), `append = "…"` (before the seal), `hello.cut`, `given.cut`, `hello.append` (of the
+//! messages; a message without bytes is not sent: the exporter is gone), `files = N`, `file.bytes = N`,
+//! `file.seals = 0` (a memory file that its exporter could truncate).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -36,11 +36,11 @@ pub(crate) struct Exporter {
 
 #[derive(Default)]
 struct State {
-    /// Messages in which the lease was given up.
+    /// The number of messages that gave the lease up.
     releases: AtomicU32,
 }
 
-/// What is said.
+/// What the exporter sends.
 struct Said {
     hello: Vec<u8>,
     given: Fields,
@@ -67,7 +67,7 @@ impl Fields {
         self.0.iter_mut().find(|(other, _)| other == name).map(|(_, bytes)| bytes)
     }
 
-    /// Whether there is a field of that name, which is what the value says then.
+    /// Sets a field to a value. Returns whether there is a field of that name.
     fn set(&mut self, name: &str, value: &str) -> bool {
         let text = value.starts_with('"').then(|| edit::text(value).expect("a text"));
         let length = text.as_ref().map(|text| (text.len() as u32).to_le_bytes().to_vec());
@@ -147,14 +147,14 @@ fn file(bytes: u64, seals: bool) -> OwnedFd {
     fd
 }
 
-/// What is said before it is put into bytes.
+/// What the exporter sends, before it becomes bytes.
 struct Draft {
     hello: Fields,
     given: Fields,
     descriptor: Fields,
-    /// After the seal.
+    /// The edits that come after the seal.
     late: Vec<(String, String)>,
-    /// So many bytes are left: of the descriptor, of the first message, of the second one.
+    /// The number of bytes left: of the descriptor, of the first message, of the second one.
     cut: usize,
     hello_cut: usize,
     given_cut: usize,
@@ -243,7 +243,7 @@ impl Exporter {
         Self { address, state, thread: Mutex::new(Some(thread)) }
     }
 
-    /// How often the lease was given up, when the importer is gone.
+    /// How often the lease was given up, once the importer is gone.
     pub(crate) fn releases(&self) -> u32 {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -253,10 +253,10 @@ impl Exporter {
     }
 }
 
-/// Speaks with one importer until it is gone.
+/// Serves one importer until it is gone.
 fn serve(socket: &OwnedFd, mut said: Said, state: &State) {
     let mut ready = [PollFd::new(socket, PollFlags::IN)];
-    // A runner that fails before it connects is not waited for for ever.
+    // Does not wait for ever for a runner that fails before it connects.
     if poll(&mut ready, Some(&Timespec { tv_sec: 10, tv_nsec: 0 })) != Ok(1) {
         return;
     }

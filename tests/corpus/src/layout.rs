@@ -1,4 +1,4 @@
-//! Where the fields of the standards' structs are, by name: an edit may name any of them.
+//! The places of the fields of the standards' structs, by name: an edit can name any of them.
 
 use std::mem::{offset_of, size_of};
 
@@ -12,10 +12,10 @@ use devexchange_core::abi::dlpack::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor,
 };
 
-/// What a field is.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub(crate) enum Type {
-    /// A number of so many bytes.
+    /// A number of this many bytes.
     Number(usize),
     /// An address.
     Pointer,

@@ -1,12 +1,12 @@
 //! Bad input, described once for all languages, and a producer that makes it.
 //!
 //! The files in `cases/` say what is wrong with which struct, which error names it, and what becomes of the struct.
-//! [`Made`] is a case that was made: structs at addresses, with callbacks that count. A runner imports it through the
-//! API of its language, compares the error, and asks [`Made::after`] and [`Made::end`] whether everything was given
-//! back as it should be. Languages other than Rust reach the same through [`ffi`] (`corpus.h`).
+//! [`Made`] is a case in memory: structs at addresses, with callbacks that count. A runner imports it through the API
+//! of its language, compares the error, and asks [`Made::after`] and [`Made::end`] whether everything was given back
+//! correctly. Languages other than Rust use the same through [`ffi`] (`corpus.h`).
 //!
-//! Nothing of the library that is tested is called here; its definitions of the standards' structs and the numbers of its
-//! statuses are used.
+//! The corpus calls nothing of the library under test; it uses only that library's definitions of the standards'
+//! structs and the numbers of its statuses.
 #![expect(clippy::expect_used, clippy::panic, reason = "what only tests call fails by panicking")]
 
 mod asynchronous;

@@ -1,4 +1,4 @@
-//! A case that was made: what is given to the importer, and whether all of it came back.
+//! A case in memory: the input for the importer, and whether all of it came back.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::stream::Stream;
 use crate::thing::Thing;
 use crate::{tensor, tree};
 
-/// How long a release may take that comes on another thread.
+/// How long a release on another thread may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The input of a case.
@@ -32,7 +32,7 @@ enum Input {
     Stream(Stream, &'static Struct),
     Async(Producer),
     Ipc(Exporter),
-    /// The runner makes it itself: a dictionary of Python's.
+    /// The runner makes the input itself: a Python dictionary.
     Own,
 }
 
@@ -40,7 +40,7 @@ impl Made {
     /// Makes the input.
     ///
     /// # Panics
-    /// If the description is not as it should be.
+    /// If the description is invalid.
     pub fn new(case: &'static Case) -> Self {
         let Case { kind, base: name, edits, .. } = case;
         let mut schema = None;
@@ -77,12 +77,12 @@ impl Made {
         }
     }
 
-    /// The address of the schema of an array, which is a good one.
+    /// The address of the schema of an array; the schema is good.
     pub fn schema(&self) -> usize {
         self.schema.as_ref().map_or(0, |schema| schema.root)
     }
 
-    /// Where an exporter of this machine listens.
+    /// The address at which the exporter listens.
     pub fn listens(&self) -> &str {
         match &self.input {
             Input::Ipc(exporter) => &exporter.address,
@@ -90,14 +90,14 @@ impl Made {
         }
     }
 
-    /// Lets the producer of an asynchronous stream call a handler, until it releases it; NULL if there was no memory for
-    /// one.
+    /// Lets the producer of an asynchronous stream call a handler, until it releases the handler; NULL if there was no
+    /// memory for one.
     ///
     /// # Safety
-    /// `handler` is NULL or a consumer's, which nobody has called yet.
+    /// `handler` is NULL or a handler of a consumer, which nobody has called yet.
     ///
     /// # Panics
-    /// If the case is no asynchronous stream.
+    /// If the case is not an asynchronous stream.
     pub unsafe fn drive(&self, handler: *mut ArrowAsyncDeviceStreamHandler) {
         match &self.input {
             // SAFETY: the caller's contract.
@@ -106,11 +106,11 @@ impl Made {
         }
     }
 
-    /// To be called after the import, and before anything that it took is released.
+    /// Checks the ownership after the import. It must be called before anything that the import took is released.
     ///
     /// # Errors
-    /// What is wrong with the ownership: a refused struct is as it was and still its producer's, one that was taken is
-    /// not released yet.
+    /// A fault of the ownership: a refused struct must be unchanged and still with its producer; a struct that was
+    /// taken must not be released yet.
     pub fn after(&mut self, refused: bool) -> Result<(), String> {
         self.refused = Some(refused);
         let thing = match &self.input {
@@ -129,10 +129,12 @@ impl Made {
         Ok(())
     }
 
-    /// To be called when everything that was imported is closed. The producer lets go of what is still its own.
+    /// Checks the releases at the end, when everything imported is closed. The producer then releases what it still
+    /// owns.
     ///
     /// # Errors
-    /// What was not released, or too often. Then the memory is not given back: somebody may still use it.
+    /// The thing that was not released, or too often. The memory is then not given back, because somebody may still use
+    /// it.
     pub fn end(self) -> Result<(), String> {
         self.let_go();
         let end = Instant::now() + patient(PATIENCE);
@@ -158,7 +160,7 @@ impl Made {
                 _ => {}
             }
         }
-        // Taken along with the array, or put back, or not even looked at.
+        // The schema was taken with the array, or put back, or not even looked at.
         if let Some(schema) = &self.schema {
             release(schema.root, &SCHEMA);
         }
@@ -191,7 +193,7 @@ fn put_right(thing: &Thing, layout: &'static Struct) {
     release(thing.root, layout);
 }
 
-/// Calls the release of a struct, unless it was released or moved from.
+/// Calls the release of a struct, unless the struct was released or moved from.
 fn release(root: usize, layout: &'static Struct) {
     let name = if std::ptr::eq(layout, &raw const VERSIONED) || std::ptr::eq(layout, &raw const LEGACY) {
         "deleter"
@@ -207,9 +209,9 @@ fn release(root: usize, layout: &'static Struct) {
     }
     // SAFETY: every release of these structs takes the address of its struct.
     let callback = unsafe { std::mem::transmute::<*const (), unsafe extern "C" fn(usize)>(callback) };
-    // SAFETY: the struct is right, and its producer's.
+    // SAFETY: the struct is valid, and still belongs to its producer.
     unsafe { callback(root) }
-    // A deleter leaves the struct as it is; nobody has it any more.
+    // A deleter leaves the struct unchanged; nobody has it any more.
     if name == "deleter" {
         write(root + offset, &[0; 8]);
     }

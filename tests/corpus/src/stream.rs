@@ -16,13 +16,13 @@ use crate::layout::{DEVICE_STREAM, STREAM};
 use crate::thing::{Record, Thing};
 use crate::tree::{self, put};
 
-/// A stream, spoiled, and what came out of it.
+/// A spoiled stream, and what it gave out.
 pub(crate) struct Stream {
     pub(crate) thing: Thing,
     script: Box<Script>,
 }
 
-/// What `private_data` of a stream points to.
+/// The data that `private_data` of a stream points to.
 struct Script {
     case: &'static Case,
     record: *mut c_void,
@@ -65,7 +65,7 @@ impl Stream {
         Self { thing: thing.spoil(&case.edits), script }
     }
 
-    /// What is wrong if everything that was given out should have been released.
+    /// Checks that everything that was given out has been released.
     pub(crate) fn check_given(&self) -> Result<(), String> {
         self.script.told().given.iter().try_for_each(|given| given.check("what the stream gave", 1))
     }
@@ -83,8 +83,8 @@ impl Script {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The struct of a step, as what the case is about if the step does not say; or its error. If it is this callback's
-    /// turn to fail, it does; `wrong` is an edit that spoils what it gives.
+    /// Makes the struct of a step, by default the subject of the case, or returns its error. If it is this callback's
+    /// turn to fail, it fails; `wrong` is an edit that spoils what it gives.
     fn give(
         &self,
         step: &Step,
@@ -128,7 +128,7 @@ impl Script {
     }
 }
 
-/// Moves a struct to where the consumer wants it.
+/// Moves a struct to the consumer's place for it.
 ///
 /// # Safety
 /// `out` has room for a struct, and what is at the place is one.
@@ -149,7 +149,7 @@ unsafe fn hand<T>(found: Result<Option<usize>, c_int>, out: *mut T) -> c_int {
     }
 }
 
-/// What both structs have; their addresses are never mixed up.
+/// What both structs have in common; their addresses are never confused.
 trait AnyStream {
     fn private_data(&self) -> *mut c_void;
     fn disarm(&mut self);

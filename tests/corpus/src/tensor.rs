@@ -1,4 +1,4 @@
-//! DLPack's structs: by `base`, a matrix of 2 x 3, a scalar, or nothing at all.
+//! DLPack's structs: depending on `base`, a matrix of 2 x 3, a scalar, or an empty tensor.
 
 use core::ffi::c_void;
 use std::ptr::with_exposed_provenance_mut;
@@ -41,7 +41,7 @@ fn tensor(thing: &mut Thing, base: &str) -> DLTensor {
         "empty" => &[2, 0],
         other => panic!("there is no tensor {other:?}"),
     };
-    // More room than is said, for edits that make it larger.
+    // More room than stated, for edits that make the tensor larger.
     let (at, bytes) = (thing.arena.room(8 * 64), thing.arena.room(4096));
     let strides_at = thing.arena.room(8 * 64);
     let mut step = shape.iter().product::<i64>();

@@ -1,4 +1,4 @@
-//! A struct that is given out, with all that hangs on it, and how often each part was released.
+//! A struct that is given out, with everything below it, and the number of releases of each part.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -6,10 +6,10 @@ use crate::edit::apply;
 use crate::layout::{ARRAY, Struct};
 use crate::memory::Arena;
 
-/// A part of a thing that has a release of its own; `private_data` points here.
+/// A part of a thing with its own release; `private_data` points here.
 pub(crate) struct Record {
     releases: AtomicU32,
-    /// Where the structs are that this one releases, as its producer knows it, whatever the struct says.
+    /// The addresses of the structs that this one releases, as its producer knows them, whatever the struct says.
     pub(crate) below: Vec<usize>,
 }
 
@@ -17,7 +17,7 @@ impl Record {
     /// The record behind `private_data`.
     ///
     /// # Safety
-    /// The address is from [`Thing::record`] of a thing that is still there.
+    /// The address comes from [`Thing::record`] of a thing that still exists.
     pub(crate) unsafe fn of<'a>(private_data: *mut core::ffi::c_void) -> &'a Self {
         // SAFETY: the caller's contract.
         unsafe { &*private_data.cast_const().cast::<Self>() }
@@ -29,13 +29,13 @@ impl Record {
     }
 }
 
-/// A struct, spoiled, and how often its parts were released.
+/// A spoiled struct, and the number of releases of its parts.
 pub(crate) struct Thing {
     pub(crate) arena: Arena,
-    /// Where the struct is.
+    /// The address of the struct.
     pub(crate) root: usize,
     layout: &'static Struct,
-    /// Of each part, the root last.
+    /// The record of each part, the root's last.
     #[expect(clippy::vec_box, reason = "their addresses are given out")]
     records: Vec<Box<Record>>,
 }
@@ -48,7 +48,7 @@ impl Thing {
         Self { arena, root, layout, records: Vec::new() }
     }
 
-    /// A new record, by the address that goes into `private_data`.
+    /// A new record, as the address for `private_data`.
     pub(crate) fn record(&mut self, below: Vec<usize>) -> *mut core::ffi::c_void {
         let record = Box::new(Record { releases: AtomicU32::new(0), below });
         let at = std::ptr::from_ref(&*record).cast_mut().cast();
@@ -56,7 +56,7 @@ impl Thing {
         at
     }
 
-    /// What was built is right; now it is spoiled.
+    /// Spoils the struct, which is valid so far.
     pub(crate) fn spoil(mut self, edits: &[String]) -> Self {
         self.arena.is_good();
         for edit in edits {
@@ -70,7 +70,7 @@ impl Thing {
         self.arena.is_untouched()
     }
 
-    /// Whether an array was given out as one that is released already.
+    /// Whether an array was given out already released.
     pub(crate) fn is_released(&self) -> bool {
         self.layout.field("array").is_some_and(|(array, _)| {
             let release = ARRAY.field("release").map_or(0, |(release, _)| release);
@@ -78,12 +78,12 @@ impl Thing {
         })
     }
 
-    /// How often anything of it was released.
+    /// The number of releases of all parts.
     pub(crate) fn all_releases(&self) -> u32 {
         self.records.iter().map(|record| record.releases.load(SeqCst)).sum()
     }
 
-    /// What is wrong if every part should have been released so often.
+    /// Checks that every part was released this many times.
     pub(crate) fn check(&self, what: &str, times: u32) -> Result<(), String> {
         let counts: Vec<_> = self.records.iter().map(|record| record.releases.load(SeqCst)).collect();
         match counts.iter().all(|count| *count == times) {

@@ -1,4 +1,4 @@
-//! Arrow's trees, out of a node of `bases.toml`: the schema, and the array.
+//! Arrow's trees, made from a node of `bases.toml`: the schema, and the array.
 
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::{ARROW_DEVICE_CPU, ArrowDeviceArray};
@@ -23,7 +23,7 @@ pub(crate) fn array(node: &Node, edits: &[String]) -> Thing {
     thing.spoil(edits)
 }
 
-/// As an array of the CPU.
+/// The node as a device array of the CPU.
 pub(crate) fn device_array(node: &Node, edits: &[String]) -> Thing {
     let mut thing = Thing::new(&DEVICE_ARRAY);
     let root = thing.root;
@@ -35,11 +35,11 @@ pub(crate) fn device_array(node: &Node, edits: &[String]) -> Thing {
 
 /// Writes a struct to a place in an arena.
 pub(crate) fn put<T>(at: usize, value: T) {
-    // SAFETY: the rooms are large enough for the struct that was asked for, and aligned for any.
+    // SAFETY: the place is large enough for the struct that was requested, and aligned for any struct.
     unsafe { std::ptr::with_exposed_provenance_mut::<T>(at).write(value) }
 }
 
-/// The address of a table of addresses; none of an empty one.
+/// The address of a table of addresses; NULL for an empty one.
 fn table<T>(thing: &mut Thing, places: &[usize]) -> *mut T {
     if places.is_empty() {
         return std::ptr::null_mut();
@@ -103,7 +103,7 @@ fn fill_array(thing: &mut Thing, at: usize, node: &Node) {
     );
 }
 
-/// The release of a layout's struct that does not mark it.
+/// The release of a layout's struct that does not mark the struct as released.
 pub(crate) fn forgetful(layout: &'static Struct) -> usize {
     let array: Release<ArrowArray> = forgetful_array;
     let schema: Release<ArrowSchema> = forgetful_schema;
@@ -114,7 +114,7 @@ type Release<T> = unsafe extern "C" fn(*mut T);
 
 macro_rules! releases {
     ($($release:ident, $forgetful:ident of $Struct:ty;)*) => {$(
-        /// As a producer should: what is below and still there first, and each part once.
+        /// Releases as a producer should: first what is below and still there, and each part once.
         unsafe extern "C" fn $release(given: *mut $Struct) {
             // SAFETY: a consumer passes the struct that it was given, wherever it has moved it.
             let node = unsafe { &mut *given };

@@ -1,6 +1,6 @@
-//! The corpus through the Rust API: a test for each case. Arguments are parts of names, as for other tests.
+//! The corpus through the Rust API: one test for each case. Arguments are parts of names, as for other tests.
 //!
-//! It runs itself again with the simulated CUDA driver in reach, for the cases that need one.
+//! The program runs itself again with the simulated CUDA driver, for the cases that need one.
 #![expect(clippy::panic, reason = "what only tests call fails by panicking")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,10 +19,10 @@ use devexchange_core::{Batch, BatchStream, Column, Error, Result, Schema, ledger
 use devexchange_corpus::{Case, Made, callback, cases};
 use devexchange_tests::sim;
 
-/// What was imported, and gives it up when it goes.
+/// An imported thing, which is given up when it is dropped.
 type Imported = Box<dyn Reads>;
 
-/// How an imported thing is read in full: the number of batches, and what went wrong.
+/// Reads an imported thing in full. Returns the number of batches, and the error.
 trait Reads {
     fn read(&self) -> (u32, Result<()>) {
         (0, Ok(()))
@@ -52,7 +52,7 @@ impl Reads for AsyncReader {
     }
 }
 
-/// Asks for the next batch until there is none.
+/// Requests batches until there are no more.
 fn count(mut next: impl FnMut() -> Result<bool>) -> (u32, Result<()>) {
     let mut batches = 0;
     loop {
@@ -83,7 +83,7 @@ fn read_rows(column: Column<'_>) -> Result<()> {
 fn import(case: &Case, made: &Made) -> Result<Imported> {
     let at = made.address();
     Ok(match case.kind.as_str() {
-        // SAFETY: a schema, of which only what the case says is wrong; what no struct can say of itself is right.
+        // SAFETY: a schema, in which only the case's fault is wrong; everything that cannot be checked is right.
         "schema" => Box::new(unsafe { Schema::import(address(at)) }?),
         "array" | "device_array" => Box::new(import_batch(case, made)?),
         // SAFETY: a stream.
@@ -99,7 +99,7 @@ fn import(case: &Case, made: &Made) -> Result<Imported> {
         "cuda_array" => Box::new(unsafe { cuda_array::import(address(at), &Default::default(), false) }?),
         // SAFETY: nobody writes what the producer offers.
         "ipc_tensor" => Box::new(unsafe { ipc::connect(made.listens())?.import_tensor("t") }?),
-        // SAFETY: as an array.
+        // SAFETY: the same as for an array.
         "ipc_batch" => Box::new(unsafe { ipc::connect(made.listens())?.import_batch("t") }?),
         other => panic!("no runner for {other:?}"),
     })
@@ -119,19 +119,19 @@ fn import_batch(case: &Case, made: &Made) -> Result<Batch> {
 fn import_async(made: &Made) -> Result<AsyncReader> {
     let reader = AsyncReader::new(ReaderOptions { limit: 4, abi_h_metadata: true }, None)?;
     let handler = reader.handler()?;
-    // SAFETY: the handler was handed out just now.
+    // SAFETY: the handler was just handed out.
     unsafe { made.drive(handler) };
     reader.wait_schema(Some(Duration::from_secs(10)))?;
     Ok(reader)
 }
 
-/// Why a case fails.
+/// Runs a case. The error says why it fails.
 fn run(case: &'static Case) -> std::result::Result<(), String> {
     run_with(case, false).map(drop)
 }
 
-/// Runs a good case while each callback of its producer fails: with a code, with a text, by what it gives. How many did,
-/// or why it fails.
+/// Runs a good case while each callback of its producer fails: with a code, with a text, by what it gives. Returns how
+/// many failed, or why the case fails.
 fn run_callbacks(case: &'static Case) -> std::result::Result<u32, String> {
     let has_callbacks = case.kind.contains("stream") || case.kind == "async";
     let mut failed = 0;
@@ -148,7 +148,7 @@ fn run_callbacks(case: &'static Case) -> std::result::Result<u32, String> {
     Ok(failed)
 }
 
-/// Runs a case; whether a callback failed meanwhile, if one may.
+/// Runs a case. Returns whether a callback failed meanwhile, if one may.
 fn run_with(case: &'static Case, may_fail: bool) -> std::result::Result<bool, String> {
     let mut made = Made::new(case);
     let imported = import(case, &made);
@@ -198,7 +198,7 @@ fn name_of(error: &Error) -> String {
     status_name(error.status()).map_or("?".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// In the process that runs what needs a CUDA driver.
+/// Set in the process that runs the cases that need a CUDA driver.
 const AGAIN: &str = "DEVX_CORPUS_AGAIN";
 
 /// Runs the cases that were not run yet, with the simulated driver.
@@ -235,7 +235,7 @@ fn main() -> ExitCode {
         }
     }
     println!("{callbacks} callbacks failed");
-    // Of streams there are cases without a driver.
+    // There are cases of streams without a driver.
     let were_many = callbacks > 150 || only_cuda || !wanted.is_empty();
     let is_good = failed == 0 && were_many && (passed > 0 || !wanted.is_empty());
     let verdict = if is_good { "ok" } else { "FAILED" };

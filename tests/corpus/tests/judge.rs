@@ -1,4 +1,4 @@
-//! The judge: what a consumer may do wrong with a struct is found, and what it does right is not.
+//! Tests of the judge: it finds what a consumer can do wrong with a struct, and accepts what the consumer does right.
 #![expect(clippy::expect_used, reason = "what only tests call fails by panicking")]
 
 use std::ptr::with_exposed_provenance_mut as address;
@@ -18,7 +18,7 @@ fn schema(made: &mut Made) -> &mut ArrowSchema {
 
 fn release(schema: &mut ArrowSchema) {
     let release = schema.release.expect("not released");
-    // SAFETY: the struct's own.
+    // SAFETY: the struct's own release.
     unsafe { release(schema) };
 }
 
@@ -51,7 +51,7 @@ fn a_change_of_what_was_refused_is_found() {
     assert_eq!(made.after(true), Err("it was refused, but it was changed".to_owned()));
     // Also far below.
     let mut made = Made::new(case("schema: name of a child is not UTF-8"));
-    // SAFETY: the children of this case are right.
+    // SAFETY: the children of this case are valid.
     let child = unsafe { *schema(&mut made).children };
     // SAFETY: as above.
     unsafe { (*child).flags = 77 };
@@ -80,7 +80,7 @@ fn what_is_released_twice_is_found() {
     // SAFETY: a good tensor.
     let deleter = unsafe { (*tensor).deleter }.expect("a deleter");
     for _ in 0..2 {
-        // SAFETY: the second time is what is tested: this deleter only counts.
+        // SAFETY: the second call is the point of the test: this deleter only counts.
         unsafe { deleter(tensor) };
     }
     assert!(made.end().is_err_and(|wrong| wrong.contains("released [2] times")));
@@ -92,7 +92,7 @@ fn a_case_that_nobody_judged_is_found() {
     assert!(made.end().is_err_and(|wrong| wrong.contains("nobody said")));
 }
 
-/// So that who refuses everything fails, and who takes everything.
+/// A consumer that refuses everything fails, and so does one that accepts everything.
 #[test]
 fn there_is_good_and_bad_of_every_kind() {
     for case in cases() {
@@ -103,7 +103,7 @@ fn there_is_good_and_bad_of_every_kind() {
     }
 }
 
-/// `docs/bad-input.md` has the table; `DEVX_BLESS=1` writes it.
+/// The table of `docs/bad-input.md`; `DEVX_BLESS=1` writes it.
 #[test]
 fn the_table_of_the_page_is_up_to_date() {
     let page = devexchange_tests::root().join("docs/bad-input.md");

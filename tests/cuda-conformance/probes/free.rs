@@ -6,7 +6,7 @@ use crate::answer::{Answer, INVALID_VALUE, SUCCESS, said};
 use crate::probe::{Probe, probe};
 use crate::scene::{Gate, N, alloc_async, managed, pageable, returns};
 
-const STRICT: &str = "a client must not rely on the wait: a free of memory in use is a race; it waits with SIMCUDA_FREE=waits";
+const STRICT: &str = "a client must not rely on the wait, so a free of memory in use is a race; SIMCUDA_FREE=waits";
 const REGISTERED: &str = "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED (712)";
 const NOT_REGISTERED: &str = "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED (713)";
 

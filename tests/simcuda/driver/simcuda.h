@@ -56,8 +56,8 @@ size_t simcuda_last_fault(char *buffer, size_t len);
 
 /* The number of calls of a function so far, or of all ("*"). The _ptsz and _ptds forms count as their plain form. */
 uint64_t simcuda_calls(const char *function);
-/* A number by its name: calls faults findings races use_after_free submitted executed skipped seed live leaks live_device live_host
- * live_managed live_imported live_streams live_events live_contexts live_pools; -1 for any other name. */
+/* A number by its name: calls faults findings races use_after_free submitted executed skipped seed live leaks live_device
+ * live_host live_managed live_imported live_streams live_events live_contexts live_pools; -1 for any other name. */
 int64_t simcuda_stat(const char *name);
 
 /* Findings: their number, each as text (kind, details, both calls), and clearing them, which makes them harmless. */
