@@ -36,7 +36,7 @@ public final class Arrays {
         return BigInteger.valueOf(seconds).multiply(SECOND).add(BigInteger.valueOf(nanos));
     }
 
-    /** A point in time: in milliseconds if that is what is stored, or seconds; else as it is stored. */
+    /** A point in time: in milliseconds or seconds if it is stored so; otherwise in the stored unit. */
     private static String stamp(Instant time, String format) {
         boolean coarse = format.startsWith("tss") || format.startsWith("tsm");
         int unit = coarse ? 1_000_000 : format.startsWith("tsu") ? 1000 : 1;
@@ -111,7 +111,7 @@ public final class Arrays {
         }
     }
 
-    /** The rows of an array, which is handed back as it is, or copied. */
+    /** The rows of an array, which is handed back unchanged or copied. */
     public static String exchange(long array, long schema, long out, long outSchema, int how) {
         try (Batch batch = Batch.importArrow(array, schema);
                 Batch copy = batch.copy();
@@ -124,7 +124,7 @@ public final class Arrays {
         }
     }
 
-    /** What is outstanding. */
+    /** The number of outstanding things. */
     public static long settled() throws InterruptedException {
         ReleaseQueue.flush(Duration.ofSeconds(10));
         return DevExchange.outstanding();

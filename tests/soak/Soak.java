@@ -24,7 +24,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.IntStream;
 
-/** Java in the soak (soak.py): makes things, hands them on, takes them for good, as languages.py says. */
+/** Java in the soak (soak.py): makes things, hands them on, takes them for good, as described in languages.py. */
 public final class Soak {
     private static final int DLPACK = 0, DLPACK_LEGACY = 1, CUDA_ARRAY = 2, ARRAY = 3, DEVICE_ARRAY = 4, STREAM = 5;
     private static final int SHARE = 1, FORGET = 2;
@@ -34,7 +34,7 @@ public final class Soak {
 
     private Soak() {}
 
-    /** What is made, and where. */
+    /** The things to make, and their place. */
     private record Spec(int dtype, long[] shape, long base, boolean readOnly, boolean onDevice) {
         static Spec of(long[] numbers) {
             long[] shape = new long[(int) numbers[1]];
@@ -254,7 +254,7 @@ public final class Soak {
 
     // ---- what soak.py calls ----
 
-    /** Makes {@code out.length} things. {@code out} says where the structs go that are the consumer's. */
+    /** Makes {@code out.length} things. {@code out} has the addresses of the structs that belong to the consumer. */
     public static long[] make(int protocol, long[] numbers, long[] out, int flags) throws Exception {
         Spec spec = Spec.of(numbers);
         for (int i = 0; i < out.length; i++) {
@@ -265,7 +265,7 @@ public final class Soak {
         return out;
     }
 
-    /** Takes things, looks at them, and hands them on. */
+    /** Takes things, checks them, and hands them on. */
     public static long[] handOn(int from, int to, long[] numbers, long[] in, long[] out, int flags) throws Exception {
         Spec spec = Spec.of(numbers);
         for (int i = 0; i < in.length; i++) {
@@ -289,7 +289,7 @@ public final class Soak {
         }
     }
 
-    /** Things that must not be taken. */
+    /** Offers things that must not be taken. */
     public static void refuse(int from, long[] numbers, long[] in) throws Exception {
         Spec spec = Spec.of(numbers);
         for (long address : in) {
@@ -308,7 +308,7 @@ public final class Soak {
         }
     }
 
-    /** Collects garbage and delivers releases; then what is outstanding, and waits, and how large the heap is. */
+    /** Collects garbage and delivers releases. Returns what is outstanding, what waits, and the size of the heap. */
     public static long[] settle() throws InterruptedException {
         System.gc();
         require(ReleaseQueue.flush(Duration.ofSeconds(20)), "the release queue stands still");

@@ -5,7 +5,7 @@ using DevExchange
 using Dates
 const DX = DevExchange
 
-# What is said of each value, as in arrays.py.
+# The text of each value, as in arrays.py.
 said(::Missing) = "null"
 said(x::Bool) = string(x)
 said(x::Integer) = string(BigInt(x))
@@ -27,8 +27,8 @@ nanoseconds(::Type{T}) where {T<:Period} = Dates.value(Nanosecond(T(1)))
 
 require(fact, what) = fact || error(what)
 
-# What is in a batch of each kind: what was given, a copy of it, and what is made of Julia's values: of them, and of pairs
-# of them.
+# The contents of each kind of batch: the given array, a copy of it, an array made of Julia's values, and one made of
+# pairs of these values.
 const GIVEN, COPIED, MADE, PAIRED = 0, 1, 2, 3
 
 function handed_back(b, c, how)
@@ -48,7 +48,7 @@ function read_rows(b)
     return rows
 end
 
-# The rows, or why there is nothing to say of what is made of them.
+# The rows, or the reason why no array is made of them.
 function exchange(array, schema, out, out_schema, how)
     b = import_arrow(array, schema)
     try
@@ -64,7 +64,8 @@ end
 
 const answer = Ref("")
 
-# 0; 1 for what Julia has no type for that Arrow has; 2 for an error. Nothing may be thrown through the frames of others.
+# Returns 0; 1 if Julia has no type for the values that Arrow has; 2 for an error. Nothing may be thrown through foreign
+# frames.
 function taken(array::Ptr{ArrowArray}, schema::Ptr{ArrowSchema}, out::Ptr{ArrowArray}, out_schema::Ptr{ArrowSchema}, how::Cint)
     try
         answer[] = exchange(array, schema, out, out_schema, how)

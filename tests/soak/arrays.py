@@ -1,9 +1,9 @@
-"""Random arrays of PyArrow, read by Java and by Julia and handed back: what they see is what PyArrow says, and what comes
-back is PyArrow's array, or in Julia one that was made of its values.
+"""Random arrays of PyArrow, read by Java and by Julia and handed back: the values that they read must be PyArrow's, and
+what comes back must be PyArrow's array or, in Julia, one that was made of its values.
 
     arrays.py [--seed 1] [--arrays 1000] [--julia 20]     (scripts/soak.sh arrays)
 
-Julia compiles code for every type, and so is given the first arrays only. The generator is that of the Python tests.
+Julia compiles code for every type, and so gets only the first arrays. The generator is that of the Python tests.
 """
 
 import argparse
@@ -28,11 +28,11 @@ sys.path.append(str(HERE.parents[1] / "bindings-python" / "tests" / "host"))
 import test_random_arrays as generator  # noqa: E402
 
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-#: How Julia hands back: as it is, copied, made of its values, made of pairs of them. Java: the first two.
+#: How Julia hands an array back: unchanged, copied, made of its values, made of pairs of them. Java: the first two.
 GIVEN, COPIED, MADE, PAIRED = range(4)
 SCHEMA_AT, ROOM = 80, 160
 
-# Beside those of the generator, what Python has no type for as it is stored.
+# Besides those of the generator, types for whose stored values Python has no type.
 generator.LEAVES += [
     (pyarrow.time64("ns"), generator.whole(0, 86_399_999_999_999)),
     (pyarrow.timestamp("ns", "Europe/Berlin"), generator.whole(-(2**62), 2**62)),
@@ -65,7 +65,7 @@ def of_leaf(kind, scalar):
 
 
 def stored(array, k, kind):
-    """The values of a buffer of a union: PyArrow's own accessors do not know of the offset."""
+    """The values of a buffer of a union: PyArrow's own accessors ignore the offset."""
     return pyarrow.Array.from_buffers(kind, len(array), [None, array.buffers()[k]], offset=array.offset).to_pylist()
 
 
@@ -75,7 +75,7 @@ def of_list(kind):
 
 
 def of_array(array):
-    """What is said of each value, the same in all languages."""
+    """The text of each value, the same in all languages."""
     kind = array.type
     if types.is_null(kind):
         return ["null"] * len(array)
@@ -138,12 +138,13 @@ class Julia:
 
 
 def came_back(address, array, said, how):
-    """Whether what a language hands back is what it was given."""
+    """Checks that a language hands back what it was given."""
     back = pyarrow.Array._import_from_c(address, address + SCHEMA_AT)
     try:
         back.validate(full=True)
     except pyarrow.ArrowInvalid as refused:
-        # PyArrow takes the views of an array without rows for a buffer of no bytes, and finds it too small for an offset.
+        # PyArrow assumes that the views of an array without rows are a buffer of no bytes, and finds it too small for
+        # an offset.
         if "View buffer size (bytes): 0 isn't" not in str(refused):
             raise
     if how <= COPIED:
@@ -164,7 +165,7 @@ def exchange(language, array, said, how):
 
 
 def arrays(seed):
-    """Without end, each with its number."""
+    """An endless sequence of arrays, each with its number."""
     for number in itertools.count():
         r = random.Random(f"{seed}/{number}")
         yield number, generator.sliced(generator.maker(r, r.choice([1, 2, 3])), r, r.choice([0, 1, 4, 9]))
@@ -186,7 +187,7 @@ def main():
             for how in language.ways:
                 try:
                     taken = exchange(language, array, said, how)
-                    # What Julia makes an array of, it makes pairs of.
+                    # If Julia makes an array of values, it must also make one of pairs of them.
                     assert how != PAIRED or taken == made, f"{'pairs' if made else 'values'} of it are refused"
                     made = taken
                     exchanged[language] += taken

@@ -4,7 +4,7 @@ import ctypes
 
 
 class Julia:
-    """A package and a program of Julia's, which runs on the thread that made this."""
+    """A Julia package and program, which runs on the thread that made this object."""
 
     def __init__(self, library, bindir, package, program):
         runtime = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
@@ -13,7 +13,7 @@ class Julia:
         runtime.jl_unbox_voidpointer.argtypes = runtime.jl_typeof_str.argtypes = [ctypes.c_void_p]
         runtime.jl_typeof_str.restype = ctypes.c_char_p
         self.runtime = runtime
-        # The name before Julia 1.6, then the one since.
+        # The function's name before Julia 1.6, then the later one.
         old = getattr(runtime, "jl_init_with_image__threading", None)
         (old or runtime.jl_init_with_image)(bindir.encode(), None)
         self.eval(f'pushfirst!(LOAD_PATH, raw"{package}"); include(raw"{program}"); nothing')
@@ -27,7 +27,8 @@ class Julia:
         return value
 
     def functions(self, name, signatures):
-        """Those whose addresses are in a vector of this name; the first of a signature is what it returns."""
+        """The functions whose addresses are in a vector of this name; the first item of a signature is the result type.
+        """
         pointers = [self.runtime.jl_unbox_voidpointer(self.eval(f"{name}[{k + 1}]")) for k in range(len(signatures))]
         return [ctypes.CFUNCTYPE(*signature)(at) for signature, at in zip(signatures, pointers, strict=True)]
 

@@ -6,8 +6,8 @@
     refuse(protocol, spec, block)                              must not take them
     settle()                                                   collects garbage; returns what is outstanding
 
-What is handed over is an address: of a DLPack tensor, which the producer allocates, or of a place in the block for the
-struct of another protocol. An ArrowSchema lies behind its array.
+An exchange hands over an address: of a DLPack tensor, which the producer allocates, or of a place in the block for the
+struct of another protocol. An ArrowSchema lies after its array.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from devexchange import BatchStream, RecordBatch, Tensor, from_arrow, from_dlpac
 PROTOCOLS = ["DLPack", "DLPack legacy", "CUDA array", "Arrow array", "Arrow device array", "Arrow stream",
              "Arrow device stream"]  # fmt: skip
 DLPACK, DLPACK_LEGACY, CUDA_ARRAY, ARRAY, DEVICE_ARRAY, STREAM, DEVICE_STREAM = range(7)
-#: Keeps an owner beside what it hands out, and closes it afterwards; leaves what is not needed to garbage collection.
+#: Keeps an owner besides what it hands out, and closes it afterwards; leaves unneeded things to garbage collection.
 SHARE, FORGET = 1, 2
 PLACE, SCHEMA_AT, BATCHES = 256, 128, 2
 TYPES = ["int64", "float64", "int32"]
@@ -36,7 +36,7 @@ LEGACY_STREAM = 1
 
 
 class Spec(ctypes.Structure):
-    """What is made: elements or rows `base`, `base + 1`, ..., in row-major order."""
+    """The things to make: elements or rows `base`, `base + 1`, ..., in row-major order."""
 
     _fields_ = [
         ("dtype", ctypes.c_int64),
@@ -124,7 +124,7 @@ class C(Native):
         self._drop.argtypes = (_INT, _LONG, _POINTER)
 
     def drop(self, protocol, block):
-        """As a consumer that only releases."""
+        """Acts as a consumer that only releases."""
         self.run(self._drop, protocol, block.n, block.addresses)
 
     def settle(self):
@@ -132,7 +132,7 @@ class C(Native):
 
 
 class Julia(Native):
-    """Julia code runs on the thread that made this, which has to call `serve`; other threads wait for it."""
+    """Julia code runs on the thread that made this object, which must call `serve`; other threads wait for it."""
 
     def __init__(self, library, bindir, package, program):
         self.jobs = queue.SimpleQueue()
@@ -154,7 +154,7 @@ class Julia(Native):
             raise failure
 
     def serve(self):
-        """Does what another thread waits for, or waits a little itself; then lets tasks run."""
+        """Does the work that another thread waits for, or waits a little itself; then lets tasks run."""
         try:
             function, arguments, done = self.jobs.get(timeout=0.002)
             failure = None
@@ -217,7 +217,7 @@ _LEGACY, _USED_LEGACY = b"dltensor", b"used_dltensor"
 
 
 class _Legacy:
-    """A producer that knows DLPack before 1.0 only."""
+    """A producer that knows only DLPack before 1.0."""
 
     def __init__(self, address, device):
         self.address, self.device = address, device
@@ -252,7 +252,7 @@ class _CudaArrayStruct(ctypes.Structure):
 
 
 class _CudaArray:
-    """A struct that was moved here, as what CuPy and Numba take."""
+    """A struct that was moved here, presented as the object that CuPy and Numba take."""
 
     def __init__(self, address):
         source = _CudaArrayStruct.from_address(address)
@@ -314,7 +314,7 @@ class Python:
         if not flags & FORGET:
             thing.close()
             return
-        # Nothing but garbage collection frees it.
+        # Only garbage collection frees it.
         cycle = [thing]
         cycle.append(cycle)
 

@@ -1,4 +1,5 @@
-# Julia in the soak (soak.py): makes things, takes them and hands them on, takes them for good, as languages.py says.
+# Julia in the soak (soak.py): makes things, takes them and hands them on, takes them for good, as described in
+# languages.py.
 #
 # Every function for soak.py returns 0, or 1 after a line on stderr.
 module Soak
@@ -129,7 +130,7 @@ leave(thing, flags) = flags & FORGET == 0 && close(thing)
 
 # ---- what soak.py calls ----
 
-# Nothing may be thrown through the frames of others.
+# Nothing may be thrown through foreign frames.
 function told(f)
     try
         f()
@@ -168,7 +169,7 @@ soak_end(from::Cint, spec::Ptr{Spec}, n::Int64, in::Ptr{UInt}, flags::Cint) = to
     end
 end
 
-# Things that must not be taken.
+# Offers things that must not be taken.
 soak_refuse(from::Cint, spec::Ptr{Spec}, n::Int64, in::Ptr{UInt}) = told() do
     s = unsafe_load(spec)
     for i in 1:n
@@ -182,17 +183,17 @@ soak_refuse(from::Cint, spec::Ptr{Spec}, n::Int64, in::Ptr{UInt}) = told() do
     end
 end
 
-# Lets tasks run, which deliver releases and answer other threads: for a timer Julia looks at its event loop.
+# Lets tasks run, which deliver releases and answer other threads: for a timer Julia checks its event loop.
 soak_yield() = told(() -> wait(Timer(0)))
 
-# Collects garbage and delivers releases; then what is outstanding.
+# Collects garbage and delivers releases; then reports what is outstanding.
 soak_settle(outstanding::Ptr{Int64}) = told() do
     GC.gc()
     drain()
     unsafe_store!(outstanding, DX.outstanding() + DX.rooted() + DX.release_failures())
 end
 
-# Their addresses, in this order.
+# The addresses of the functions, in this order.
 const FUNCTIONS = Ptr{Cvoid}[
     @cfunction(soak_make, Cint, (Cint, Ptr{Spec}, Int64, Ptr{UInt}, Cint)),
     @cfunction(soak_pass, Cint, (Cint, Cint, Ptr{Spec}, Int64, Ptr{UInt}, Ptr{UInt}, Cint)),

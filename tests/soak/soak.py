@@ -1,13 +1,13 @@
-"""Four languages in one process, for as long as one likes: C, Java, Julia and Python make things, hand them to each
-other by every protocol and in random order, and release them on random threads, by hand or by garbage collection. Then
-nothing may be outstanding, and memory may not have grown.
+"""Four languages in one process, for as long as desired: C, Java, Julia and Python make things, hand them to each other
+by every protocol and in random order, and release them on random threads, by hand or by garbage collection. Afterwards
+nothing may be outstanding, and memory must not have grown.
 
     soak.py --seconds 300 [--seed 1] [--processes 2] [--threads 3] [--device host|cuda]     (scripts/soak.sh)
 
-Every thread draws rounds from a seed: who makes what, of which shape and type, by which protocol it goes to whom, how
-it is handed out (share, move), who forgets it, whether somebody is shown a broken struct first, and which thread is the
-last one. When a block of rounds is over, garbage is collected everywhere, every ledger has to come to zero, and the
-resident memory is noted.
+Every thread draws rounds from a seed: which language makes what, of which shape and type, by which protocol and to
+which language it goes, how it is handed out (share, move), which language leaves it to garbage collection, whether a
+broken struct is offered first, and which thread is the last user. When a block of rounds is over, garbage is collected
+everywhere, every ledger must come to zero, and the resident memory is noted.
 """
 
 import argparse
@@ -24,12 +24,12 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-#: What one exchange may leave behind, in bytes. Growth below the second number is no slope: it is what caches, compiled
+#: The bytes that one exchange may leave behind. Growth below the second number is not a slope: it is what caches, compiled
 #: code and the allocators take, whatever the number of exchanges.
 BYTES_PER_EXCHANGE, SLACK = 1.0, 8 << 20
 #: The part of the exchanges after which memory counts: before, code is compiled and pools fill.
 WARM_UP = 0.25
-#: A shorter run says nothing of memory: it is nearly all warm-up.
+#: A shorter run shows nothing about memory: it is nearly all warm-up.
 FEWEST_TO_JUDGE = 500_000
 BLOCK_SECONDS = 4.0
 MOST_AT_ONCE = 128
@@ -38,7 +38,7 @@ PATIENCE = 180
 
 
 def slope(points):
-    """Of the line through the points with the least squares."""
+    """The slope of the line through the points with the least squares."""
     if len(points) < 2:
         return 0.0
     middle_x, middle_y = (sum(each) / len(points) for each in zip(*points, strict=True))
@@ -56,18 +56,18 @@ def resident_bytes():
 
 class Soak:
     def __init__(self, options):
-        # What is in `languages` wants every library that it is for.
+        # The module `languages` needs the libraries of all its languages.
         import languages
 
         self.languages, self.options = languages, options
         self.libc = ctypes.CDLL(None)
         environment = os.environ
-        # Julia first: a JVM hands the signals that are not its own to who had them before.
+        # Julia first: a JVM passes signals that are not its own to the previous handler.
         self.julia = languages.Julia(
             environment["SOAK_LIBJULIA"], environment["SOAK_JULIA_BINDIR"], environment["SOAK_JULIA_PACKAGE"],
             HERE / "soak.jl")  # fmt: skip
         self.c = languages.C(environment["SOAK_C"], environment["DEVX_LIB_C"])
-        # A heap that is all there from the beginning does not make the process grow.
+        # A heap that is fully committed from the beginning does not make the process grow.
         heap = ["-Xms96m", "-Xmx96m", "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC"]
         self.java = languages.Java(environment["SOAK_CLASSPATH"].split(":"), *heap)
         self.python = languages.Python()
@@ -83,10 +83,10 @@ class Soak:
     def exchanges(self):
         return sum(self.counts.values())
 
-    # What one thread does.
+    # The work of one thread.
 
     def protocols(self, kind, maker=None):
-        """By which a thing of this kind can be handed to anybody, or by this language."""
+        """The protocols by which a thing of this kind can be handed to any language, or by this language."""
         of = self.languages
         if kind == "tensor":
             found = [of.DLPACK, of.DLPACK_LEGACY]
@@ -114,7 +114,7 @@ class Soak:
         def protocol_for(giver):
             found = self.protocols(kind, giver)
             if spec.read_only and self.languages.DLPACK_LEGACY in found:
-                # That struct cannot say so.
+                # The legacy struct cannot express that.
                 found.remove(self.languages.DLPACK_LEGACY)
             return dice.choice(found)
 
@@ -128,7 +128,7 @@ class Soak:
         counts = collections.Counter()
         for _ in range(dice.randint(0, 3)):
             taker = dice.choice(names)
-            # To Python the struct of a CUDA array comes as a dictionary, which its producer makes.
+            # Python gets the struct of a CUDA array as a dictionary, which its producer makes.
             in_place = protocol != self.languages.CUDA_ARRAY or taker != "Python"
             if in_place and dice.random() < 0.05:
                 self.show_broken(dice, taker, protocol, spec, block)
@@ -142,7 +142,7 @@ class Soak:
             self.handed.append((kind, holder, protocol, spec, block, dice.choice(names), flags()))
 
     def finish(self, dice, blocks):
-        """Takes for good what some thread handed out."""
+        """Takes for good the things that some thread handed out."""
         with self.lock:
             if not self.handed:
                 return
@@ -160,7 +160,7 @@ class Soak:
         blocks.append(block)
 
     def show_broken(self, dice, taker, protocol, spec, block):
-        """A struct with an error in it has to be refused, and is its producer's as before."""
+        """A struct with an error in it must be refused, and still belongs to its producer."""
         of = self.languages
         offset, kind, wrong = {
             of.DLPACK: dice.choice([(0, ctypes.c_uint32, 9), (48, ctypes.c_int32, -1), (53, ctypes.c_uint8, 7)]),
@@ -182,7 +182,7 @@ class Soak:
             self.refused += block.n
 
     def block(self, blocks, n):
-        """Room that nobody uses, with the addresses of its places."""
+        """Unused room, with the addresses of its places."""
         found = next((at for at, block in enumerate(blocks) if block.n == n), None)
         block = self.languages.Block(n) if found is None else blocks.pop(found)
         block.clear()
@@ -200,7 +200,7 @@ class Soak:
         except BaseException as raised:
             self.failure = self.failure or raised
 
-    # What the thread of Julia's does.
+    # The work of Julia's thread.
 
     def block_of_rounds(self, number, until):
         seeds = [f"{self.options.seed}/{number}/{k}" for k in range(self.options.threads)]
@@ -213,7 +213,7 @@ class Soak:
             raise self.failure
 
     def settle(self):
-        """Until nothing is outstanding."""
+        """Waits until nothing is outstanding."""
         end = time.monotonic() + 60
         while True:
             outstanding = {}
@@ -224,7 +224,7 @@ class Soak:
                 break
             if time.monotonic() > end:
                 raise RuntimeError(f"outstanding after a minute of garbage collection: {outstanding}")
-        # Pages that are free are not what this measures.
+        # Free pages must not count.
         self.libc.malloc_trim(0)
 
     def run(self):
@@ -252,8 +252,8 @@ class Soak:
 
 
 def judge(points, ours):
-    """Bytes for each exchange after the warm-up, what that came to, and whether it is too much. The simulated driver
-    notes every allocation that it ever made, hundreds of bytes for each; with it resident memory is not judged."""
+    """Bytes for each exchange after the warm-up, their sum, and whether that is too much. The simulated driver notes
+    every allocation that it ever made, hundreds of bytes for each; with it resident memory is not judged."""
     total = points[-1][0] if points else 0
     warm = [point for point in points if point[0] >= total * WARM_UP]
     each = slope(warm)
@@ -280,7 +280,7 @@ def child(options):
     print("result " + json.dumps({**soak.result(), "failure": failure}), flush=True)
     sys.stdout.flush()
     if failure:
-        # The threads of a run that failed may stand anywhere.
+        # The threads of a failed run may be blocked anywhere.
         os._exit(1)
     soak.julia.close()
     return 0
@@ -367,7 +367,7 @@ def main():
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
     print(f"soak: seed {seed}, {options.processes} processes of {options.threads} threads, {options.seconds:.0f} s, "
           f"{options.device} memory", flush=True)  # fmt: skip
-    # The terminal sends it to the processes, too; these end with a summary.
+    # The terminal sends the signal to the processes, too; they end with a summary.
     signal.signal(signal.SIGINT, lambda *_: None)
     results = {}
     threads = [threading.Thread(target=run_child, args=(options, seed + k, results)) for k in range(options.processes)]
