@@ -1,6 +1,6 @@
 //! Answers: short texts that are the same on every run.
 
-/// What a driver answered: the name and number of a result, or a few words.
+/// A driver's answer: the name and number of a result, or a few words.
 pub(crate) type Answer = String;
 
 /// The answer when a question makes no sense on this machine; the reason follows.
@@ -31,7 +31,7 @@ pub(crate) fn said(code: u32) -> Answer {
     }
 }
 
-/// Several results, each under the name of what gave it; one alone if they are all the same.
+/// Several results, each with the name of the call that gave it; only one if they are all the same.
 pub(crate) fn all_said(results: &[(&str, Answer)]) -> Answer {
     match results {
         [(_, first), rest @ ..] if rest.iter().all(|(_, other)| other == first) => first.clone(),

@@ -1,12 +1,12 @@
-//! Asks a CUDA driver about the behaviour that devexchange and its tests count on, and says where its answers are the
+//! Asks a CUDA driver about the behaviour that devexchange and its tests rely on, and reports which answers are the
 //! expected ones. The same questions and the same expectations hold for the simulated driver of `tests/simcuda` and for
-//! the one of a GPU.
+//! the driver of a GPU.
 //!
 //! ```text
 //! cuda-conformance [--driver PATH] [--format text|markdown] [--measured DIRECTORY] [--record FILE] [NAME…]
 //! ```
 //!
-//! Each question is a process of its own (`--ask NAME`), since a driver may crash, hang or stay broken. The text ends
+//! Each question runs in its own process (`--ask NAME`), because a driver can crash, hang or stay broken. The text ends
 //! in `N passed, N failed, N skipped`. The exit status is 0 if nothing failed, 1 if something did, and 2 if nothing
 //! could be asked.
 #![expect(clippy::expect_used, clippy::panic, reason = "a question that cannot be asked fails by panicking")]
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use devexchange_tests::sim;
 use probe::Verdict;
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
     driver: PathBuf,
     markdown: bool,

@@ -1,7 +1,7 @@
-//! Runs on real drivers: what a run was made on, and the files that keep the answers.
+//! Runs on real drivers: the machine of a run, and the files that keep the answers.
 //!
-//! A file has the lines `date: …`, `machine: …`, `driver: …` and `device: …`, an empty line, and then for each question
-//! a line: name, tab, answer.
+//! A file has the lines `date: …`, `machine: …`, `driver: …` and `device: …`, an empty line, and then one line for each
+//! question: name, tab, answer.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -14,7 +14,7 @@ use devexchange_tests::{cu, sim};
 use crate::answer::SKIPPED;
 use crate::probe::{Outcome, Probe};
 
-/// What a run is made on.
+/// The machine, driver and device of a run.
 pub(crate) struct Machine {
     pub(crate) library: PathBuf,
     pub(crate) simulated: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Loads the driver and asks it who it is. The probes have processes of their own.
+    /// Loads the driver and asks it for its version and device. The probes have processes of their own.
     pub(crate) fn here(library: &Path) -> Result<Self, String> {
         // SAFETY: loading a CUDA driver runs no code that could do harm.
         if let Err(error) = unsafe { libloading::Library::new(library) } {
@@ -49,7 +49,7 @@ impl Machine {
     }
 }
 
-/// A run on a real driver, as a file keeps it.
+/// A run on a real driver, as stored in a file.
 pub(crate) struct Run {
     pub(crate) date: String,
     pub(crate) machine: String,
@@ -80,7 +80,7 @@ fn read(file: &Path) -> Result<Run, String> {
     Ok(Run { date, machine, driver, device, answers: answers.collect() })
 }
 
-/// Keeps a run. Only one on a real driver is worth keeping.
+/// Stores a run. Only runs on real drivers are worth storing.
 pub(crate) fn write(file: &Path, machine: &Machine, results: &[(&Probe, Outcome)]) -> Result<(), String> {
     if machine.simulated {
         return Err("a run on the simulated driver is not recorded".to_owned());

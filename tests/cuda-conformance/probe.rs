@@ -9,10 +9,10 @@ use crate::answer::{Answer, SKIPPED};
 use crate::measured::Machine;
 use crate::scene;
 
-/// What an answer of the process that asks begins with; the rest of its output is the driver's.
+/// The beginning of an answer in the output of the asking process; the rest of its output is the driver's.
 pub(crate) const ANSWER: &str = "answer: ";
 
-/// After so long, a driver that has not answered never will.
+/// A driver that has not answered after this time never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A question.
@@ -21,12 +21,12 @@ pub(crate) struct Probe {
     pub(crate) name: &'static str,
     /// What is asked, in words.
     pub(crate) asks: &'static str,
-    /// What is documented, or believed where nothing is.
+    /// The documented answer, or the believed one where nothing is documented.
     pub(crate) expected: &'static str,
-    /// What else a real driver may answer: nothing here counts on it.
+    /// Other answers that a real driver may give, on which nothing here relies.
     pub(crate) allowed: &'static [&'static str],
     pub(crate) simulated: Simulated,
-    /// Without `cuInit` and a current context.
+    /// Whether the question is asked without `cuInit` and a current context.
     bare: bool,
     run: fn() -> Answer,
 }
@@ -34,11 +34,11 @@ pub(crate) struct Probe {
 /// What the simulated driver answers.
 #[derive(Clone, Copy)]
 pub(crate) enum Simulated {
-    /// What is expected.
+    /// The expected answer.
     Same,
-    /// Something else, on purpose.
+    /// A different answer, on purpose.
     Otherwise { answer: &'static str, why: &'static str },
-    /// Nothing: it does not go so far.
+    /// No answer: it does not model this.
     NotModelled(&'static str),
 }
 
@@ -86,7 +86,7 @@ impl Probe {
 pub(crate) enum Verdict {
     /// As expected.
     Passed,
-    /// Of a real driver: not what is documented or believed, but nothing counts on that.
+    /// For a real driver: an unexpected answer, but nothing here relies on the expected one.
     Allowed,
     /// Something else.
     Failed,
@@ -101,7 +101,7 @@ pub(crate) struct Outcome {
 }
 
 impl Probe {
-    /// Asks in a process of its own and judges the answer.
+    /// Asks in a separate process and judges the answer.
     pub(crate) fn result(&self, machine: &Machine) -> Outcome {
         if let (true, Simulated::NotModelled(_)) = (machine.simulated, self.simulated) {
             return Outcome { answer: "not modelled".to_owned(), verdict: Verdict::Skipped };
@@ -124,7 +124,8 @@ impl Probe {
     }
 }
 
-/// This program again, on the same driver. The process of one question frees nothing, which is no leak to look for.
+/// Starts this program again, on the same driver. The process of one question frees nothing, which is not a leak to
+/// look for.
 pub(crate) fn again(driver: &std::path::Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.arg("--driver").arg(driver).stdin(Stdio::null());
@@ -138,7 +139,7 @@ fn answer_of_child(name: &str, machine: &Machine) -> Answer {
     let mut child = command.spawn().expect("run this program");
     let Some(status) = end_of(&mut child) else { return "hangs".to_owned() };
     let (mut out, mut complaint) = (String::new(), String::new());
-    // What a child leaves behind in a pipe is little; it does not have to be read while it runs.
+    // A child writes only little to its pipe, so nobody must read it while the child runs.
     let _ = child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut out));
     let _ = child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut complaint));
     let answer = out.lines().rev().find_map(|line| line.strip_prefix(ANSWER)).map(str::to_owned);

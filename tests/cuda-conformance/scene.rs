@@ -1,4 +1,4 @@
-//! What questions are asked with: work that is held until it is let go, and threads that wait.
+//! The tools of the questions: work that is held until it is released, and threads that wait.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use devexchange_tests::{cu, cu_ok, sim};
 
-/// Size of the memories that are asked about.
+/// The size of the allocations in the questions.
 pub(crate) const N: u64 = 256;
 /// The legacy default stream and that of the thread, as handles.
 pub(crate) const LEGACY: u64 = 1;
 pub(crate) const PER_THREAD: u64 = 2;
 
-/// How long something that may not happen is given to happen.
+/// How long to wait for something that must not happen.
 const A_WHILE: Duration = Duration::from_millis(150);
-/// How long something that has to happen is given.
+/// How long to wait for something that must happen.
 const LONG: Duration = Duration::from_secs(20);
 
 /// Initialises the driver and makes the primary context of device 0 current.
@@ -29,7 +29,7 @@ pub(crate) fn devices() -> i32 {
     count
 }
 
-/// Work at the end of a stream that is not over before it is opened.
+/// Work at the end of a stream that is not over before the gate is opened.
 pub(crate) struct Gate(&'static AtomicBool);
 
 extern "C" fn hold(data: *mut c_void) {
@@ -70,7 +70,7 @@ fn within(time: Duration, happens: impl Fn() -> bool) -> bool {
     happens()
 }
 
-/// Whether what is queued on a stream now is held up by a gate that is closed, and by nothing else.
+/// Whether work queued on a stream now is held up by a closed gate, and by nothing else.
 pub(crate) fn held_by(gate: &Gate, stream: u64) -> &'static str {
     let done = || cu!("cuStreamQuery", stream) == 0;
     if within(A_WHILE, done) {
@@ -80,7 +80,7 @@ pub(crate) fn held_by(gate: &Gate, stream: u64) -> &'static str {
     if within(LONG, done) { "waits" } else { "never ends" }
 }
 
-/// Whether what is queued on a stream gets done though a gate is closed. For where it should.
+/// Whether work queued on a stream gets done although a gate is closed; for questions where it should.
 pub(crate) fn passes(stream: u64) -> &'static str {
     if within(LONG, || cu!("cuStreamQuery", stream) == 0) { "does not wait" } else { "waits" }
 }
@@ -95,12 +95,13 @@ pub(crate) fn elsewhere<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'sta
     receive
 }
 
-/// Whether a call returns while a gate is closed. For where it should; on a busy machine that may take a moment.
+/// Whether a call returns while a gate is closed; for questions where it should. On a busy machine that can take a
+/// moment.
 pub(crate) fn returns(gate: &Gate, act: impl FnOnce() -> u32 + Send + 'static) -> String {
     returns_within(Duration::from_secs(5), gate, act)
 }
 
-/// The same for where it should wait.
+/// The same, for questions where it should wait.
 pub(crate) fn waits(gate: &Gate, act: impl FnOnce() -> u32 + Send + 'static) -> String {
     returns_within(A_WHILE, gate, act)
 }
@@ -117,7 +118,7 @@ fn returns_within(time: Duration, gate: &Gate, act: impl FnOnce() -> u32 + Send 
     if code == 0 { when.to_owned() } else { format!("{when}, {}", crate::answer::said(code)) }
 }
 
-/// A stream that waits for the legacy default stream and that it waits for.
+/// A stream that waits for the legacy default stream, and for which that stream waits.
 pub(crate) fn blocking_stream() -> u64 {
     let mut stream = 0_u64;
     cu_ok!("cuStreamCreate", &raw mut stream, 0);
@@ -136,12 +137,12 @@ pub(crate) fn managed() -> u64 {
     address
 }
 
-/// Host memory of the program's own, whole pages of it.
+/// Host memory of the program, in whole pages.
 pub(crate) fn pageable(bytes: usize) -> &'static mut [u8] {
     // SAFETY: a new mapping.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
     assert!(at != libc::MAP_FAILED);
-    // SAFETY: so many zero bytes, of which nobody else knows.
+    // SAFETY: this many zero bytes, which nobody else knows.
     unsafe { std::slice::from_raw_parts_mut(at.cast(), bytes) }
 }
 

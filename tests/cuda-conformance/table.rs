@@ -1,11 +1,11 @@
-//! How results are shown: to a person who runs the program, and as the table in `docs`.
+//! The output of results: for a person who runs the program, and as the table in `docs`.
 
 use std::fmt::Write as _;
 
 use crate::measured::{Machine, Run};
 use crate::probe::{Outcome, Probe, Simulated, Verdict};
 
-/// A line for each question, more for one whose answer is not the expected one, and the counts.
+/// A line for each question, more for a question with an unexpected answer, and the counts.
 pub(crate) fn text(machine: &Machine, results: &[(&Probe, Outcome)]) -> String {
     let mut text = format!("{}, {}\n\n", machine.device, machine.driver);
     let mut counts = [0; 3];
@@ -46,7 +46,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// The whole page, of a run on the simulated driver and of the runs on real ones that were recorded.
+/// The whole page, from a run on the simulated driver and the recorded runs on real ones.
 pub(crate) fn markdown(results: &[(&Probe, Outcome)], runs: &[Run]) -> String {
     let mut text = String::from(INTRODUCTION);
     match runs {

@@ -1,14 +1,14 @@
-"""Numba's own tests on our memory manager, on the simulated CUDA driver, and what has to become of each method.
+"""Runs Numba's own tests on our memory manager, on the simulated CUDA driver, and judges the result of each method.
 
     gate.py MANAGER EXPECTED... [--write]
 
-Runs in an environment with one generation of Numba, with the driver on LD_LIBRARY_PATH. MANAGER is what
-DEVEXCHANGE_NUMBA_MANAGER takes. The files EXPECTED list what cannot be: methods that need a kernel, with the reason.
-All others have to pass, or Numba itself skips them and says why. A listed method that passes, or fails for another
-reason, is a failure, and so is a module whose process does not end well: the driver ends it badly for what was done
-wrong. `--write` writes the first list anew.
+Runs in an environment with one generation of Numba, with the driver on LD_LIBRARY_PATH. MANAGER is a value of
+DEVEXCHANGE_NUMBA_MANAGER. The files EXPECTED list methods that cannot pass, because they need a kernel, with the
+reason. All others must pass, or Numba itself skips them and says why. A listed method that passes, or fails for another
+reason, is a failure. So is a module whose process does not end well: the driver makes it fail after any finding.
+`--write` rewrites the first list.
 
-Prints what failed, what did not run, and last `counts: N passed, N failed, 0 skipped`.
+Prints the failures and what did not run, and ends with the line `counts: N passed, N failed, 0 skipped`.
 """
 
 import json
@@ -39,13 +39,14 @@ COMPILER = {
 }
 OTHERS = ["array_args", "cuda_array_interface", "ipc", "multigpu", "multithreads", "stream_api"]
 
-# What Numba skips without a word.
+# What Numba skips without giving a reason.
 SKIPPED = {
     "cudadrv.test_managed_alloc.TestManagedAlloc.test_managed_alloc_driver_oversubscribe": "may hang a machine",
     "cudadrv.test_streams.TestFailingStream.test_failed_stream": "breaks the context",
 }
 
-# What the simulated driver cannot do: what the traceback of a method says somewhere if it was for that, and in words.
+# What the simulated driver cannot do: a text in the traceback of a method that fails for this reason, and the reason in
+# words.
 REASONS = {
     "nvvm": (r"libNVVM cannot be found|Failure finding \"libnvvm", "have a kernel compiled"),
     "nvrtc": (r"Failure finding \"libnvrtc", "have a kernel compiled from C++"),
@@ -65,7 +66,7 @@ def modules():
 
 def surroundings(manager):
     names = {name: text for name, text in os.environ.items() if not name.startswith(("NUMBA_", "SIMCUDA_", "CUDA_"))}
-    # Numba counts on a driver that waits in cuMemFree and in uploads. Nobody needs much memory; one method asks for
+    # Numba relies on a driver that waits in cuMemFree and in uploads. No method needs much memory; one method asks for
     # more than there is.
     return names | {
         "DEVEXCHANGE_NUMBA_MANAGER": manager,
@@ -81,7 +82,7 @@ def surroundings(manager):
 
 
 def run(module, environment, results, seconds=SECONDS):
-    """What became of the methods of a module: outcome and text by name."""
+    """The results of a module's methods: outcome and text by name."""
     command = [sys.executable, str(HERE / "methods.py"), module, str(results)]
     try:
         done = subprocess.run(

@@ -1,9 +1,9 @@
-"""Runs one module of Numba's own tests and writes down what became of each of its methods:
+"""Runs one module of Numba's own tests and records the result of each of its methods:
 
     methods.py MODULE RESULTS
 
-RESULTS gets a line of JSON for each method (name, outcome, text), and if our manager is used, a last one with what it
-allocated.
+RESULTS gets a line of JSON for each method (name, outcome, text) and, if our manager is used, a last one with the
+number of its allocations.
 """
 
 import json
@@ -57,8 +57,8 @@ class Recorder(unittest.TestResult):
 
 def main(module, path):
     if module == WITH_CALLBACKS:
-        # The last reference to a stream may go in its callback, and if Numba then destroyed what waits to be
-        # destroyed, the driver would refuse it: CUDA allows no call from a callback. So many never wait.
+        # The last reference to a stream can be dropped in its callback. If Numba then destroyed what waits to be
+        # destroyed, the driver would refuse, because CUDA allows no call from a callback. This limit is never reached.
         os.environ["NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT"] = "1000"
     with open(path, "w") as results:
         suite = unittest.defaultTestLoader.loadTestsFromName(PREFIX + module)
@@ -68,7 +68,7 @@ def main(module, path):
             tested.FUTURE_TIMEOUT = 60
         suite.run(Recorder(results))
         if module == WITH_CALLBACKS:
-            # A callback that wants to go on in Python when the interpreter is gone ends the process.
+            # A callback that continues in Python when the interpreter is gone ends the process.
             sys.modules["numba.cuda"].synchronize()
         # Not there in a run without our manager.
         if plugin := sys.modules.get("devexchange.numba"):

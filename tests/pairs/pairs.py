@@ -1,16 +1,17 @@
-"""Memory shared by processes of five languages: each offers the same, each imports it from each, all see the same.
+"""Memory shared by processes of five languages: each offers the same things, each imports them from each, and all must
+see the same.
 
     pairs.py host|cuda COMMAND...
 
 A command starts the program of a language (peer.c, Peer.java, peer.jl, peer.py, peer.rs). Its further arguments are the address
-that it offers at and, with `cuda`, that word. It says "ready", and answers each of these lines with one:
+at which it offers and, with `cuda`, that word. It prints "ready", and answers each of these lines with one line:
 
     import ADDRESS    imports everything from there, and holds it: what it sees, as text
     write ADDRESS     adds one to the first element of the tensor "shared" from there
     look              the first element of its own, what it has given, and what is outstanding
     release           gives up what it holds
 
-At the end of its input it gives up the rest, and says what is outstanding.
+At the end of its input it gives up the rest, and prints what is outstanding.
 """
 
 import os
@@ -85,7 +86,7 @@ def run(peers, cuda):
     pairs = [(exporter, importer) for exporter in peers for importer in peers if not cuda or importer is not exporter]
     each, things = len(pairs) // len(peers), 6 + cuda
     for number, (exporter, importer) in enumerate(pairs):
-        # What those before it have written is there.
+        # The writes of earlier importers are visible.
         expected = EXPECTED.format(first=1 + number % each, device=ON_DEVICE if cuda else "")
         seen = importer.tell(f"import {exporter.address}")
         assert seen == expected, f"{exporter.command} to {importer.command}:\n{seen}\n{expected}"
@@ -97,7 +98,7 @@ def run(peers, cuda):
     for peer, outstanding in zip(peers, before, strict=True):
         peer.comes_to("leases", LEASES, 0)
         peer.comes_to("outstanding ones", OUTSTANDING, outstanding)
-    # All again; then one after the other dies with what it holds.
+    # Imports everything again; then one process after the other dies with what it holds.
     for exporter, importer in pairs:
         importer.tell(f"import {exporter.address}")
     *dying, last = peers

@@ -1,4 +1,4 @@
-//! Writes past a reference that is still used: a run in Miri has to end with a report. No sanitizer has anything to
+//! Writes past a reference that is still used: a run in Miri must end with a report. No sanitizer has anything to
 //! say of it.
 
 fn main() {
@@ -6,7 +6,7 @@ fn main() {
     let first = &raw mut place;
     // SAFETY: alive, and nobody else uses it yet.
     let second = unsafe { &mut *first };
-    // SAFETY: none; that is what has to be found.
+    // SAFETY: none; that is what the tool must find.
     unsafe { *first = 8 };
     *second += 1;
     println!("{place}");

@@ -1,4 +1,4 @@
-//! Forgets memory: a run with the leak sanitizer has to end with a report.
+//! Forgets memory: a run with the leak sanitizer must end with a report.
 
 fn main() {
     let mut forgotten = vec![0_u8; 4321];

@@ -1,4 +1,4 @@
-/* Adds beyond the largest int: a run with the sanitizer of undefined behaviour has to end with a report. */
+/* Adds beyond the largest int: a run with the sanitizer of undefined behaviour must end with a report. */
 #include <limits.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-//! Two threads write to one place: a run with the thread sanitizer has to end with a report. With the argument `locked`
-//! they wait for each other in several of the ways that std has: then it has to end well, or the sanitizer does not see
+//! Two threads write to one place: a run with the thread sanitizer must end with a report. With the argument `locked`
+//! they wait for each other in several of the ways that std has: then it must end well, or the sanitizer does not see
 //! those.
 
 use std::cell::UnsafeCell;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 struct Place(UnsafeCell<u64>);
 
-// SAFETY: none without the argument; that is what has to be found.
+// SAFETY: none without the argument; that is what the tool must find.
 unsafe impl Sync for Place {}
 
 static PLACE: Place = Place(UnsafeCell::new(0));

@@ -1,4 +1,4 @@
-/* Reads memory that was freed: a run with the address sanitizer has to end with a report. */
+/* Reads memory that was freed: a run with the address sanitizer must end with a report. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-//! Stream capture: what it forbids, and what is left of it.
+//! Stream capture: which calls it forbids, and what becomes of the capture.
 
 use devexchange_tests::{cu, cu_ok, sim};
 
@@ -110,7 +110,7 @@ pub(super) const PROBES: &[Probe] = &[
         during(|scene| context_of(scene.other))
     })
     .or(&[BROKEN, REFUSED]),
-    // As reported in github.com/NVIDIA/cccl, like what is said of pools below.
+    // As reported in github.com/NVIDIA/cccl, like the answers about pools below.
     probe("capture.stream_device", "`cuStreamGetDevice` of the stream that captures", BROKEN, || {
         if !sim::cuda().has("cuStreamGetDevice") {
             return skipped("the driver is older than 12.8");
@@ -338,7 +338,7 @@ pub(super) const PROBES: &[Probe] = &[
     probe("capture.legacy_info", "`cuStreamGetCaptureInfo` of it", IMPLICIT, || blocking(|_| info(LEGACY))),
 ];
 
-/// What there is beside a stream that captures.
+/// The things beside a capturing stream.
 struct Scene {
     capturing: u64,
     other: u64,
@@ -348,7 +348,7 @@ struct Scene {
     outside: u64,
 }
 
-/// The result of a call while a non-blocking stream captures in global mode, and what is left of the capture.
+/// The result of a call while a non-blocking stream captures in global mode, and the state of the capture afterwards.
 fn during(act: impl FnOnce(&Scene) -> u32) -> Answer {
     during_mode(sim::stream(), GLOBAL, act)
 }

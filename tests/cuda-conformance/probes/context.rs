@@ -1,4 +1,4 @@
-//! Contexts: which is current, and what is left of one that is gone.
+//! Contexts: which one is current, and what is left of a context that is gone.
 
 use devexchange_tests::{cu, cu_ok, sim};
 
@@ -10,7 +10,7 @@ use crate::probe::{Probe, probe};
 use crate::scene::{N, devices, second_context};
 
 const CRASH: &str = "crash (SIGSEGV)";
-/// What is believed of a call with something of a context that is gone.
+/// The believed answers to a call with something of a context that is gone.
 const GONE: &[&str] = &[CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, DEINITIALIZED, CRASH];
 
 const RESET: &str = "the reset empties the context, which stays in use for those who retained it";
@@ -265,7 +265,7 @@ fn without(act: impl FnOnce(u64, u64) -> u32 + Send + 'static) -> Answer {
     said(std::thread::spawn(move || act(stream, address)).join().expect("it returns"))
 }
 
-/// What was made in a primary context.
+/// The things that were made in a primary context.
 struct Left {
     memory: u64,
     pinned: u64,

@@ -157,7 +157,7 @@ fn text_of(function: &str, code: u32) -> (u32, Option<String>) {
     if text.is_null() || result != 0 {
         return (result, None);
     }
-    // SAFETY: on success, a text of the driver's that stays.
+    // SAFETY: on success, a text of the driver that is never freed.
     (result, Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()))
 }
 

@@ -1,4 +1,4 @@
-//! What may be given back, and what giving back waits for.
+//! What can be freed, and what a free waits for.
 
 use devexchange_tests::{cu, cu_ok, sim};
 
@@ -183,7 +183,7 @@ fn free_async(address: u64) -> Answer {
     said(cu!("cuMemFreeAsync", address, sim::stream()))
 }
 
-/// Whether a call waits for work of a stream that has nothing to do with it.
+/// Whether a call waits for the work of an unrelated stream.
 fn busy(act: impl FnOnce() -> u32 + Send + 'static) -> Answer {
     let gate = Gate::on(sim::stream());
     returns(&gate, act)

@@ -1,4 +1,4 @@
-//! Streams and events: what their handles stand for, and how they end.
+//! Streams and events: the meaning of their handles, and their ends.
 
 use devexchange_tests::{cu, cu_ok, sim};
 
@@ -6,7 +6,7 @@ use crate::answer::{Answer, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_
 use crate::probe::{Probe, probe};
 use crate::scene::{Gate, LEGACY, N, PER_THREAD, devices, held_by, passes, returns, second_context};
 
-/// A real driver need not recognise a handle that is none.
+/// A real driver need not recognise an invalid handle.
 const MISUSE: &[&str] = &["crash (SIGSEGV)", INVALID_CONTEXT, INVALID_VALUE, "CUDA_ERROR_CONTEXT_IS_DESTROYED (709)"];
 /// No handle of any driver: too small for an address, too large for a special one.
 const BOGUS: u64 = 0x1230;
@@ -229,7 +229,7 @@ pub(super) const PROBES: &[Probe] = &[
     ),
 ];
 
-/// An event, recorded on a stream behind work that is not over.
+/// An event, recorded on a stream behind unfinished work.
 struct RecordedBehindAGate {
     gate: Gate,
     event: u64,

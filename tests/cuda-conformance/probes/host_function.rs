@@ -9,7 +9,7 @@ use crate::answer::{Answer, NOT_PERMITTED, SUCCESS, said};
 use crate::probe::{Probe, probe};
 use crate::scene::N;
 
-/// It is not required that a driver notices.
+/// A driver is not required to notice.
 const UNNOTICED: &[&str] = &[SUCCESS, "hangs"];
 
 pub(super) const PROBES: &[Probe] = &[
@@ -68,12 +68,12 @@ pub(super) const PROBES: &[Probe] = &[
     }),
 ];
 
-/// What `cuMemAlloc` returns in a callback, which says more than a host function: stream and status.
+/// The result of `cuMemAlloc` in a callback, which gets more than a host function: stream and status.
 fn in_callback() -> Answer {
     extern "C" fn callback(_stream: *mut c_void, _status: u32, data: *mut c_void) {
         let mut address = 0_u64;
         let code = cu!("cuMemAlloc_v2", &raw mut address, N);
-        // SAFETY: a number that is never freed, and that nobody reads before the stream is done.
+        // SAFETY: a number that is never freed and that nobody reads before the stream is done.
         unsafe { data.cast::<u32>().write(code) };
     }
     let callback: extern "C" fn(*mut c_void, u32, *mut c_void) = callback;
@@ -93,7 +93,7 @@ extern "C" fn run<T>(data: *mut c_void) {
     let _ = done.send(act());
 }
 
-/// What a host function returns.
+/// The result of a host function.
 fn inside<T: Send>(act: impl FnOnce() -> T + Send + 'static) -> T {
     inside_of(sim::stream(), act)
 }

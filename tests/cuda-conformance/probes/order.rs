@@ -114,7 +114,7 @@ pub(super) const PROBES: &[Probe] = &[
     ),
 ];
 
-/// Whether work on one stream waits for another. For where it should.
+/// Whether work on one stream waits for another; for questions where it should.
 fn between(busy: u64, stream: u64) -> Answer {
     let address = sim::alloc(N);
     let gate = Gate::on(busy);
@@ -122,7 +122,7 @@ fn between(busy: u64, stream: u64) -> Answer {
     held_by(&gate, stream).into()
 }
 
-/// The same for where it should not.
+/// The same, for questions where it should not.
 fn apart(busy: u64, stream: u64) -> Answer {
     let address = sim::alloc(N);
     let gate = Gate::on(busy);

@@ -1,4 +1,4 @@
-//! What a driver knows of a pointer.
+//! What a driver knows about a pointer.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::probe::{Probe, again, probe};
 use crate::scene::{N, alloc_async, managed, pageable, second_context};
 
 const DEVICE: &str = "device memory of device 0, at +0 of 256 bytes, context: the current one";
-/// For each attribute a neutral value.
+/// A neutral value for each attribute.
 const NOTHING: &str = "success: type 0, device -2, managed 0, start NULL, 0 bytes";
 
 pub(super) const PROBES: &[Probe] = &[
@@ -270,7 +270,7 @@ fn what_is(address: u64) -> Answer {
     format!("{managed}{kind} memory of device {device}, at {offset:+} of {bytes} bytes, context: {context}")
 }
 
-/// The attributes of one pointer that the core asks for, in the one call that it makes.
+/// The attributes of one pointer that the core queries, in the one call that it makes.
 fn all_of(address: u64) -> Answer {
     let (mut kind, mut managed, mut device, mut start, mut bytes) = (9_u32, 9_u32, 9_i32, 9_u64, 9_u64);
     let attributes = [2_u32, 8, 9, 11, 12];
@@ -316,7 +316,7 @@ fn open(handle: Handle) -> (u32, u64) {
     (unsafe { open(&raw mut address, handle, 1) }, address)
 }
 
-/// Asks something about memory of a process that keeps it until this one is done.
+/// Asks about memory of a process that keeps the memory until this process is done.
 fn imported(ask: impl FnOnce(u64) -> Answer) -> Answer {
     let mut exporter = again(&sim::cuda().path);
     exporter.args(["--role", "export"]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -341,7 +341,7 @@ fn imported(ask: impl FnOnce(u64) -> Answer) -> Answer {
         }
         other => said(other.expect("a code").0.parse().expect("a number")),
     };
-    // The end of its input is the end of it.
+    // The exporter ends with its input.
     drop(exporter.stdin.take());
     let _ = exporter.wait();
     answer

@@ -1,4 +1,4 @@
-//! Ends of processes, forks, and errors that stay.
+//! Ends of processes, forks, and permanent errors.
 
 use std::sync::Mutex;
 
@@ -104,15 +104,15 @@ extern "C" fn at_the_end() {
 }
 
 fn at_exit() {
-    // SAFETY: the handler uses what lives as long as the process.
+    // SAFETY: the handler uses only things that live as long as the process.
     unsafe { libc::atexit(at_the_end) };
 }
 
-/// The answer comes later: the last one that a process prints counts.
+/// The answer comes later: the last answer that a process prints counts.
 fn in_exit_handler() -> Answer {
     start();
     let stream = sim::stream();
-    // Now, so that the answer does not depend on what has still to run.
+    // Synchronised now, so that the answer does not depend on pending work.
     sim::synchronize(stream);
     *STREAM.lock().expect("nobody panicked") = stream;
     "the exit handler did not run".into()
@@ -120,7 +120,7 @@ fn in_exit_handler() -> Answer {
 
 type Call<'a> = (&'static str, &'a dyn Fn() -> u32);
 
-/// What calls return in a child of `fork`.
+/// The results of calls in a child of `fork`.
 fn in_fork(calls: &[Call<'_>]) -> Answer {
     let mut pipe = [0; 2];
     // SAFETY: a place for two descriptors.
@@ -183,7 +183,7 @@ fn run_kernel(name: &str) {
     assert_eq!(code, 0, "cuLaunchKernel");
 }
 
-/// What calls return when the context is broken.
+/// The results of calls when the context is broken.
 fn after_kernel(name: &str) -> Answer {
     let (stream, event, memory, pinned) = (sim::stream(), sim::event(), sim::alloc(N), sim::alloc_host(N));
     run_kernel(name);

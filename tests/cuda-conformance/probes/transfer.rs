@@ -1,4 +1,4 @@
-//! Copies and fills: what the host may conclude when the call returns.
+//! Copies and fills: what the host can conclude when the call returns.
 
 use devexchange_tests::{cu, cu_ok, sim};
 
@@ -80,7 +80,7 @@ pub(super) const PROBES: &[Probe] = &[
     probe("transfer.past_the_end", "`cuMemsetD8Async` of one byte more than was allocated", INVALID_VALUE, || {
         said(cu!("cuMemsetD8Async", sim::alloc(1 << 20), 1, (1 << 20) + 1, sim::stream()))
     })
-    // Only what is not mapped is recognised.
+    // Only unmapped memory is recognised.
     .or(&["success"]),
     probe("transfer.freed", "`cuMemsetD8Async` of memory that was freed", INVALID_VALUE, || {
         let address = sim::alloc(N);
@@ -108,7 +108,7 @@ pub(super) const PROBES: &[Probe] = &[
         SUCCESS,
         || to_another_device(false, "cuMemcpyAsync"),
     ),
-    // NVIDIA's answer to bug 3446335, as reported by others: what is of a pool is copied to another device by the peer functions.
+    // NVIDIA's answer to bug 3446335, as reported by others: the peer functions copy pool memory to another device.
     probe(
         "transfer.pool_to_another_device",
         "the same of memory of `cuMemAllocAsync`, of a pool to which no other device has access",
@@ -167,7 +167,7 @@ fn from_pool() -> u64 {
     address
 }
 
-/// A copy from device 0 to device 1: what the call says, or what arrived if that is something else than was sent.
+/// A copy from device 0 to device 1: the result of the call, or the arrived data if it differs from what was sent.
 fn to_another_device(of_pool: bool, function: &str) -> Answer {
     if devices() < 2 {
         return skipped("one device only");
@@ -210,8 +210,8 @@ fn download(target: &'static [u8]) -> (Gate, impl FnOnce() -> u32 + Send + 'stat
     (Gate::on(stream), call)
 }
 
-/// What arrives of pageable memory that is changed as soon as the call has returned, and before the stream gets there
-/// if the call does not wait for it.
+/// The data that arrives from pageable memory that is changed as soon as the call has returned; if the call does not
+/// wait, this is before the stream gets there.
 fn changed_source(bytes: usize) -> Answer {
     let (stream, to) = (sim::stream(), sim::alloc(bytes as u64));
     let source = pageable(bytes);

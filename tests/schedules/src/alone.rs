@@ -1,4 +1,4 @@
-//! A value for one at a time is never with two, and is there again for the next one.
+//! A value for one caller at a time is never with two, and is available again to the next caller.
 
 use std::sync::Arc;
 

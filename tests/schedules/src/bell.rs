@@ -1,5 +1,5 @@
-//! Who waits for a state of an asynchronous stream is told when it changes: no order of threads lets one sleep for
-//! ever, which loom calls a deadlock.
+//! A thread or task that waits for a state of an asynchronous stream is told when it changes: in no order of threads
+//! does one sleep for ever, which loom would call a deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -27,7 +27,7 @@ fn a_waiting_thread_is_nudged() {
     });
 }
 
-/// Counts how often it is woken.
+/// Counts its wakes.
 struct Count(AtomicU32);
 
 impl Wake for Count {

@@ -9,25 +9,25 @@ use loom::thread;
 use crate::in_every_order;
 use crate::parts::Counted;
 
-/// A value that loom watches, as that of a slab: looking at it while it is dropped is an error.
+/// A value that loom watches, like that of a slab: reading it while it is dropped is an error.
 struct Watched {
     value: UnsafeCell<u32>,
     drops: Arc<Count>,
 }
 
-// SAFETY: loom checks that nobody looks while it is dropped.
+// SAFETY: loom checks that nobody reads it while it is dropped.
 unsafe impl Sync for Watched {}
 
 impl Watched {
     fn look(&self) {
-        // SAFETY: loom says if somebody writes.
+        // SAFETY: loom reports a concurrent write.
         self.value.with(|value| assert_eq!(unsafe { *value }, 7));
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // SAFETY: loom says if somebody else looks.
+        // SAFETY: loom reports a concurrent read.
         self.value.with_mut(|value| unsafe { *value = 0 });
         self.drops.fetch_add(1, SeqCst);
     }
@@ -61,7 +61,7 @@ fn who_looks_for_it_finds_it_whole_or_not_at_all() {
     });
 }
 
-/// An import: whichever share is the last, one of them closes what was opened.
+/// An import: whichever share is the last, exactly one of them closes what was opened.
 #[test]
 fn one_of_those_who_give_it_up_gets_it() {
     in_every_order(|| {

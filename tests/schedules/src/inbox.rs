@@ -1,4 +1,5 @@
-//! What the reaper is handed: each thing is done once, nobody sleeps over it, and who waits finds it done.
+//! The reaper's inbox: each thing is done once, no thread sleeps although there is work, and a thread that waits finds
+//! the work done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,21 +11,21 @@ use loom::thread;
 use crate::parts::{Inbox, Node, Things, inbox};
 use crate::{in_every_order, in_orders_with};
 
-/// As a release that waits: does something that others can see, here with what stands for memory.
+/// Stands for a waiting release: does something that others can see, here with something that stands for memory.
 type Thing = Arc<Memory>;
 
-/// Hands one over.
+/// Hands a thing over.
 fn add(inbox: &Inbox<Thing>, memory: &Arc<Memory>) {
     inbox.add(Box::new(Node::new(Arc::clone(memory))), None);
 }
 
-/// Written by whoever gives it up.
+/// Written by the thread that gives it up.
 struct Memory {
     given_up: UnsafeCell<bool>,
     times: AtomicU32,
 }
 
-// SAFETY: loom says if the cell is read before it was written, in an order that is not sure.
+// SAFETY: loom reports a read of the cell that is not ordered after its write.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -44,7 +45,7 @@ impl Memory {
     }
 }
 
-/// The reaper's thread, until it has done so much.
+/// The reaper's thread, until it has done this many things.
 fn reaper(inbox: &Arc<Inbox<Thing>>, much: usize) -> thread::JoinHandle<()> {
     let inbox = Arc::clone(inbox);
     thread::spawn(move || {
@@ -72,7 +73,7 @@ fn what_was_added_before_is_done_when_it_is_settled() {
         add(&inbox, &mine);
         inbox.settle(None);
         assert!(mine.is_given_up());
-        // The thread goes on until it has seen this one.
+        // The thread continues until it has seen this one.
         add(&inbox, &last);
         other.join().expect("a thread");
         reaper.join().expect("a thread");
@@ -81,7 +82,7 @@ fn what_was_added_before_is_done_when_it_is_settled() {
     });
 }
 
-/// Nothing has to come for somebody who waits to be told.
+/// A waiting thread is told even if nothing comes.
 #[test]
 fn who_settles_when_there_is_nothing_is_told() {
     in_every_order(|| {
@@ -94,7 +95,7 @@ fn who_settles_when_there_is_nothing_is_told() {
     });
 }
 
-/// As the end of the process does, and a program that asks how many releases wait.
+/// Like the end of the process, or a program that asks how many releases wait.
 #[test]
 fn who_sees_that_nothing_waits_sees_what_was_done() {
     in_every_order(|| {
@@ -110,7 +111,7 @@ fn who_sees_that_nothing_waits_sees_what_was_done() {
     });
 }
 
-/// As who destroys a stream that releases from before may use.
+/// Like the destruction of a stream that earlier releases may use.
 #[test]
 fn who_is_past_a_mark_sees_what_was_done_before_it() {
     in_every_order(|| {
@@ -137,8 +138,8 @@ fn many(mut things: &Things<Thing>) -> usize {
     many
 }
 
-/// What is not done stays, and is looked at again together with what comes meanwhile. Here no pause ever ends: who waits
-/// for one though something is there would sleep for ever.
+/// What is not done stays, and is tried again together with what comes meanwhile. Here no pause ever ends: a thread
+/// that paused although something is there would sleep for ever.
 #[test]
 fn what_is_not_done_is_looked_at_again() {
     in_every_order(|| {

@@ -1,4 +1,4 @@
-//! Events that are kept: whoever takes one has it alone until it is given back, and none is lost.
+//! Kept events: a thread that takes one has it alone until it gives it back, and none is lost.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use loom::thread;
 use crate::in_every_order;
 use crate::parts::{Kept, kept};
 
-/// As an event, which is recorded by whoever has it.
+/// Stands for an event, which its holder records.
 struct Event(UnsafeCell<u32>);
 
-/// As two contexts, to which events belong.
+/// Stands for two contexts, to which events belong.
 const ONE: u32 = 1;
 const OTHER: u32 = 2;
 
 fn record(kept: &Kept<u32, Event>, of: u32) {
     let event = kept.take(of).unwrap_or_else(|| Event(UnsafeCell::new(of)));
-    // SAFETY: loom says if somebody else is at it.
+    // SAFETY: loom reports a concurrent access.
     let before = event.0.with_mut(|owner| unsafe { owner.replace(of) });
     assert_eq!(before, of);
     // With room for two; a third one is destroyed.
@@ -37,7 +37,7 @@ fn an_event_is_with_one_at_a_time() {
             .into();
         record(&kept, ONE);
         threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
-        // Three were made if the two of one context were needed at once: then there was no room for one of them.
+        // Three were made if both events of one context were needed at once: then there was no room for one of them.
         assert!(kept.len() <= 2);
         let of_one = kept.forget(ONE).len();
         assert!((1..=2).contains(&of_one), "{of_one}");
@@ -57,7 +57,7 @@ fn a_context_that_ends_takes_its_events_with_it() {
         };
         let gone = kept.forget(ONE);
         other.join().expect("a thread");
-        // It is either gone, or with the thread, which gives it back: never both.
+        // The event is either gone, or with the thread, which gives it back: never both.
         assert!(gone.len() + kept.len() >= 1 && gone.len() <= 1 && kept.len() <= 1);
     });
 }

@@ -1,4 +1,5 @@
-//! Notes of uses: whoever notes the first one makes the list for all, and who has the last reference finds every note.
+//! Notes of uses: the thread that makes the first note makes the list for all, and the thread with the last reference
+//! finds every note.
 
 use std::sync::{Arc as Plain, Mutex as PlainMutex};
 
@@ -9,13 +10,13 @@ use loom::thread;
 use crate::in_every_order;
 use crate::parts::Lazy;
 
-/// As the notes of a tensor. The cell is written by who makes them only, and read by all without a lock.
+/// Like the notes of a tensor. Only the thread that makes them writes the cell; all read it without a lock.
 struct Notes {
     whose: UnsafeCell<u32>,
     streams: Mutex<Vec<u32>>,
 }
 
-// SAFETY: loom says if the cell is written while somebody reads it.
+// SAFETY: loom reports a write of the cell during a read.
 unsafe impl Sync for Notes {}
 
 fn notes() -> Notes {
@@ -25,7 +26,7 @@ fn notes() -> Notes {
     notes
 }
 
-/// As a tensor, whose release looks at the notes; it is done once, by the last who has it.
+/// Like a tensor, whose release reads the notes; the last holder runs it, once.
 struct Data {
     uses: Lazy<Notes>,
     released: Plain<PlainMutex<Vec<Vec<u32>>>>,
@@ -48,7 +49,7 @@ impl Drop for Data {
     }
 }
 
-/// Each thread notes a stream, if there is one, and gives its reference up; the first is the one that shared it.
+/// Each thread notes a stream, if it has one, and gives up its reference; the first thread is the one that shared it.
 fn in_threads(streams: &'static [Option<u32>], noted: &'static [u32]) {
     in_every_order(move || {
         let released = Plain::new(PlainMutex::default());

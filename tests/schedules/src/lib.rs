@@ -1,5 +1,5 @@
 //! The lock-free parts of the core, built from their own files with the atomics and locks of loom instead of those of
-//! std. The tests below run small models of what threads do with them, in every order that the memory model allows.
+//! std. The tests below run small models of how threads use them, in every order that the memory model allows.
 
 #![cfg(test)]
 
@@ -19,20 +19,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use devexchange_core::{abi, trace};
 
-/// A point at which threads may meet in either order, and learn nothing of each other. loom looks for such points at
-/// what was done last with an atomic only: of a load that the same thread follows by a change it does not see that
-/// another thread's load might come in between.
+/// A point at which threads can meet in either order, without learning anything of each other. loom looks for such
+/// points only at the last operation on an atomic: if a thread follows a load by a change, loom does not see that
+/// another thread's load could come in between.
 fn meet(point: &sync::atomic::AtomicU32) {
     point.fetch_add(1, sync::atomic::Ordering::Relaxed);
 }
 
-/// Runs a model in every order of its threads, of which there have to be several.
+/// Runs a model in every order of its threads; there must be several orders.
 fn in_every_order(model: impl Fn() + Send + Sync + 'static) {
     run(loom::model::Builder::new(), model);
 }
 
-/// As [`in_every_order`], of a model that has too many of them: in all in which threads are interrupted so often at most,
-/// besides where they wait.
+/// Like [`in_every_order`], for a model with too many orders: runs those in which threads are interrupted at most this
+/// often, apart from the points where they wait.
 fn in_orders_with(interruptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(interruptions);
@@ -51,7 +51,7 @@ fn run(builder: loom::model::Builder, model: impl Fn() + Send + Sync + 'static) 
     assert!(orders > 1, "the threads never meet");
 }
 
-/// What `core/src/sync.rs` is there.
+/// The counterpart of `core/src/sync.rs`.
 mod sync {
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
 
@@ -60,7 +60,7 @@ mod sync {
     }
 }
 
-/// As `core/src/error.rs`, whose macro stays in its crate.
+/// The counterpart of `core/src/error.rs`, whose macro stays in its crate.
 mod error {
     pub(crate) use devexchange_core::error::{Refused, Result, caught};
 

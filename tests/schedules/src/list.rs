@@ -1,5 +1,5 @@
-//! The list of what threads have: one thread at a time has a place, a later one takes over what an earlier one left,
-//! and who reads all of them misses nothing that happened before.
+//! The list of what threads keep: one thread at a time has a place, a later one takes over what an earlier one left,
+//! and a thread that reads all places misses nothing that happened before.
 
 use std::ptr::null_mut;
 
@@ -10,13 +10,13 @@ use loom::thread;
 use crate::parts::{List, Place};
 use crate::{in_every_order, meet};
 
-/// As the blocks (touched by the thread that has the place) and the lines of the ledger (read by all).
+/// Like the blocks (used by the thread that has the place) and the lines of the ledger (read by all).
 struct Local {
     blocks: UnsafeCell<u32>,
     line: AtomicU32,
 }
 
-// SAFETY: loom checks that one thread at a time touches the blocks.
+// SAFETY: loom checks that only one thread at a time uses the blocks.
 unsafe impl Sync for Local {}
 
 fn list() -> &'static List<Local> {
@@ -30,9 +30,9 @@ fn take(list: &'static List<Local>) -> &'static Place<Local> {
 /// What a thread does from its beginning to its end.
 fn live(list: &'static List<Local>) {
     let place = take(list);
-    // SAFETY: loom says if somebody else is at it.
+    // SAFETY: loom reports a concurrent access.
     place.value.blocks.with_mut(|blocks| unsafe { *blocks += 1 });
-    // As the ledger counts: nobody else writes here.
+    // The same way in which the ledger counts: nobody else writes here.
     place.value.line.store(place.value.line.load(Relaxed) + 1, Release);
     place.leave();
 }
@@ -66,7 +66,7 @@ fn a_later_thread_takes_over_what_an_earlier_one_left() {
             meet(&theirs);
         });
         meet(&point);
-        // Whoever reads meanwhile sees what was over before, and no more than there is.
+        // A thread that reads meanwhile sees what was over before, and no more than there is.
         assert!((1..=2).contains(&sum(list)));
         later.join().expect("a thread");
         assert_eq!((sum(list), list.all().count()), (2, 1));

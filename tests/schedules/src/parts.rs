@@ -40,13 +40,13 @@ pub(crate) use list::{List, Place};
 pub(crate) use queue::{ReleaseQueue, Signal};
 pub(crate) use slab::{Slab, TailSize};
 
-/// As the static of the reaper.
+/// Like the static of the reaper.
 pub(crate) fn inbox<T>() -> Inbox<T> {
     let (arrived, settled) = (Condvar::new(), Condvar::new());
     Inbox { new: Mutex::new(New::NONE), arrived, settled, waiting: AtomicI64::new(0) }
 }
 
-/// As the static of events.
+/// Like the static of events.
 pub(crate) fn kept<K, T>() -> Kept<K, T> {
     Kept { all: Mutex::new(Vec::new()) }
 }
@@ -59,7 +59,7 @@ impl Bell {
         Self(bell::Belled::new(0, None))
     }
 
-    /// Changes the state, and tells the threads that wait, or everybody.
+    /// Changes the state, and tells the waiting threads, or everybody.
     pub(crate) fn change(&self, everybody: bool) {
         let ring = self.0.turn(|state, bells| {
             *state += 1;
@@ -82,8 +82,8 @@ impl Bell {
         self.0.poll(cx, at_least(least))
     }
 
-    /// What the first of two is told that await with a waker each, while the second gives up. The first goes on until `then`
-    /// has returned.
+    /// What the first of two awaiting callers, each with its own waker, is told while the second gives up. The first
+    /// continues until `then` has returned.
     pub(crate) fn poll_first(
         &self,
         [mut first, mut second]: [Context<'_>; 2],

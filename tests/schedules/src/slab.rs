@@ -1,4 +1,4 @@
-//! The count of a slab: the last reference frees it, once, after everybody has looked.
+//! The count of a slab: the last reference frees it, once, after everybody has read it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32 as Count, Ordering::SeqCst};
@@ -10,23 +10,23 @@ use loom::thread;
 use crate::parts::{Slab, TailSize};
 use crate::{in_every_order, meet};
 
-/// A header that loom watches: looking at it while it is changed or dropped is an error.
+/// A header that loom watches: reading it while it is changed or dropped is an error.
 struct Header {
     value: UnsafeCell<u32>,
     drops: Arc<Count>,
 }
 
-// SAFETY: loom checks that nobody looks while somebody writes.
+// SAFETY: loom checks that nobody reads during a write.
 unsafe impl Sync for Header {}
 
 impl Header {
     fn look(&self) -> u32 {
-        // SAFETY: loom says if somebody writes.
+        // SAFETY: loom reports a concurrent write.
         self.value.with(|value| unsafe { *value })
     }
 
     fn change(&self) {
-        // SAFETY: loom says if somebody else looks.
+        // SAFETY: loom reports a concurrent read.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
 }
@@ -97,7 +97,7 @@ fn references_that_are_given_up_together_count_once() {
     });
 }
 
-/// The maker changes the header as long as nobody shares it: also again, when everybody else is gone.
+/// The maker can change the header as long as nobody shares it, and again when everybody else is gone.
 #[test]
 fn who_is_alone_may_change_it() {
     in_every_order(|| {
@@ -122,7 +122,8 @@ fn who_is_alone_may_change_it() {
     });
 }
 
-/// A tensor lends the place for a consumer's struct to one consumer at a time, and each finds it as the last one left it.
+/// A tensor lends the place for a consumer's struct to one consumer at a time, and each finds it as the last one left
+/// it.
 #[test]
 fn one_at_a_time_has_the_claim() {
     in_every_order(|| {
@@ -149,7 +150,8 @@ fn one_at_a_time_has_the_claim() {
     });
 }
 
-/// A tensor that is handed over for good, while others still have it, or have it no more: its place goes with it, once.
+/// A tensor that is handed over for good, while others still have it or no longer have it: its place goes with it,
+/// once.
 #[test]
 fn a_reference_goes_with_the_claim() {
     in_every_order(|| {

@@ -1,4 +1,4 @@
-//! Blocks for slabs, straight from the allocator: those of the core belong to a thread, and have no atomics.
+//! Blocks for slabs, directly from the allocator: the core's blocks belong to a thread, and have no atomics.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -23,14 +23,14 @@ pub(super) fn allocate(bytes: usize) -> Option<(NonNull<u8>, Origin)> {
 }
 
 /// # Safety
-/// `block` is from [`allocate`], with this origin, and nobody uses it any more.
+/// `block` comes from [`allocate`], with this origin, and nobody uses it any more.
 pub(super) unsafe fn free(block: NonNull<u8>, origin: Origin) {
     // SAFETY: the caller's contract.
     unsafe { dealloc(block.as_ptr(), origin.0) }
 }
 
 /// # Safety
-/// As [`free`].
+/// The same as for [`free`].
 pub(super) unsafe fn free_here(block: NonNull<u8>, origin: Origin, _: Here) {
     // SAFETY: the caller's contract.
     unsafe { free(block, origin) }

@@ -1,14 +1,14 @@
-//! Releases within releases, which a model has few of: the core counts them in what a thread has, without atomics.
+//! Releases within releases, of which a model has few: the core counts them in thread-local data, without atomics.
 
 use core::ffi::c_void;
 
 pub(super) struct Inside;
 
-/// What a thread has: nothing.
+/// The thread-local data: nothing.
 pub(super) struct Here;
 
 /// # Safety
-/// As in the core.
+/// The same as in the core.
 pub(super) unsafe fn begin(_: *mut c_void, _: unsafe fn(*mut c_void)) -> Option<Inside> {
     Some(Inside)
 }
