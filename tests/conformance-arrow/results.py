@@ -1,21 +1,21 @@
-"""Puts together what the peers said: python results.py RESULTS... [--doc FILE [--bless]]
+"""Summarises the results of the peers: python results.py RESULTS... [--doc FILE [--bless]]
 
 RESULTS is a file PEER.tsv with a line for each exchange, in columns:
 
     case        of the corpus
-    direction   "to peer": the peer took what we handed out, found it valid in every respect and equal to its own;
-                "from peer": we took what the peer handed out, and found schema, rows and null counts as expected
+    direction   "to peer": the peer took our export, found it valid in every respect and equal to its own array;
+                "from peer": we took the peer's export, and found schema, rows and null counts as expected
     transport   array, device array, stream, device stream, async
     place       host or cuda
     layout      of the corpus; in "from peer" what the peer was given and handed back. "its own" is what the peer read
                 from a file, "its own slice" the same without the first row and the last
-    result      ok; wrong: it went through and something is not as it was; refused: an error of the peer's; crashes
+    result      ok; wrong: it went through, but something has changed; refused: an error of the peer; crashes
     how
 
-and with `outstanding<TAB>0` at the end: everything was released. For known.toml that is the case "the end".
+and with `outstanding<TAB>0` at the end, if everything was released. For known.toml that line is the case "the end".
 
-known.toml explains what is not ok. Whatever it does not explain fails, and so does what it explains and is ok.
-Prints a matrix for each peer, and last `counts: N passed, N failed, N skipped`.
+known.toml explains what is not ok. An unexplained failure fails, and so does an explanation for a result that is ok.
+Prints a matrix for each peer, and ends with the line `counts: N passed, N failed, N skipped`.
 """
 
 import argparse
@@ -34,12 +34,12 @@ TRANSPORTS = ("array", "device array", "stream", "device stream", "async")
 PATHS = [(transport, place) for transport in TRANSPORTS for place in ("host", "cuda")]
 PATHS = [path for path in PATHS if path not in (("array", "cuda"), ("stream", "cuda"))]
 DIRECTIONS = ("to peer", "from peer")
-# The case that the last line of a peer belongs to.
+# The case to which the last line of a peer belongs.
 THE_END = "the end"
 
 
 class Known:
-    """One explanation: whatever it names has to be so, and a case for each of its patterns."""
+    """One explanation: each of its values must match, and each of its patterns must match a case."""
 
     def __init__(self, number, entry):
         self.number = number
@@ -94,7 +94,7 @@ def read(file):
 
 
 def judge(exchanges, known):
-    """What is to be written into the cells: (peer, case, path) to the numbers of explanations, "ok" and "not ok"."""
+    """The contents of the cells: (peer, case, path) to the numbers of explanations, "ok" and "not ok"."""
     cells = {}
     for exchange in exchanges:
         cell = cells.setdefault((exchange.peer, exchange.case, (exchange.transport, exchange.place)), {})
@@ -117,7 +117,7 @@ def judge(exchanges, known):
 
 
 def shown(found):
-    """ok, if some layout is; the numbers of what is known about others; not ok, if anything is not known."""
+    """The word "ok", if some layout is ok; the numbers of the explanations for others; "not ok", if any is unexplained."""
     words = ["not ok"] if "not ok" in found or not found else []
     words += ["ok"] if "ok" in found else []
     return " ".join(words + [f"[{note}]" for note in sorted({note for note in found if isinstance(note, int)})])

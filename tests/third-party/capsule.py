@@ -24,7 +24,7 @@ class Kind:
         self._name, self._used, self._new, self._struct = name, b"used_" + name, new, struct
 
     def is_in(self, capsule):
-        """Whether it is such a capsule, and nobody consumed it."""
+        """Whether this is such a capsule, which nobody has consumed."""
         return bool(_is_valid(capsule, self._name))
 
     def pointer(self, capsule):
@@ -32,15 +32,15 @@ class Kind:
         return cast(_pointer(capsule, self._name), POINTER(self._struct))
 
     def consume(self, capsule):
-        """Leaves a DLPack struct to whoever took it: its deleter is theirs to call."""
+        """Leaves a DLPack struct to its consumer, which must call the deleter."""
         _rename(capsule, self._used)
 
     def around(self, struct):
-        """A capsule that owns a DLPack struct of a producer's."""
+        """A capsule that owns a producer's DLPack struct."""
         return self._new(cast(struct, c_void_p))
 
     def filled(self, fill):
-        """A capsule with an Arrow struct that `fill` writes to the pointer that it gets."""
+        """A capsule with an Arrow struct, which `fill` writes through the pointer that it gets."""
         capsule = self._new()
         fill(self.pointer(capsule))
         return capsule

@@ -9,7 +9,7 @@ import devexchange
 import driver
 from scenes import Cuda, live, pytest_collection_finish, pytest_generate_tests  # noqa: F401 (pytest calls some of them)
 
-# The library keeps events for the next time, and no more than these.
+# The library keeps events for reuse, and no more than these.
 EVENTS_KEPT = 256
 
 
@@ -30,7 +30,7 @@ def cuda(seed):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """The line that scripts/test-third-party.sh counts by: a test that runs with several seeds is one."""
+    """The line from which scripts/test-third-party.sh counts; a test that runs with several seeds counts once."""
 
     def tests(*outcomes):
         reports = [report for outcome in outcomes for report in terminalreporter.stats.get(outcome, [])]

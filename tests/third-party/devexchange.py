@@ -179,7 +179,7 @@ for _name in ["devx_ledger_outstanding", "devx_releases_waiting", "devx_releases
 
 
 class Error(BufferError):
-    """What the library says of a call that failed; of the type that consumers of DLPack expect."""
+    """An error of the library, of the type that consumers of DLPack expect."""
 
     def __init__(self, error):
         self.status = library.devx_status_name(error.status).decode()
@@ -238,7 +238,7 @@ def _from_dltype(dtype):
 
 
 class _Handle:
-    """One reference to a thing of the library. What is opened is closed, here by `with` or the end of the object."""
+    """One reference to an object of the library. It is closed by `with` or by the end of the Python object."""
 
     def __init__(self, make):
         self.handle = c_void_p()
@@ -262,7 +262,7 @@ class Tensor(_Handle):
 
     @classmethod
     def over(cls, address, shape, dtype, device=(CUDA, 0), strides=None, flags=0, release=lambda: None):
-        """A tensor over memory of somebody else's; `release` is called when nobody uses it any more."""
+        """A tensor over foreign memory; `release` is called when nobody uses the memory any more."""
         ndim = len(shape)
         strides = (c_int64 * ndim)(*strides) if strides is not None else None
         description = DLTensor(
@@ -278,7 +278,7 @@ class Tensor(_Handle):
 
     @classmethod
     def from_dlpack(cls, producer, stream, **arguments):
-        """Imports what a producer hands over for `stream`, by the version that it offers."""
+        """Imports the producer's export for `stream`, in the version that the producer offers."""
         given = producer.__dlpack__(stream=None if stream == NO_SYNCHRONIZATION else stream, **arguments)
         return cls.from_capsule(given, stream)
 

@@ -2,20 +2,20 @@
 
 For each case NAME and each LAYOUT of it:
 
-    NAME.arrow            an IPC stream of the batch, from which a peer makes an array of its own; not there for what
-                          Arrow C++ writes and cannot read
-    NAME.rows             the rows as text, a line each
+    NAME.arrow            an IPC stream of the batch, from which a peer makes its own array; missing for batches that
+                          Arrow C++ can write and cannot read
+    NAME.rows             the rows as text, one per line
     NAME.stored           the same, with dates and times as the numbers that they are stored as
     NAME.LAYOUT.tree      the fields and arrays of the same batch in another layout of memory, and
-    NAME.LAYOUT.buffers   their buffers: what devexchange makes its batch of
+    NAME.LAYOUT.buffers   their buffers, of which devexchange makes its batch
 
     plain   offsets of 0, null counts as counted, buffers at multiples of 64 bytes
     inner   every array below the root begins at an odd offset of its own, null counts are unknown, buffers are aligned
             to 8 bytes only
-    root    as inner, and the batch itself begins at row 3
+    root    like inner, and the batch itself begins at row 3
     bare    buffers of no bytes are NULL (only for batches without rows)
 
-`cases` and `layouts` list them, a line each.
+`cases` and `layouts` list them, one per line.
 """
 
 import sys
@@ -50,7 +50,7 @@ def main(directory):
                 writer.write_batch(batch)
             written = sink.getvalue()
             (directory / f"{case.name}.arrow").write_bytes(written)
-            # What was read back has no offsets.
+            # The batch that was read back has no offsets.
             batch = pa.ipc.open_stream(written).read_next_batch()
         (directory / f"{case.name}.rows").write_text("".join(text(row) + "\n" for row in case.rows))
         (directory / f"{case.name}.stored").write_text("".join(text(row, stored=True) + "\n" for row in case.rows))

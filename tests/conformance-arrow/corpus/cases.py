@@ -29,7 +29,7 @@ def add(name, array, values, nullable=True, metadata=None, schema_metadata=None)
 
 
 def plain(name, type, values, **how):
-    """Where pyarrow makes the array of the values as they are."""
+    """For cases where pyarrow makes the array directly from the values."""
     add(name, pa.array(values, type), values, **how)
 
 
@@ -89,7 +89,7 @@ def times(name, type, numbers, shown):
 
 
 DAY = 86_400_000
-# The last one is later than any date of Python's.
+# The last one is later than any Python date.
 times("date32", pa.date32(), [0, 19_000, None, -1, 2**31 - 1], lambda n: day(n) if n < 2**31 - 1 else "+5881580-07-11")
 times("date64", pa.date64(), [0, 19_000 * DAY, None, -DAY], lambda n: day(n // DAY))
 for unit, digits in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9)):
@@ -105,7 +105,7 @@ for name, zone in (("utc", "UTC"), ("offset", "+05:30")):
 
 
 def relabelled(array, format):
-    """The array as one of a type that pyarrow has no Python class for."""
+    """The array as one of a type for which pyarrow has no Python class."""
     schema, out = ArrowSchema(), ArrowArray()
     pa.record_batch([array], ["c"])._export_to_c(addressof(out), addressof(schema))
     schema.children[0][0].format = format

@@ -1,8 +1,8 @@
-"""How devexchange shows values (core/src/arrow/value.rs), written down a second time: what the rows of the corpus are
-expected to read, made from plain Python values and not from anything that has been through Arrow.
+"""How devexchange displays values (core/src/arrow/value.rs), written a second time: the expected texts of the corpus'
+rows, made from plain Python values and not from anything that has been through Arrow.
 
-None, bool, int, float, Decimal, bytes, str, list and dict (a struct) stand for themselves, Map and Interval for what
-Python has no word for; Time is a date, time or duration. A float is given as the number that is stored.
+None, bool, int, float, Decimal, bytes, str, list and dict (a struct) stand for themselves, Map and Interval for types
+that Python lacks; Time is a date, time or duration. A float is given as the number that is stored.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def day(number):
 
 
 def moment(number, digits):
-    """A number of units of which a second has so many decimal digits."""
+    """A number of units, where a second has this many decimal digits of them."""
     seconds, rest = divmod(number, 10**digits)
     text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
     return f"{text}.{rest:0{digits}}" if digits else text
@@ -56,7 +56,7 @@ def _float(value):
 
 
 def text(value, stored=False):
-    """As devexchange shows it; with `stored`, times as the numbers that they are stored as."""
+    """The text that devexchange displays; with `stored`, times as the numbers that they are stored as."""
 
     def part(value):
         return text(value, stored)

@@ -1,5 +1,5 @@
-"""Arrow arrays as trees of nodes with the very bytes of their buffers: read from the C data interface, laid out anew
-with an offset of its own at every node, and written to files that the peers' harness loads (../ours.hpp).
+"""Arrow arrays as trees of nodes with the exact bytes of their buffers: read from the C data interface, laid out again
+with a separate offset at every node, and written to files that the peers' harness loads (../ours.h).
 """
 
 import ctypes
@@ -73,7 +73,7 @@ _VIEWS = {"+vl": 4, "+vL": 8}
 
 
 def _width(format):
-    """Bytes of a value, if all have the same number."""
+    """The bytes of a value, if all values have the same size."""
     head, _, rest = format.partition(":")
     if head == "w":
         return int(rest)
@@ -203,8 +203,8 @@ def _packed_bits(bits):
 
 
 class Shift:
-    """Gives every node an odd offset of its own, with garbage before it, children that begin earlier and end later than
-    what is used of them, and null counts that nobody has counted.
+    """Gives every node a separate odd offset, with garbage before it, children that begin earlier and end later than
+    their part in use, and null counts that are not counted yet.
     """
 
     def __init__(self):
@@ -218,7 +218,7 @@ class Shift:
         return self._laid_out(node, front, back, next(self._offsets))
 
     def _laid_out(self, node, front, back, offset):
-        """`node` with so many more rows at either end, after `offset` rows of garbage."""
+        """`node` with this many more rows at either end, after `offset` rows of garbage."""
         assert node.offset == 0, f"{node.format} begins at {node.offset}"
         length = front + node.length + back
         null_count = -1 if _has_validity(node.format) else length if node.format == "n" else 0
@@ -229,7 +229,7 @@ class Shift:
         if node.dictionary:
             out.dictionary = self.below(node.dictionary, 0, 0)
             if node.dictionary.length == 0:
-                # There is no index that a row more could have.
+                # An additional row could have no valid index.
                 out.buffers[0] = bytes((offset + length + 7) // 8)
         getattr(self, "_" + _kind(node.format).replace(" ", "_"))(node, out, front, back, offset)
         return out
@@ -275,7 +275,7 @@ class Shift:
         out.children = [self.below(node.children[0], (offset + front) * size, back * size)]
 
     def _struct(self, node, out, front, back, offset):
-        # The children of a struct may be longer than it says; those of a record batch are not.
+        # The children of a struct can be longer than its length; those of a record batch cannot.
         more = 1 if offset else 0
         out.children = [self.below(child, offset + front, back + more) for child in node.children]
 
@@ -321,7 +321,7 @@ def without_buffers(node):
 
 
 def null_count(node):
-    """Nulls by what the node itself says: its validity, nothing below it."""
+    """The nulls according to the node itself: its validity, nothing below it."""
     if node.format == "n":
         return node.length
     if not _has_validity(node.format) or node.buffers[0] is None:
@@ -335,7 +335,7 @@ def null_count(node):
 def write(node, nulls, alignment, tree, buffers):
     """The tree as lines of text, in depth-first order, and all buffers in one file; the null counts of the columns.
 
-    `alignment` is what the start of a buffer is a multiple of, and not of twice as much.
+    The start of a buffer is a multiple of `alignment`, and not of twice as much.
     """
     lines, data = [], bytearray()
 
@@ -359,7 +359,7 @@ def write(node, nulls, alignment, tree, buffers):
             add(child)
 
     add(node)
-    # The address after the last buffer has to be an address as well.
+    # The address after the last buffer must also be a valid address.
     data.extend(bytes(2 * alignment))
     lines += [f"nulls {count}" for count in nulls]
     tree.write_text("\n".join(lines) + "\n")
