@@ -1,7 +1,7 @@
-"""What Numba's own tests do not ask of the plugin: finalizers, resets, empty arrays, and which manager it uses.
+"""Tests of the plugin that Numba's own tests do not cover: finalizers, resets, empty arrays, and which manager it uses.
 
-Runs in an environment with one generation of Numba, with the driver on LD_LIBRARY_PATH. Each test has a process of its
-own, which the driver ends badly for what was done wrong. Prints, last, `counts: N passed, N failed, 0 skipped`.
+Runs in an environment with one generation of Numba, with the driver on LD_LIBRARY_PATH. Each test has its own process,
+which the driver makes fail after any finding. Ends with the line `counts: N passed, N failed, 0 skipped`.
 """
 
 import gc
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def chosen():
-    """Numba on a pool of our own."""
+    """Numba on our own pool."""
     import devexchange
     import devexchange.numba
 

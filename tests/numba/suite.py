@@ -1,18 +1,17 @@
-"""The complete suite of Numba's CUDA tests on a GPU, without our memory manager and with it, and both compared.
+"""Runs the complete suite of Numba's CUDA tests on a GPU, without our memory manager and with it, and compares both.
 
     suite.py run plain|ours RESULTS [--seconds N] [--jobs N] [MODULE...]
     suite.py compare RESULTS
 
-`run` gives every module a process of its own, several at once, and writes RESULTS/numba-plain.txt or numba-ours.txt: a
-line for each method with its outcome and the last line of what it said. A module in which something failed runs once
-more, alone, since others were on the same device: what passes then has passed. After N seconds nothing more is started,
-and what did not run is a failure. Without modules it is all there are; on the simulated driver (DEVX_GPU=rehearsal),
-those of gate.py.
+`run` gives every module its own process, several at once, and writes RESULTS/numba-plain.txt or numba-ours.txt: a line
+for each method with its outcome and the last line of its output. A module with a failure runs once more, alone, because
+others were on the same device: what passes then counts as passed. After N seconds nothing more is started, and what did
+not run is a failure. The default is all modules; on the simulated driver (DEVX_GPU=rehearsal), those of gate.py.
 
-`compare` asks that every method that passes without our manager passes with it, or that Numba itself skips it there,
-and prints those that do not.
+`compare` requires that every method that passes without our manager passes with it, or that Numba itself skips it
+there, and prints those that do not.
 
-Prints, last, `counts: N passed, N failed, N skipped`: a run is one test, a comparison is one for each method that
+Ends with the line `counts: N passed, N failed, N skipped`: a run is one test, a comparison is one for each method that
 passes without our manager.
 """
 
@@ -53,7 +52,7 @@ class Run:
         self.allocated = 0
 
     def module(self, name):
-        """What became of its methods: outcome and text by name; none if there was no time."""
+        """The results of its methods: outcome and text by name; none if there was no time."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             return None
@@ -72,7 +71,8 @@ class Run:
 
 
 def better(module, first, again):
-    """What passed at the first time or again; a module of whose process nothing is said has ended well."""
+    """The results, where a method has passed if it passed in either run; a module whose process reports nothing has
+    ended well."""
     best = first | {name: result for name, result in again.items() if result[0] == "passed" or name not in first}
     if again and module not in again:
         best.pop(module, None)
@@ -125,7 +125,7 @@ def compare(results):
             return 0, 1, 0
     plain, ours = (read(path_of(results, kind)) for kind in ["plain", "ours"])
     wanted = [name for name, (outcome, _) in plain.items() if outcome == "passed"]
-    # Numba skips what asks how its own manager does something.
+    # Numba skips tests of how its own manager does something.
     skipped = Counter(ours[name][1] for name in wanted if ours.get(name, ("",))[0] == "skipped")
     worse = [name for name in wanted if ours.get(name, ("",))[0] not in ("passed", "skipped")]
     for text, count in sorted(skipped.items()):

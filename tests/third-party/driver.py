@@ -32,7 +32,7 @@ def stat(name):
 
 
 def calls(function):
-    """How often a function of the driver was called so far."""
+    """How often a function of the driver has been called."""
     return _library.simcuda_calls(function.encode())
 
 
@@ -43,12 +43,12 @@ def _text(write):
 
 
 def ledger():
-    """What is live, a line each."""
+    """The live things, one per line."""
     return _text(_library.simcuda_ledger)
 
 
 def take_findings():
-    """What the driver complains about; it is dealt with by this."""
+    """The driver's findings, which thereby count as handled."""
     count = _library.simcuda_findings()
     found = [_text(partial(_library.simcuda_finding, index)) for index in range(count)]
     _library.simcuda_findings_clear()
@@ -56,7 +56,7 @@ def take_findings():
 
 
 def wait_until(done):
-    """For what another thread does when queued work is done."""
+    """Waits for what another thread does when queued work is done."""
     end = time.monotonic() + 10
     while not done():
         assert time.monotonic() < end, "it did not happen"
@@ -64,13 +64,13 @@ def wait_until(done):
 
 
 def assert_found(kind):
-    """That the driver complains, and first of all about this."""
+    """Expects a finding of the driver, first of all this one."""
     findings = take_findings()
     assert findings and findings[0].startswith(f"{kind}: "), findings
 
 
 def ok(result):
-    """The result of a call of cuda.bindings, which has to succeed."""
+    """The result of a call of cuda.bindings, which must succeed."""
     code, *values = result
     assert code == cuda.CUresult.CUDA_SUCCESS, code
     return values[0] if values else None
@@ -82,7 +82,7 @@ def number(stream):
 
 
 def pending(device, values, stream):
-    """New device memory with `values` in it, but only when what is queued on `stream` now is done."""
+    """New device memory that contains `values` only after the work that is queued on `stream` now."""
     values = numpy.ascontiguousarray(values)
     memory, staging = (device.allocate(max(values.nbytes, 1), stream=stream) for _ in range(2))
     if values.nbytes:

@@ -34,7 +34,7 @@ class DeviceArray:
 
 
 def copy(producer, device, stream):
-    """A copy on `device`, queued on `stream`; what `producer` hands over is released once that is done."""
+    """A copy on `device`, queued on `stream`; the array from `producer` is released once the copy is done."""
     schema, array = producer.__arrow_c_device_array__()
     source = devexchange.device_arrays.pointer(array), devexchange.schemas.pointer(schema)
     why = ctypes.create_string_buffer(1024)

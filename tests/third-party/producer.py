@@ -1,4 +1,4 @@
-"""Memory of cuda.core's behind tensors of ours, as a library that hands out its own memory does it."""
+"""Our tensors over memory of cuda.core, as a library makes them that hands out its own memory."""
 
 import numpy
 
@@ -25,7 +25,7 @@ def element_strides(array):
 
 
 class Shared:
-    """A tensor over device memory that `stream` has still to fill with a view of a matrix."""
+    """A tensor over device memory that `stream` still has to fill with a view of a matrix."""
 
     def __init__(self, cuda, dtype="f4", layout="matrix", flags=0, stream=None):
         stream = stream or cuda.producer

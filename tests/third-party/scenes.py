@@ -1,5 +1,5 @@
-"""What pytest does with a test on the simulated CUDA driver: it runs with several seeds on one of the driver's schedules, and
-leaves nothing behind. bindings-python/tests/cuda has this, too."""
+"""How pytest runs a test on the simulated CUDA driver: with several seeds on one of the driver's schedules, leaving
+nothing behind. bindings-python/tests/cuda uses this, too."""
 
 import gc
 
@@ -17,7 +17,7 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_finish():
-    # The tests themselves need not be looked at by the many collections after them.
+    # The many garbage collections that follow need not examine the tests themselves.
     gc.freeze()
 
 
@@ -38,5 +38,5 @@ class Cuda:
 
 
 def live():
-    """What the driver counts of the test's."""
+    """The driver's counts of the test's own things."""
     return {name: driver.stat(name) for name in LIVE}

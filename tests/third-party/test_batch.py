@@ -1,7 +1,7 @@
 """Arrow device arrays between nanoarrow and us.
 
-nanoarrow's Python package makes the arrays on the host, has views of those on a device, and hands their buffers on;
-its C library (nanoarrow_copy) brings arrays to a device, with an event, and back.
+nanoarrow's Python package makes arrays on the host, has views of arrays on a device, and exports their buffers; its C
+library (nanoarrow_copy) brings arrays to a device, with an event, and back.
 """
 
 import array
@@ -70,12 +70,12 @@ def rows(producer):
 
 
 def brought(cuda, kind):
-    """An array of nanoarrow's, on its way to the device on the producer's stream, with an event."""
+    """A nanoarrow array, on its way to the device on the producer's stream, with an event."""
     return nanoarrow_copy.copy(c_device_array(ARRAYS[kind]()), DEVICE, driver.number(cuda.producer))
 
 
 def fetched(producer, stream):
-    """What nanoarrow finds in a device array, after the array's event and on `stream`."""
+    """What nanoarrow reads in a device array, after the array's event and on `stream`."""
     copied = nanoarrow_copy.copy(producer, HOST, driver.number(stream))
     return rows(c_device_array(copied).array)
 
@@ -98,8 +98,8 @@ def test_device_array_of_nanoarrow(cuda, kind):
 @KINDS
 def test_device_array_of_nanoarrow_that_is_never_read(cuda, kind):
     batch = Batch.from_arrow(brought(cuda, kind))
-    # nanoarrow releases with cuMemFree and leaves the waiting for its own copies to that: not documented, so it is
-    # done here.
+    # nanoarrow releases with cuMemFree and relies on that to wait for its own copies. This is not documented, so the
+    # test waits here.
     cuda.producer.sync()
     batch.close()
 
@@ -114,7 +114,7 @@ def test_host_array_of_nanoarrow(cuda, kind):
 
 
 def test_device_array_of_nanoarrows_python(cuda):
-    """Made by the Python package over a tensor of ours: it has no event, so the tensor was asked for the stream."""
+    """Made by the Python package over our tensor: it has no event, so the tensor was asked for the stream."""
     shared = Shared(cuda, "i4", "vector")
     buffer = CBuffer.from_dlpack(devexchange.Unversioned(shared.tensor), stream=driver.number(cuda.consumer))
     assert (buffer.device.device_type, buffer.device.device_id) == (DeviceType.CUDA, 0)
@@ -141,8 +141,8 @@ def test_refused_import_leaves_the_array_to_nanoarrow(cuda):
 
 
 def exported(cuda, kind):
-    """A batch of ours on the device, that the producer's stream has still to bring there: copies out of pageable memory
-    are waited for, those on the device are not."""
+    """Our batch on the device, which the producer's stream still has to bring there: copies from pageable memory are
+    waited for, those on the device are not."""
     stream = driver.number(cuda.producer)
     with Batch.from_host(ARRAYS[kind]()) as host, host.copy_to(DEVICE, stream) as staging:
         return staging.copy_to(DEVICE, stream)
@@ -167,7 +167,7 @@ def test_nanoarrows_python_describes_a_device_array_of_ours(cuda, kind):
 
 
 def test_nanoarrows_python_waits_for_our_event(cuda):
-    """Our array is a buffer for nanoarrow, which hands it to cuda.core: three libraries, one event."""
+    """Our array is a buffer for nanoarrow, which passes it to cuda.core: three libraries, one event."""
     batch = exported(cuda, "range")
     buffer = c_device_array(batch).array.view().buffer(1)
     batch.close()

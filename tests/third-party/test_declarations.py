@@ -1,4 +1,4 @@
-"""What devexchange.py declares is what the headers say."""
+"""The declarations of devexchange.py agree with the headers."""
 
 import ctypes
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Memory of cuda.core's, imported as tensors."""
+"""Memory of cuda.core, imported as tensors."""
 
 import weakref
 
@@ -18,12 +18,12 @@ DTYPES = ["?", "u1", "i2", "i8", "f2", "f4", "f8", "c8", "c16"]
 
 
 class Owner:
-    """Whoever keeps foreign memory alive."""
+    """The owner of foreign memory."""
 
 
 def lent(cuda, stream):
-    """Device memory that is still to be written on `stream`, as a Buffer over somebody else's allocation; and the list
-    that tells when nobody uses the Buffer any more, which is when the memory is freed."""
+    """Device memory that is still to be written on `stream`, as a Buffer over a foreign allocation; and the list that
+    shows when nobody uses the Buffer any more, which is when the memory is freed."""
     values = matrix("u1").reshape(-1)
     memory = driver.pending(cuda.device, values, stream)
     owner, released = Owner(), []
@@ -39,7 +39,7 @@ def lent(cuda, stream):
 @VERSIONS
 def test_buffer_has_what_its_owner_queued(cuda, asked):
     buffer, values, released = lent(cuda, cuda.producer)
-    # A Buffer knows of no stream and ignores the one that it is asked for.
+    # A Buffer knows no stream and ignores the one that it is asked for.
     cuda.consumer.wait(cuda.producer)
     tensor = Tensor.from_dlpack(buffer, driver.number(cuda.consumer), **asked)
     assert (tensor.address, tensor.shape, tensor.strides) == (int(buffer.handle), values.shape, (1,))
@@ -128,7 +128,7 @@ def test_deleter_is_called_after_the_work_that_uses_the_memory(cuda, asked):
 
 
 def test_tensor_passes_on_from_cuda_core_to_cuda_core(cuda):
-    """Three streams: what the first wrote, the second imported, and the third reads through an export of ours."""
+    """Three streams: the first writes, the second imports, and the third reads through our export."""
     buffer, values, released = lent(cuda, cuda.producer)
     between = cuda.device.create_stream()
     between.wait(cuda.producer)

@@ -1,4 +1,4 @@
-"""Tensors of ours, seen by cuda.core's StridedMemoryView and by NumPy."""
+"""Our tensors, seen by cuda.core's StridedMemoryView and by NumPy."""
 
 import os
 import subprocess
@@ -63,7 +63,7 @@ def test_capsule_that_nobody_consumes_is_released(cuda, offered):
     assert shared.released == ["memory"]
 
 
-# Where cuda.core is given 0 it asks for None, which is the legacy default stream.
+# If cuda.core gets 0, it asks for None, which is the legacy default stream.
 @pytest.mark.parametrize(
     "stream, work",
     [(0, LEGACY_DEFAULT_STREAM), (LEGACY, LEGACY_DEFAULT_STREAM), (PER_THREAD, PER_THREAD_DEFAULT_STREAM)],
@@ -100,8 +100,8 @@ def test_memory_is_released_after_the_work_that_uses_it(cuda):
 
 
 def test_cuda_array_interface_over_a_tensor_is_ordered_by_its_stream(cuda):
-    """The dictionary is made here, from what the library says of the tensor: what is checked is that its address, shape,
-    strides and type are what cuda.core takes them for."""
+    """The dictionary is made here, from what the library reports about the tensor: the test checks that cuda.core
+    understands its address, shape, strides and type."""
     shared = Shared(cuda, "i4", "every second")
 
     class Described:
@@ -148,7 +148,7 @@ def test_read_only_memory_is_refused_to_a_consumer_that_cannot_know(cuda):
 
 
 def test_error_of_a_consumer_comes_through_the_release(cuda):
-    """nanoarrow takes vectors only, and drops our capsule while its exception is on its way."""
+    """nanoarrow takes only vectors, and drops our capsule while its exception is pending."""
     shared = Shared(cuda)
     with pytest.raises(NotImplementedError, match="ndim"):
         CBuffer.from_dlpack(Unversioned(shared.tensor), stream=driver.number(cuda.consumer))
@@ -175,7 +175,7 @@ def test_stream_for_host_memory_is_refused(cuda):
 
 
 def read_unordered(cuda):
-    """A consumer that says it needs no order, and works on another stream than the producer."""
+    """A consumer that claims to need no order, and works on another stream than the producer."""
     shared = Shared(cuda)
     view = StridedMemoryView.from_dlpack(shared.tensor, stream_ptr=NO_SYNCHRONIZATION)
     seen(view, cuda.consumer)
