@@ -526,7 +526,7 @@ fn a_copy_does_not_mind_strides_along_a_single_element() {
     }
 }
 
-/// "Aligned to 256 bytes as in CUDA" (`DLTensor.data`), whoever has made the memory. Some consumers copy data that is
+/// "Aligned to 256 bytes as in CUDA" (`DLTensor.data`), whatever code has made the memory. Some consumers copy data that is
 /// less aligned.
 #[test]
 fn new_memory_of_the_host_begins_where_dlpack_has_it() {

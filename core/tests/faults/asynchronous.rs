@@ -95,7 +95,7 @@ impl Both {
         assert!([DEVX_CLOSED, DEVX_CALLBACK, DEVX_OUT_OF_MEMORY].contains(&error.status()), "{error}");
     }
 
-    /// Ends the stream as the writer's user, who learns of it if the reader cancelled.
+    /// Ends the stream as the writer's user, which learns of it if the reader cancelled.
     fn end(&self, act: impl FnOnce(&AsyncWriter) -> devexchange_core::Result<()>) {
         if let Err(error) = watched(|| act(&self.writer)) {
             self.is_over(&error);

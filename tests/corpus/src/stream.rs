@@ -73,7 +73,7 @@ impl Stream {
 
 impl Script {
     /// # Safety
-    /// `stream` points to one of ours, whose last member this is.
+    /// `stream` points to a stream of this module, whose last member this is.
     unsafe fn of<'a>(private_data: *mut c_void) -> &'a Self {
         // SAFETY: the caller's contract.
         unsafe { &*private_data.cast_const().cast::<Self>() }
@@ -170,7 +170,7 @@ macro_rules! any {
 any! { ArrowArrayStream ArrowDeviceArrayStream }
 
 /// # Safety
-/// `stream` points to one of ours.
+/// `stream` points to a stream of this module.
 unsafe fn script_of<'a, S: AnyStream>(stream: *mut S) -> &'a Script {
     // SAFETY: the caller's contract.
     let private_data = unsafe { &*stream }.private_data();
@@ -216,7 +216,7 @@ unsafe extern "C" fn get_last_error<S: AnyStream>(stream: *mut S) -> *const c_ch
 }
 
 /// # Safety
-/// `stream` points to one of ours.
+/// `stream` points to a stream of this module.
 unsafe fn release_any<S: AnyStream>(stream: *mut S) {
     // SAFETY: the caller's contract.
     let script = unsafe { script_of(stream) };
