@@ -11,8 +11,8 @@ import java.util.Objects;
 import java.util.Set;
 
 /**
- * An array that is being described, for producers who own buffers on any device: its field, its buffers, what is below
- * it, and what is run when its memory is not needed any more. Nothing is checked before {@link #build}.
+ * Describes an array step by step, for producers that own buffers on any device: its field, its buffers, the arrays
+ * below it, and a callback for when its memory is no longer needed. Nothing is checked before {@link #build}.
  *
  * <pre>{@code
  * Batch batch = ArrayBuilder.batch(3)
@@ -41,7 +41,7 @@ public final class ArrayBuilder {
     }
 
     /**
-     * A nullable array, whose number of nulls is not known, without buffers.
+     * Starts a nullable array with an unknown number of nulls and no buffers.
      *
      * @param name may be empty
      * @param format Arrow format string, see {@link Format}
@@ -53,11 +53,11 @@ public final class ArrayBuilder {
     }
 
     /**
-     * An array as a field describes it, with the children and the dictionary of the field still to be added.
+     * Starts an array that a field describes. The children and the dictionary still have to be added.
      *
-     * @param field name, format, flags and metadata are its own
+     * @param field gives name, format, flags and metadata
      * @param length number of elements
-     * @return the builder, whose number of nulls is not known, without buffers
+     * @return the builder, with an unknown number of nulls and no buffers
      */
     public static ArrayBuilder of(Field field, long length) {
         ArrayBuilder builder = new ArrayBuilder(field.name(), field.format(), length).flags(field.flags());
@@ -66,7 +66,7 @@ public final class ArrayBuilder {
     }
 
     /**
-     * The root of a record batch: a struct without nulls, whose children are the columns.
+     * Starts the root of a record batch: a struct without nulls, whose children are the columns.
      *
      * @param rows number of rows
      * @return the builder
@@ -76,11 +76,11 @@ public final class ArrayBuilder {
     }
 
     /**
-     * The next buffer in the order of the Arrow columnar format: validity first, except of unions.
+     * Adds the next buffer in the order of the Arrow columnar format: validity first, except for unions.
      *
-     * @param memory a direct buffer in native byte order, from its position to its limit, which stays reachable until
-     *     the release, as they are now; {@code null} if there is none, as a validity without nulls. The arena of a buffer
-     *     of a memory segment stays open until then
+     * @param memory a direct buffer in native byte order, from its current position to its current limit; {@code null}
+     *     if there is no such buffer (a validity without nulls). It stays reachable until the release; the arena of a
+     *     buffer over a memory segment must stay open until then
      * @return this builder
      */
     public ArrayBuilder buffer(ByteBuffer memory) {
@@ -89,9 +89,9 @@ public final class ArrayBuilder {
     }
 
     /**
-     * As {@link #buffer(ByteBuffer)}, for memory at an address, of whatever device. How long it is cannot be checked.
+     * Same as {@link #buffer(ByteBuffer)}, for memory at an address, on any device. Its size cannot be checked.
      *
-     * @param address where the buffer is; 0 if there is none
+     * @param address where the buffer is; 0 if there is no such buffer
      * @return this builder
      */
     public ArrayBuilder address(long address) {
@@ -100,9 +100,9 @@ public final class ArrayBuilder {
     }
 
     /**
-     * The data buffers of views, and the buffer of their sizes, which is made here: after validity and views.
+     * Adds, after validity and views, the data buffers of views and the buffer of their sizes, which is made here.
      *
-     * @param data direct buffers in native byte order, each from its position to its limit; there may be none
+     * @param data direct buffers in native byte order, each from its position to its limit; may be empty
      * @return this builder
      */
     public ArrayBuilder viewData(ByteBuffer... data) {
@@ -111,10 +111,10 @@ public final class ArrayBuilder {
     }
 
     /**
-     * The sizes of data buffers that were given as addresses: the last buffer of views. It is made here, in host
-     * memory, as consumers expect it of arrays on any device.
+     * Adds the last buffer of views: the sizes of data buffers that were given as addresses. It is made here, in host
+     * memory, where consumers expect it for arrays on any device.
      *
-     * @param bytes of each data buffer
+     * @param bytes the size of each data buffer
      * @return this builder
      */
     public ArrayBuilder viewSizes(long... bytes) {
@@ -123,9 +123,9 @@ public final class ArrayBuilder {
     }
 
     /**
-     * The next child.
+     * Adds the next child.
      *
-     * @param child a builder that is nowhere else in the tree
+     * @param child a builder that occurs nowhere else in the tree
      * @return this builder
      */
     public ArrayBuilder child(ArrayBuilder child) {
@@ -134,9 +134,9 @@ public final class ArrayBuilder {
     }
 
     /**
-     * The values of a dictionary; the array's own values are indices.
+     * Sets the values of a dictionary; the array's own values are then indices.
      *
-     * @param values a builder that is nowhere else in the tree
+     * @param values a builder that occurs nowhere else in the tree
      * @return this builder
      */
     public ArrayBuilder dictionary(ArrayBuilder values) {
@@ -145,7 +145,7 @@ public final class ArrayBuilder {
     }
 
     /**
-     * How many elements are null.
+     * Sets the number of elements that are null.
      *
      * @param count the number, or {@link Node#UNKNOWN}
      * @return this builder
@@ -156,9 +156,9 @@ public final class ArrayBuilder {
     }
 
     /**
-     * A slice: the first element is not the first one in the buffers.
+     * Makes the array a slice: its first element is not the first one in the buffers.
      *
-     * @param elements to skip in each buffer
+     * @param elements the number of elements to skip in each buffer
      * @return this builder
      */
     public ArrayBuilder offset(long elements) {
@@ -167,7 +167,7 @@ public final class ArrayBuilder {
     }
 
     /**
-     * Flags in place of {@link Field#NULLABLE}.
+     * Sets the flags, in place of {@link Field#NULLABLE}.
      *
      * @param bits the constants of {@link Field}, or-ed; unknown ones are kept
      * @return this builder
@@ -178,9 +178,9 @@ public final class ArrayBuilder {
     }
 
     /**
-     * One more pair of metadata.
+     * Adds a pair of metadata.
      *
-     * @param key a pair with the same key is replaced
+     * @param key the key; replaces a pair with the same key
      * @param value may be empty
      * @return this builder
      */
@@ -190,8 +190,9 @@ public final class ArrayBuilder {
     }
 
     /**
-     * What is run when the memory of this array is not needed any more, and that of what is below it unless it has
-     * callbacks of its own: once, on the thread of the {@link ReleaseQueue}, when the last user of the batch is gone.
+     * Sets the callback for when the memory of this array, and of the arrays below it that have no callback of their
+     * own, is no longer needed. It runs once, on the thread of the {@link ReleaseQueue}, when the last user of the
+     * batch is gone.
      *
      * @param callback may be {@code null}
      * @return this builder
@@ -202,14 +203,14 @@ public final class ArrayBuilder {
     }
 
     /**
-     * The batch. If this fails, no callback is ever run, and the builder can be corrected and built again.
+     * Builds the batch. If this fails, no callback ever runs, and the builder can be corrected and built again.
      *
-     * @param device where the buffers are. Of memory of a CUDA device it is not known when it may be touched, until
-     *     {@link Batch#producedOn} says so: it counts as queued on the legacy default stream
+     * @param device where the buffers are. Memory of a CUDA device counts as queued on the legacy default stream,
+     *     unless {@link Batch#producedOn} says otherwise
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order, a builder
      *     that is in the tree twice or was built already; {@link Status#DEVICE} for a {@code ByteBuffer} as memory of a
-     *     CUDA device; and as {@link Schema#of} and {@link Batch#create}
+     *     CUDA device; and those of {@link Schema#of} and {@link Batch#create}
      */
     public Batch build(Device device) {
         List<ArrayBuilder> arrays = depthFirst();
@@ -224,7 +225,7 @@ public final class ArrayBuilder {
         }
     }
 
-    /** The field of the first array; what is below an array comes after it. */
+    /** The field of the first array. The arrays below an array come after it in the list. */
     private static Field field(List<ArrayBuilder> arrays) {
         Map<ArrayBuilder, Field> fields = new IdentityHashMap<>();
         for (int i = arrays.size() - 1; i >= 0; i--) {
@@ -238,7 +239,7 @@ public final class ArrayBuilder {
         return fields.get(arrays.get(0));
     }
 
-    /** This array, then its children with all that is below them, then its dictionary. */
+    /** Lists this array, then its children with everything below them, then its dictionary. */
     private List<ArrayBuilder> depthFirst() {
         List<ArrayBuilder> arrays = new ArrayList<>();
         Set<ArrayBuilder> seen = Collections.newSetFromMap(new IdentityHashMap<>());

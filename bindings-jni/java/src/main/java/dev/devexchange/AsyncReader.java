@@ -17,29 +17,30 @@ import java.util.function.LongConsumer;
 import java.util.function.LongUnaryOperator;
 
 /**
- * The consumer of somebody's asynchronous stream (Arrow C Device data interface, "Async Device Stream Interface"), as a
- * publisher of its batches. Give {@link #handlerAddress} to the producer and subscribe.
+ * Consumes an asynchronous stream of a producer (Arrow C Device data interface, "Async Device Stream Interface") and
+ * publishes its batches. Give {@link #handlerAddress} to the producer, and subscribe.
  *
- * <p>What the subscriber requests is what the producer is asked for, no more and no less, and {@code cancel} cancels
- * the producer. One subscriber is served; another one gets {@code onError} with an {@link IllegalStateException}. The
- * rules are those of {@link java.util.concurrent.Flow} and of Reactive Streams: {@code onSubscribe} comes first,
- * signals come one after the other, no batch comes that was not requested, {@code request} of a number that is not
- * positive is an {@link IllegalArgumentException} for {@code onError}, and after {@code onError} or {@code onComplete}
- * nothing comes. Errors come after the batches that came before them; a producer that breaks its contract is one. If
- * the subscriber throws, the stream is cancelled and the exception is logged.
+ * <p>The producer is asked for exactly what the subscriber requests, and {@code cancel} cancels the producer. Only one
+ * subscriber is served; any other gets {@code onError} with an {@link IllegalStateException}. The rules are those of
+ * {@link java.util.concurrent.Flow} and of Reactive Streams: {@code onSubscribe} comes first; signals come one after
+ * the other; only requested batches come; a {@code request} of a number that is not positive leads to {@code onError}
+ * with an {@link IllegalArgumentException}; nothing comes after {@code onError} or {@code onComplete}. An error comes
+ * after the batches that preceded it; a producer that breaks its contract is an error, too. If the subscriber throws,
+ * the stream is cancelled and the exception is logged.
  *
- * <p>Signals come on daemon threads of this library, or on an executor of the user's, never on a thread of the
- * producer's. Whoever gets a batch closes it; {@link Batch#metadata} is what the producer said about it. Any thread may
- * use a reader. Close it when it is not needed any more; what the producer was given stays valid until it is done.
+ * <p>Signals come on daemon threads of this library, or on an executor of the program, never on a thread of the
+ * producer. The subscriber closes each batch; {@link Batch#metadata} has what the producer said about it. Any thread
+ * may use a reader. Close it when it is no longer needed; the handler that the producer was given stays valid until the
+ * producer is done.
  */
 public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publisher<Batch>, AutoCloseable {
-    // What `async_reader_next` returns.
+    // The results of `async_reader_next`.
     private static final int PENDING = 0;
     private static final int BATCH = 1;
     private static final int END = 2;
 
     /**
-     * What a producer said with its error, besides the text.
+     * What a producer reported with its error, besides the text.
      *
      * @param code its {@code errno} code
      * @param metadata its metadata; unmodifiable
@@ -49,12 +50,12 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     private final Bell<AsyncReader> bell;
     private final Serial signals;
 
-    /** Where those are told who come when there is a subscriber already. */
+    /** Tells further subscribers that there is a subscriber already. */
     private final Executor others;
 
     private final CompletableFuture<Schema> schema = new CompletableFuture<>();
 
-    /** Those of the schema. */
+    /** The fields of the schema. */
     private final Fields fields = new Fields();
 
     private volatile DeviceType deviceType;
@@ -63,18 +64,18 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
 
     private final AtomicBoolean subscribed = new AtomicBoolean();
 
-    /** Until the stream is over. */
+    /** The subscriber; null once the stream is over. */
     private volatile Flow.Subscriber<? super Batch> subscriber;
 
-    /** Requested by the subscriber, and not given to it. */
+    /** The number of batches that the subscriber requested and has not received. */
     private final AtomicLong demand = new AtomicLong();
 
     private volatile boolean cancelled;
 
-    /** Why the stream does not go on: a request that cannot be, what the producer said, what became of this reader. */
+    /** Why the stream ended: an invalid request, an error of the producer, or a failure of this reader. */
     private final AtomicReference<Throwable> failure = new AtomicReference<>();
 
-    // Of the step that gives signals: one at a time.
+    // Used only by the step that gives signals, which runs one at a time.
     private boolean greeted;
     private boolean over;
 
@@ -93,7 +94,8 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     }
 
     /**
-     * A reader with signals on threads of this library, which does not read the metadata of the whole stream.
+     * Creates a reader that gives signals on threads of this library and does not read the metadata of the whole
+     * stream.
      *
      * @return the reader, which the caller closes
      */
@@ -102,12 +104,12 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     }
 
     /**
-     * A reader.
+     * Creates a reader.
      *
-     * @param abiHMetadata whether the producer's struct is the one of Arrow's {@code abi.h} (40 bytes), so that
-     *     {@link #metadata} can be read; {@code false} if that is not known, as the text of the specification has
-     *     another one
-     * @param executor what signals come on; {@code null} for threads of this library. If it refuses to, the stream is
+     * @param abiHMetadata whether the producer's struct is the one of Arrow's {@code abi.h} (40 bytes), so that {@link
+     *     #metadata} can be read; {@code false} if that is not known, because the text of the specification has a
+     *     different struct
+     * @param executor runs the signals; {@code null} for threads of this library. If it rejects a task, the stream is
      *     cancelled, which is logged
      * @return the reader, which the caller closes
      */
@@ -116,12 +118,12 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     }
 
     /**
-     * The handler for a producer, once. Whoever has it calls its {@code release} exactly once: the producer that takes
-     * it. If none does, let an {@link AsyncWriter} take it, and close that.
+     * Returns the handler for a producer; can be called once. The producer that takes the handler calls its {@code
+     * release} exactly once. If no producer takes it, let an {@link AsyncWriter} take it, and close the writer.
      *
-     * @return the address of an {@code ArrowAsyncDeviceStreamHandler}, valid until it is released, also after this is
-     *     closed
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} the second time, {@link Status#CLOSED}
+     * @return the address of an {@code ArrowAsyncDeviceStreamHandler}, valid until it is released, even after this
+     *     reader is closed
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a second call, {@link Status#CLOSED}
      */
     public long handlerAddress() {
         long reader = enter("AsyncReader.handlerAddress");
@@ -155,7 +157,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         Background.log("a subscriber could not be told that there is one already", thrown);
     }
 
-    /** Of a subscriber to whom nothing comes. */
+    /** The subscription of a subscriber that gets no batches. */
     static final Flow.Subscription NOTHING = new Flow.Subscription() {
         @Override
         public void request(long n) {}
@@ -171,7 +173,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
                 refuse(n);
                 return;
             }
-            // More than can be counted is as much as can be counted.
+            // A demand that would overflow stays at the maximum.
             long before = demand.getAndUpdate(due -> due > Long.MAX_VALUE - n ? Long.MAX_VALUE : due + n);
             long more = Math.min(n, Long.MAX_VALUE - before);
             if (more > 0) {
@@ -196,7 +198,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         }
     }
 
-    /** Calls the reader, unless the stream is over. */
+    /** Calls the native reader, unless the stream is over. */
     private void ask(LongConsumer call) {
         long reader;
         try {
@@ -215,7 +217,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         signals.schedule();
     }
 
-    /** There is news. The schema is looked for at once: a subscriber may be waiting for it in a signal. */
+    /** Called when there is news. Looks for the schema at once: a subscriber may be waiting for it within a signal. */
     private void rung() {
         try {
             look();
@@ -227,7 +229,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     private void giveUp(Throwable why) {
         Background.log("an asynchronous stream cannot give its signals and is cancelled", why);
         cancelled = true;
-        // First: who looks for the schema once it is closed finds that alone.
+        // Done before closing, so that a thread that looks for the schema does not find just a closed reader.
         schema.completeExceptionally(closed("the executor refused to go on"));
         closeOnce();
         bell.letGo();
@@ -259,7 +261,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         }
     }
 
-    /** What there is to know when the schema has come, once; by any thread. */
+    /** Takes the schema, device type and metadata once they have come; on any thread. */
     private void lookForSchema() {
         if (schema.isDone()) {
             return;
@@ -280,7 +282,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         }
     }
 
-    /** Asks the reader something. If the stream failed, what the producer said of that is kept. */
+    /** Asks the native reader. If the stream failed, keeps what the producer reported. */
     private long poll(LongUnaryOperator call) {
         long reader = enter("AsyncReader");
         try {
@@ -315,7 +317,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         }
     }
 
-    /** Whether there was something, if only an error for later. */
+    /** Gives the next signal. Returns whether there was news, even if only an error to be signalled next. */
     private boolean signalNext(Flow.Subscriber<? super Batch> listener) {
         Batch[] next = new Batch[1];
         long what;
@@ -329,7 +331,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
             return true;
         }
         if (cancelled || failure.get() != null) {
-            // Whatever this was, it is not wanted, or what became of the cancelling.
+            // The result is no longer wanted, or is itself a result of the cancelling.
             if (what == BATCH) {
                 next[0].close();
             }
@@ -360,7 +362,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
                 batch.close();
             }
         }
-        // It may have come at the same time, but it came before.
+        // The schema may have been seen only now, but it came before this.
         lookForSchema();
         return what;
     }
@@ -368,7 +370,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     private void fail(Throwable thrown) {
         failure.compareAndSet(null, thrown);
         try {
-            // What failed later than that does not change it.
+            // A failure after the schema came does not take it away.
             lookForSchema();
         } catch (Throwable none) {
             schema.completeExceptionally(thrown);
@@ -380,7 +382,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         closeOnce();
         bell.letGo();
         subscriber = null;
-        // Another thread may have kept what failed, and not told who waits for the schema yet.
+        // Another thread may have stored a failure without telling those who wait for the schema.
         Throwable failed = failure.get();
         schema.completeExceptionally(failed == null ? closed("the stream was cancelled") : failed);
     }
@@ -392,19 +394,20 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     // ---- what is known ----
 
     /**
-     * The schema of all batches. A subscriber knows it from the first batch on; before that, this waits for it.
+     * Returns the schema of all batches. It is known from the first batch on; before that, this call waits for it.
      *
-     * @param timeout how long to wait at most
+     * @param timeout the longest time to wait
      * @return a reference to the schema, which the caller closes
      * @throws InterruptedException if the calling thread is interrupted meanwhile
-     * @throws DevExchangeException {@link Status#NOT_READY} if it did not come in time; what ended the stream before it
-     *     came; {@link Status#CLOSED} if it was cancelled before, or this is closed
+     * @throws DevExchangeException {@link Status#NOT_READY} if the schema did not come in time; the error that ended
+     *     the stream before it came; {@link Status#CLOSED} if the stream was cancelled before, or this reader is closed
      */
     public Schema schema(Duration timeout) throws InterruptedException {
         try {
             return awaitSchema(timeout);
         } finally {
-            // Without a subscriber nothing else keeps it, and what is collected is not told that the schema has come.
+            // Without a subscriber nothing else keeps this reachable, and a collected reader is not told that the
+            // schema has come.
             Reference.reachabilityFence(this);
         }
     }
@@ -423,13 +426,13 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         try {
             return come.share();
         } catch (DevExchangeException e) {
-            // By whoever closed the reader: nobody else has it.
+            // Only closing the reader closes this schema: nobody else has it.
             throw come.isClosed() ? closed("the reader is closed") : e;
         }
     }
 
     /**
-     * The kind of device that all batches are on, as the producer says.
+     * The kind of device that all batches are on, according to the producer.
      *
      * @return the type; {@code null} before the schema has come
      */
@@ -440,16 +443,17 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     /**
      * What the producer says about the whole stream.
      *
-     * @return keys and values; empty before the schema has come, and if they may not be read; unmodifiable
+     * @return keys and values; empty before the schema has come, and if {@code abiHMetadata} was {@code false};
+     *     unmodifiable
      */
     public Map<String, String> metadata() {
         return metadata;
     }
 
     /**
-     * What the producer said with its error, besides the text.
+     * What the producer reported with its error, besides the text.
      *
-     * @return code and metadata; {@code null} if it told no error
+     * @return code and metadata; {@code null} if the producer reported no error
      */
     public ProducerError producerError() {
         return producerError;
@@ -461,8 +465,8 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     }
 
     /**
-     * Cancels what is left of the stream; a subscriber in the middle of it gets {@code onError} with
-     * {@link Status#CLOSED}. Closing twice is fine.
+     * Cancels the rest of the stream. A subscriber whose stream is not over gets {@code onError} with {@link
+     * Status#CLOSED}. Closing twice is fine.
      */
     @Override
     public void close() {

@@ -9,22 +9,22 @@ import java.util.Objects;
 import java.util.function.IntFunction;
 
 /**
- * A record batch: an Arrow array of type struct with its schema, whose children are the columns. Any other array with a
- * schema is a batch too; then it has no columns, but a {@link #root()}.
+ * A record batch: an Arrow array of type struct with its schema; its children are the columns. An array of any other
+ * type with a schema is a batch, too; it has no columns, only a {@link #root()}.
  *
  * <p>A batch is one reference to memory, made here ({@link #create}) or imported from a producer. The memory is
- * released when the last reference and the last export are gone. Any thread may use a batch; close it when it is not
- * needed any more. Its data is not to be changed.
+ * released when the last reference and the last export are gone. Any thread may use a batch. Close it when it is no
+ * longer needed. Its data must not be changed.
  */
 @SuppressWarnings("exports") // What is held is for this package only.
 public final class Batch extends Held<Batch, BatchTable> implements AutoCloseable {
-    /** Up to so many columns are looked through each time that one is asked for by its name. */
+    /** The largest number of columns that a look-up by name searches one by one, without a map. */
     private static final int FEW = 64;
 
     private final Fields fields;
     private final Map<String, String> metadata;
 
-    /** Of whose schema nothing is known in Java yet. */
+    /** A batch whose schema has not been read into Java yet. */
     Batch() {
         this(new Fields());
     }
@@ -45,18 +45,18 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * A batch over memory of the caller's, which is not copied.
+     * Creates a batch over the caller's memory, without a copy.
      *
-     * <p>The buffers stay reachable, and {@code release} is not run, until the last user of the batch is gone, on this
-     * side or on a consumer's; then {@code release} runs once, on the thread of the {@link ReleaseQueue}. If this call
-     * fails, it is never run.
+     * <p>The buffers stay reachable until the last user of the batch is gone, on this side or on a consumer's; then
+     * {@code release} runs once, on the thread of the {@link ReleaseQueue}. If this call fails, {@code release} never
+     * runs.
      *
-     * @param schema what the nodes are; it is shared and stays open
+     * @param schema the schema that the nodes follow; it is shared and stays open
      * @param device where the buffers are
-     * @param nodes one for each field of the schema, in depth-first order: a field, its children each with all that is
-     *     below it, then its dictionary. For a record batch the first node is the struct, whose one buffer is the
+     * @param nodes one for each field of the schema, in depth-first order: a field, then each child with everything
+     *     below it, then the dictionary. For a record batch the first node is the struct, whose only buffer is the
      *     validity: {@code Node.of(rows, (ByteBuffer) null)}
-     * @param release run when the memory is not needed any more; may be null
+     * @param release run when the memory is no longer needed; may be null
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer or another byte order,
      *     {@link Status#INVALID_LENGTH}, {@link Status#INVALID_NULL_COUNT}, {@link Status#INVALID_BUFFERS},
@@ -67,30 +67,30 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * A record batch whose columns are other batches, of any type, which it shares: nothing is copied, and they may be
-     * closed at once.
+     * Creates a record batch whose columns are other batches of any type. It shares them: nothing is copied, and they
+     * may be closed at once.
      *
      * @param columns names and batches, in the order of the map; all of the same length and on the same device
-     * @param stream the one that is made to wait for columns whose data is not there yet, and that orders the new
-     *     batch then; {@code null} if all are there
+     * @param stream if the data of some columns is not ready yet: the stream that is made to wait for it, and that then
+     *     orders the new batch. {@code null} if all data is ready
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_LENGTH} if lengths differ, {@link Status#MISMATCH} if devices
-     *     do, {@link Status#NOT_READY} without a stream that is needed, {@link Status#INVALID_ARGUMENT} for no columns,
-     *     {@link Status#INVALID_TEXT}, {@link Status#DRIVER}, {@link Status#CLOSED}
+     *     differ, {@link Status#NOT_READY} if a stream is needed and missing, {@link Status#INVALID_ARGUMENT} for no
+     *     columns, {@link Status#INVALID_TEXT}, {@link Status#DRIVER}, {@link Status#CLOSED}
      */
     public static Batch ofColumns(Map<String, Batch> columns, DeviceStream stream) {
         return ofColumns(List.copyOf(columns.keySet()), List.copyOf(columns.values()), stream);
     }
 
     /**
-     * As {@link #ofColumns(Map, DeviceStream)}, also for names that repeat.
+     * Same as {@link #ofColumns(Map, DeviceStream)}, but names may repeat.
      *
      * @param names the names of the columns, in order
-     * @param columns as many batches; the same one may be there more than once
-     * @param stream may be {@code null}
+     * @param columns as many batches; the same batch may appear more than once
+     * @param stream as in {@link #ofColumns(Map, DeviceStream)}; may be {@code null}
      * @return the batch, which the caller closes
-     * @throws DevExchangeException as {@link #ofColumns(Map, DeviceStream)}; {@link Status#MISMATCH} for another number
-     *     of names than of batches
+     * @throws DevExchangeException as {@link #ofColumns(Map, DeviceStream)}; {@link Status#MISMATCH} if the numbers of
+     *     names and batches differ
      */
     public static Batch ofColumns(List<String> names, List<Batch> columns, DeviceStream stream) {
         return BatchMaker.ofColumns(names, columns, stream);
@@ -98,10 +98,11 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
 
     /**
      * Takes an array in host memory from its producer. On success the struct is moved from (its {@code release} is
-     * NULL) and is released once, when the last user is gone; on failure it is untouched. No buffer is read.
+     * NULL) and is released once, when the last user is gone; on failure it is untouched and the caller still owns it.
+     * No buffer is read.
      *
      * @param arrayAddress of an {@code ArrowArray} that the caller owns
-     * @param schema what the array is; it is shared and stays open
+     * @param schema the schema of the array; it is shared and stays open
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED},
      *     {@link Status#INVALID_LENGTH}, {@link Status#INVALID_NULL_COUNT}, {@link Status#INVALID_BUFFERS},
@@ -112,8 +113,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Takes an array in host memory and its schema from their producer, both or neither; as
-     * {@link #importArrow(long, Schema)}.
+     * Takes an array in host memory and its schema from their producer, both or neither. Otherwise the same as {@link
+     * #importArrow(long, Schema)}.
      *
      * @param arrayAddress of an {@code ArrowArray} that the caller owns
      * @param schemaAddress of an {@code ArrowSchema} that the caller owns
@@ -125,10 +126,10 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * As {@link #importArrow(long, Schema)}, for an array that says where it is and when it may be touched.
+     * Same as {@link #importArrow(long, Schema)}, for an array that carries its device and event.
      *
      * @param arrayAddress of an {@code ArrowDeviceArray} that the caller owns
-     * @param schema what the array is; it is shared and stays open
+     * @param schema the schema of the array; it is shared and stays open
      * @return the batch, which the caller closes
      * @throws DevExchangeException also {@link Status#DEVICE} for a device that this library has no runtime for
      */
@@ -137,7 +138,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * As {@link #importArrow(long, long)}, for an array that says where it is and when it may be touched.
+     * Same as {@link #importArrow(long, long)}, for an array that carries its device and event.
      *
      * @param arrayAddress of an {@code ArrowDeviceArray} that the caller owns
      * @param schemaAddress of an {@code ArrowSchema} that the caller owns
@@ -158,21 +159,22 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Hands the batch to a consumer, which releases it, and keeps it. Child arrays may be moved out of the struct and
-     * outlive it (C data interface, "Moving child structures").
+     * Hands the batch to a consumer and keeps it. The consumer releases the struct. Child arrays may be moved out of
+     * the struct and outlive it (C data interface, "Moving child structures").
      *
-     * @param address of room for an {@code ArrowArray}; what it holds is overwritten, not released
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#DEVICE} if the
-     *     memory is not host memory, which this struct cannot say; then nothing is written
+     * @param address of memory for an {@code ArrowArray}; its previous content is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#DEVICE} for
+     *     memory other than host memory, which this struct cannot express; on any error nothing is written
      */
     public void exportShare(long address) {
         export("Batch.exportShare", address, false);
     }
 
     /**
-     * Hands the batch to a consumer, which releases it, and closes it here. On failure it stays open.
+     * Hands the batch to a consumer and closes it here. The consumer releases the struct. On failure the batch stays
+     * open.
      *
-     * @param address of room for an {@code ArrowArray}; what it holds is overwritten, not released
+     * @param address of memory for an {@code ArrowArray}; its previous content is overwritten, not released
      * @throws DevExchangeException as {@link #exportShare}
      */
     public void exportMove(long address) {
@@ -180,20 +182,20 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * As {@link #exportShare}, with device and event.
+     * Same as {@link #exportShare}, with device and event.
      *
-     * @param address of room for an {@code ArrowDeviceArray}; what it holds is overwritten, not released
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; then nothing is written
+     * @param address of memory for an {@code ArrowDeviceArray}; its previous content is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; on any error nothing is written
      */
     public void exportShareDevice(long address) {
         export("Batch.exportShareDevice", address, true);
     }
 
     /**
-     * As {@link #exportMove}, with device and event.
+     * Same as {@link #exportMove}, with device and event.
      *
-     * @param address of room for an {@code ArrowDeviceArray}; what it holds is overwritten, not released
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; then nothing is written
+     * @param address of memory for an {@code ArrowDeviceArray}; its previous content is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; on any error nothing is written
      */
     public void exportMoveDevice(long address) {
         move("Batch.exportMoveDevice", address, Handle.Kind.ARROW_DEVICE_ARRAY);
@@ -214,9 +216,9 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Another reference to the same batch.
+     * Returns another reference to the same batch.
      *
-     * @return the batch, which the caller closes too
+     * @return the batch, which the caller closes, too
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Batch share() {
@@ -224,17 +226,17 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Another reference to the same batch, with this metadata, for an {@link AsyncWriter}.
+     * Returns another reference to the same batch, with the given metadata for an {@link AsyncWriter}.
      *
      * @param pairs keys and values, in the order of the map; copied
-     * @return the batch, which the caller closes too
+     * @return the batch, which the caller closes, too
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Batch share(Map<String, String> pairs) {
         return shareWith(Metadata.copy(pairs));
     }
 
-    /** As {@link #share(Map)}, of pairs that do not change any more. */
+    /** Same as {@link #share(Map)}, for pairs that no longer change. */
     Batch shareWith(Map<String, String> pairs) {
         long batch = enter("Batch.share");
         try {
@@ -245,11 +247,11 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * What the producer of an asynchronous stream says about this batch, or what is to be said: metadata that comes with
-     * the batch and is not part of it. Arrow allows any bytes and keys that repeat; here bytes that are not UTF-8 are
-     * replaced and the last value of a key stays.
+     * The metadata that accompanies this batch in an asynchronous stream, received from a producer or to be sent to a
+     * consumer; it is not part of the batch. Arrow allows arbitrary bytes and repeated keys; here bytes that are not
+     * UTF-8 are replaced, and the last value of a key wins.
      *
-     * @return keys and values; empty where there is nothing to say; unmodifiable
+     * @return keys and values; empty if there is no metadata; unmodifiable
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Map<String, String> metadata() {
@@ -258,7 +260,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * A reference to the schema.
+     * Returns a reference to the schema.
      *
      * @return the schema, which the caller closes
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -272,7 +274,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
         }
     }
 
-    /** As {@link #schema}; the caller is inside. */
+    /** Same as {@link #schema}, for a caller that is inside. */
     Schema schemaInside() {
         return new Schema(fields).of(Native.batchSchema(handle.address()));
     }
@@ -288,14 +290,15 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Some of the rows as a batch of their own, which shares the memory: nothing is copied, and this one may be closed. The
-     * slice of a record batch is exported without an offset of its own, which many consumers ask for: its columns have one.
+     * Returns a range of the rows as a batch that shares the memory: nothing is copied, and this batch may be closed.
+     * The slice of a record batch is exported with the offset in its columns and not in the struct, as many consumers
+     * require.
      *
      * @param offset of the first row
-     * @param length how many rows
+     * @param length number of rows
      * @return the batch, which the caller closes
-     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there are not so many, {@link Status#OUT_OF_MEMORY},
-     *     {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there are not that many rows, {@link
+     *     Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
      */
     public Batch slice(long offset, long length) {
         enter("Batch.slice");
@@ -317,7 +320,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * The number of columns: of children, if the type is struct, otherwise 0.
+     * The number of columns: the children of an array of type struct, otherwise 0.
      *
      * @return 0 or more
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -327,7 +330,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * The whole array as one column; for a record batch a column of type struct.
+     * Returns the whole array as one column; for a record batch, a column of type struct.
      *
      * @return a view, valid while the batch is open
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -336,13 +339,13 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
         return new Column(this, is("Batch.root"), BatchTable.ROOT);
     }
 
-    /** The field of a node; the caller is inside. */
+    /** The field of a node. The caller must be inside. */
     Field field(int node) {
         return fields.at(node, this);
     }
 
     /**
-     * The column at an index, with the batch's own slice applied.
+     * Returns the column at an index, with the batch's own slice applied.
      *
      * @param index counted from 0
      * @return a view, valid while the batch is open
@@ -358,11 +361,11 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * The first column with a name.
+     * Returns the first column with a name.
      *
      * @param name the column's name
      * @return a view, valid while the batch is open
-     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there is none, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if no column has this name, {@link Status#CLOSED}
      */
     public Column column(String name) {
         Objects.requireNonNull(name, "name");
@@ -390,7 +393,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * All columns.
+     * Returns all columns.
      *
      * @return views, valid while the batch is open
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -405,24 +408,27 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * How the batch, if its columns are of one number type, can be had as a matrix. Nothing is taken.
+     * Says how the batch, if all its columns have the same number type, can become a matrix. Nothing is taken.
      *
      * @return the plan
-     * @throws DevExchangeException {@link Status#CLOSED}; {@link Status#DEVICE} if nulls would have to be counted there
+     * @throws DevExchangeException {@link Status#CLOSED}; {@link Status#DEVICE} if nulls would have to be counted in
+     *     device memory
      */
     public Plan planMatrix() {
         return plan("Batch.planMatrix", Native::batchPlanMatrix);
     }
 
     /**
-     * The batch as a matrix with a row for each row and a column for each column, column-major. A view is read-only and
-     * keeps the memory alive by itself; it needs columns that follow each other in memory at equal distances.
+     * Returns the batch as a column-major matrix with the same rows and columns. If nothing is copied, the matrix is
+     * read-only and keeps the memory alive by itself; that requires columns that follow each other in memory at equal
+     * distances.
      *
      * @param copy whether the values may be copied
-     * @param stream that a copy of memory which the host cannot read is queued on; {@code null} if there is none
+     * @param stream the stream that a copy is queued on if the host cannot read the memory; otherwise may be {@code
+     *     null}
      * @return the matrix, which the caller closes
-     * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE}, {@link Status#NOT_READY}
-     *     without a stream that is needed, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE}, {@link Status#NOT_READY} if
+     *     a stream is needed and missing, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#CLOSED}
      */
     public Tensor toMatrix(Copy copy, DeviceStream stream) {
         long batch = enter("Batch.toMatrix");
@@ -441,7 +447,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * A copy in one block of host memory of the library's. For memory of a device, and to one, {@link #copyTo}.
+     * Returns a copy in one block of the library's own host memory. For copies from or to device memory, see {@link
+     * #copyTo}.
      *
      * @return the copy, which the caller closes
      * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#NOT_READY}, {@link Status#INVALID_BUFFERS},
@@ -459,13 +466,13 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     // ---- on devices ----
 
     /**
-     * A copy on another device (or the same), queued on a stream. This batch may be closed at once: its memory stays
-     * until the copy is done. The host waits for copies into host memory, and for the sizes of texts and binary in
-     * device memory.
+     * Copies the batch to another device (or the same), in the order of a stream. This batch may be closed at once: its
+     * memory stays until the copy is done. The host waits for copies into host memory, and for the sizes of texts and
+     * binary values in device memory.
      *
-     * @param target where the copy is to be
-     * @param stream of this device or of the other one; within host memory, any
-     * @return the copy, which the caller closes; its data is there for work that is queued on {@code stream} afterwards
+     * @param target where to place the copy
+     * @param stream a stream of this device or of the target; for a copy within host memory, any stream
+     * @return the copy, which the caller closes; its data is ready for work that is queued on {@code stream} afterwards
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_BUFFERS}, {@link Status#DEVICE},
      *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
      */
@@ -486,7 +493,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     /**
      * Makes a stream wait, on the device, until the data of the batch may be touched. The host does not wait.
      *
-     * @param stream the one that work with the data will be queued on
+     * @param stream the stream that work with the data will be queued on
      * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured,
      *     {@link Status#CLOSED}
      */
@@ -495,10 +502,10 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Says that work which is queued on a stream by now uses the batch: its memory is released only when that work is
-     * done, however early the batch is closed. From any thread, for as many streams as there are.
+     * Notes that work already queued on a stream uses the batch: its memory is released only when that work is done,
+     * however early the batch is closed. May be called from any thread and for any number of streams.
      *
-     * @param stream the one that the work is queued on
+     * @param stream the stream that the work is queued on
      * @throws DevExchangeException {@link Status#DEVICE} if the batch is not on a device with streams,
      *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
      */
@@ -507,11 +514,11 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Asks the driver whether the buffers are where the batch says, with all bytes that its lengths and offsets come
-     * to. No buffer is read, so the bytes that offsets and views point into are left out: only those tell how many they
-     * are. Host memory is not asked for.
+     * Asks the driver whether the buffers are where the batch says, with all bytes that its lengths and offsets
+     * require. No buffer is read, so the buffers that offsets and views point into are not checked: their sizes can
+     * only be read from the data. Host memory is not checked.
      *
-     * @throws DevExchangeException {@link Status#DEVICE} with the array and the buffer that is not, {@link
+     * @throws DevExchangeException {@link Status#DEVICE} with the array and the buffer that fails the check, {@link
      *     Status#DRIVER}, {@link Status#CLOSED}
      */
     public void checkPointers() {
@@ -524,11 +531,11 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Says that the data is there when what is queued on a stream is done: for a producer that worked on another stream
-     * than the legacy default one. To be called before the batch is shared, exported or used by other threads. Memory
-     * that is given back in the order of another stream is so only after that work, too.
+     * Notes that the data is ready when the work already queued on a stream is done, for a producer that worked on a
+     * stream other than the legacy default one. Must be called before the batch is shared, exported or used by other
+     * threads. Memory that is given back in the order of another stream is given back only after that work, too.
      *
-     * @param stream the one that fills the memory
+     * @param stream the stream that fills the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the batch is shared already or used by another
      *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
      */
@@ -547,7 +554,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
         }
     }
 
-    /** Refuses to read values that are not in host memory, or not there yet. The caller is inside. */
+    /** Refuses to read values that are not in host memory or not ready yet. The caller must be inside. */
     void requireHost() {
         BatchTable is = isInside();
         is.device.requireHost(is.ready);

@@ -5,19 +5,19 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.IntFunction;
 
-/** Makes batches of what Java has: of nodes over its memory, and of other batches. */
+/** Makes batches from nodes over memory that Java describes, and from other batches. */
 final class BatchMaker {
     private BatchMaker() {}
 
-    /** As {@link Batch#create}. {@code names} is for messages: what to call a node. */
+    /** Implements {@link Batch#create}. {@code names} gives the names of the nodes in messages. */
     static Batch make(
             Schema schema, Device device, List<Node> given, IntFunction<String> names, Runnable release) {
-        // A list may make its elements anew each time, and what is kept is what is used.
+        // A list may make new elements each time it is read, so the copy is both what is used and what is kept alive.
         List<Node> nodes = List.copyOf(given);
         // The records, then for each buffer how many bytes it has, then the tables of their addresses.
         long records = (long) nodes.size() * Records.NODE.size();
         long buffers = nodes.stream().mapToLong(Node::bufferCount).sum();
-        // What is more than a long can hold is too much as well.
+        // A sum that overflows a long is too large as well.
         Scratch scratch = Scratch.of(records + 2L * Long.BYTES * Math.min(buffers, Long.MAX_VALUE / 32));
         int rooms = (int) records;
         if (device.type().equals(DeviceType.CUDA)) {
@@ -45,7 +45,7 @@ final class BatchMaker {
         return batch.of(made);
     }
 
-    /** Refuses buffers of Java's as memory of a device, except for the sizes of views, which are in host memory. */
+    /** Refuses byte buffers as memory of a device, except for the sizes of views, which are in host memory. */
     private static void requireAddresses(
             Schema schema, Device device, List<Node> nodes, IntFunction<String> names) {
         List<Field> fields = schema.root().depthFirst();
@@ -78,9 +78,9 @@ final class BatchMaker {
         }
     }
 
-    /** As {@link Batch#ofColumns(List, List, DeviceStream)}. */
+    /** Implements {@link Batch#ofColumns(List, List, DeviceStream)}. */
     static Batch ofColumns(List<String> names, List<Batch> given, DeviceStream stream) {
-        // As above: what is entered is what is left.
+        // A copy, so that each batch that is entered is also left.
         List<Batch> columns = List.copyOf(given);
         if (names.size() != columns.size()) {
             throw new DevExchangeException(

@@ -11,38 +11,40 @@ import java.util.stream.StreamSupport;
 
 /**
  * A stream of batches of one schema on one kind of device, pulled one after the other. It comes from Java ({@link #of})
- * or from a producer of the Arrow C stream interface or of the C Device data interface ("Device Stream Interface"), and
- * goes to Java ({@link #next}, a loop, {@link #stream}) or to a consumer of either.
+ * or from a producer of the Arrow C stream interface or of the C Device data interface ("Device Stream Interface"). It
+ * is read in Java ({@link #next}, a loop, {@link #stream}) or handed to a consumer of either interface.
  *
- * <p>Any thread may use it, but one call at a time: one that pulls or exports while another pulls is refused with
- * {@link Status#BUSY}, and the other one goes on. The end stays the end and an error stays that error; an error is an
- * exception and never the end. Batches do not depend on the stream that they came from.
+ * <p>Any thread may use it, but only one call at a time: a call that pulls or exports while another one pulls is
+ * refused with {@link Status#BUSY}, and the other one goes on. After the end, every call returns the end; after an
+ * error, every call throws that error. An error is always an exception, never the end. Batches do not depend on the
+ * stream that they came from.
  *
- * <p>Close a stream when it is not needed any more, also in the middle.
+ * <p>Close a stream when it is no longer needed, even before its end.
  */
 public final class BatchStream extends Owned<BatchStream> implements AutoCloseable, Iterable<Batch> {
-    /** Gives the batches of a stream. */
+    /** Produces the batches of a stream. */
     @FunctionalInterface
     public interface Source {
         /**
-         * The next batch, which the stream takes and closes.
+         * Returns the next batch, which the stream takes and closes.
          *
          * @return the batch, or {@code null} at the end
-         * @throws Exception becomes the error of the stream, with its text; of a {@link DevExchangeException} also the
-         *     status ({@link Status#CALLBACK} in place of {@link Status#BUSY}, which is what a second call at the same
-         *     time gets), and an {@link OutOfMemoryError} is {@link Status#OUT_OF_MEMORY}. It is the cause of what
-         *     {@link BatchStream#next} throws, unless the stream was exported. The stream does not ask again
+         * @throws Exception becomes the error of the stream, with its text, and is the cause of what {@link
+         *     BatchStream#next} throws, unless the stream was exported. A {@link DevExchangeException} keeps its status
+         *     (except {@link Status#BUSY}, which is reserved for a second call at the same time and becomes {@link
+         *     Status#CALLBACK}); an {@link OutOfMemoryError} becomes {@link Status#OUT_OF_MEMORY}. The stream does not
+         *     ask again
          */
         Batch next() throws Exception;
     }
 
-    /** What the source threw; nothing of a stream that was imported. */
+    /** What the source threw; always empty for an imported stream. */
     private final AtomicReference<Throwable> thrown = new AtomicReference<>();
 
-    /** Whether all batches have the very schema of the stream. */
+    /** Whether all batches have exactly the schema of the stream. */
     private final boolean uniform;
 
-    /** Those of the stream's schema. */
+    /** The fields of the stream's schema. */
     private final Fields fields = new Fields();
 
     private BatchStream(boolean uniform) {
@@ -51,18 +53,18 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
     }
 
     /**
-     * A stream of what a source gives.
+     * Creates a stream of the batches that a source gives.
      *
-     * <p>The source is asked on a daemon thread of this library, whoever pulls: a foreign thread never enters the JVM,
-     * it waits. It is asked for one batch at a time, not always on the same thread, and may use other streams. When the
-     * JVM exits, whoever waits for it gets an error.
+     * <p>The source always runs on a daemon thread of this library: a foreign thread that pulls never enters the JVM,
+     * it waits. The source is asked for one batch at a time, not always on the same thread, and may use other streams.
+     * When the JVM exits, a thread that waits for it gets an error.
      *
-     * @param schema what all batches are; flags and metadata of a batch may differ. It is shared and stays open
+     * @param schema the schema of all batches, whose flags and metadata may differ; it is shared and stays open
      * @param deviceType where all batches are
-     * @param source asked for each batch, until it gives {@code null} or throws
-     * @param release run once, on the thread of the {@link ReleaseQueue}, when the stream is not used any more, on this
-     *     side or by a consumer, whether it came to its end or not; may be null. If this call fails, it is never run.
-     *     If it or the source refers to the stream, the garbage collector never finds that
+     * @param source asked for each batch, until it returns {@code null} or throws
+     * @param release run once, on the thread of the {@link ReleaseQueue}, when neither this side nor a consumer uses
+     *     the stream any more, whether it came to its end or not; may be null. If this call fails, it never runs.
+     *     Neither it nor the source should refer to the stream: the garbage collector would then never find the stream
      * @return the stream, which the caller closes or exports
      * @throws DevExchangeException {@link Status#DEVICE} for a device type that is not known or that this library has
      *     no runtime for, {@link Status#CLOSED}
@@ -88,12 +90,12 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
     }
 
     /**
-     * A stream of batches that are there or are made one by one; as {@link #of(Schema, DeviceType, Source, Runnable)}.
-     * The stream takes each batch that it asks for; what it does not ask for stays the caller's.
+     * Creates a stream of the batches of an iterator, otherwise like {@link #of(Schema, DeviceType, Source, Runnable)}.
+     * The stream takes each batch that it asks for; the caller keeps the others.
      *
-     * @param schema what all batches are; it is shared and stays open
+     * @param schema the schema of all batches; it is shared and stays open
      * @param deviceType where all batches are
-     * @param batches asked on a thread of this library; what it throws becomes the error of the stream
+     * @param batches the batches; called on a thread of this library. An exception becomes the error of the stream
      * @return the stream, which the caller closes or exports
      * @throws DevExchangeException as {@link #of(Schema, DeviceType, Source, Runnable)}
      */
@@ -103,7 +105,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
         return of(schema, deviceType, source, null);
     }
 
-    /** Answers those who wait for a source. */
+    /** Asks the source, and answers the thread that waits for it. */
     private record Producer(Source source, AtomicReference<Throwable> thrown) implements Dispatcher.Task {
         @Override
         public void start(long token) {
@@ -121,7 +123,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
             Native.sourceAnswer(token, batch);
         }
 
-        /** A reference for whoever waits. */
+        /** Makes a reference for the thread that waits. */
         private static long share(Batch batch) {
             long open = batch.enter("BatchStream.Source.next");
             try {
@@ -140,7 +142,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
                     token, told(failure), failure.driverCode(), Background.sendable(failure.getMessage()));
         }
 
-        /** The status that those who pull get: {@link Status#BUSY} would tell them that another call runs. */
+        /** The status for the thread that pulls, to which {@link Status#BUSY} would mean that another call runs. */
         static int told(DevExchangeException failure) {
             return failure.status() == Status.BUSY ? Status.CALLBACK : failure.status();
         }
@@ -148,51 +150,52 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
 
     /**
      * Takes a stream of arrays in host memory from its producer and asks it for its schema. On success the struct is
-     * moved from (its {@code release} is NULL) and is released once, when the stream is not used any more; on failure
-     * it is untouched.
+     * moved from (its {@code release} is NULL) and is released once, when the stream is no longer used; on failure it
+     * is untouched and the caller still owns it.
      *
      * @param address of an {@code ArrowArrayStream} that the caller owns; its callbacks may be called from any thread
      * @return the stream, which the caller closes
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, {@link Status#CALLBACK} if
-     *     the producer has no schema, with its code and its text, and as {@link Schema#importArrow}
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, {@link Status#CALLBACK} with
+     *     the producer's code and text if it gives no schema, and those of {@link Schema#importArrow}
      */
     public static BatchStream importArrow(long address) {
         return new BatchStream(true).of(Native.batchStreamImport(address, false));
     }
 
     /**
-     * As {@link #importArrow}, for arrays that say where they are and when they may be touched.
+     * Same as {@link #importArrow}, for arrays that carry their device and event.
      *
      * @param address of an {@code ArrowDeviceArrayStream} that the caller owns
      * @return the stream, which the caller closes
-     * @throws DevExchangeException as {@link #importArrow}, also {@link Status#DEVICE} for a device type that is not
-     *     known or that this library has no runtime for
+     * @throws DevExchangeException as {@link #importArrow}; also {@link Status#DEVICE} for a device type that is
+     *     unknown or that this library has no runtime for
      */
     public static BatchStream importArrowDevice(long address) {
         return new BatchStream(true).of(Native.batchStreamImport(address, true));
     }
 
     /**
-     * Hands the stream to a consumer, which releases it, and closes it here. On failure it stays open.
+     * Hands the stream to a consumer and closes it here. The consumer releases the struct. On failure the stream stays
+     * open.
      *
-     * <p>The consumer may call it on any thread and release it in the middle. A text that it is given stays valid until
-     * the release.
+     * <p>The consumer may call it on any thread and may release it before the end. An error text that the consumer gets
+     * stays valid until the release.
      *
-     * @param address of room for an {@code ArrowArrayStream}; what it holds is overwritten, not released
+     * @param address of memory for an {@code ArrowArrayStream}; its previous content is overwritten, not released
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#DEVICE} if the
-     *     batches are not in host memory, which this struct cannot say, {@link Status#BUSY} while another call pulls;
-     *     then nothing is written
+     *     batches are not in host memory, which this struct cannot express, {@link Status#BUSY} while another call
+     *     pulls; on any error nothing is written
      */
     public void exportArrow(long address) {
         export("BatchStream.exportArrow", address, Handle.Kind.ARROW_STREAM);
     }
 
     /**
-     * As {@link #exportArrow}, with the device type.
+     * Same as {@link #exportArrow}, with the device type.
      *
-     * @param address of room for an {@code ArrowDeviceArrayStream}; what it holds is overwritten, not released
+     * @param address of memory for an {@code ArrowDeviceArrayStream}; its previous content is overwritten, not released
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#BUSY} while
-     *     another call pulls; then nothing is written
+     *     another call pulls; on any error nothing is written
      */
     public void exportArrowDevice(long address) {
         export("BatchStream.exportArrowDevice", address, Handle.Kind.ARROW_DEVICE_STREAM);
@@ -209,14 +212,14 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
     }
 
     /**
-     * The next batch. It blocks for as long as the producer does; a virtual thread leaves its carrier meanwhile, as one
-     * of this library's threads makes the call.
+     * Returns the next batch. Blocks for as long as the producer does. A virtual thread leaves its carrier meanwhile:
+     * one of this library's threads makes the call.
      *
      * @return the batch, which the caller closes; {@code null} at the end, and again after it
-     * @throws DevExchangeException what the source threw; {@link Status#CALLBACK} if the producer failed, with its code
-     *     and its text; what {@link Batch#importArrow(long, Schema)} says of an array; {@link Status#MISMATCH} or
-     *     {@link Status#DEVICE} if a batch is not of this stream: after each of them the same error again.
-     *     {@link Status#BUSY} while another call runs, {@link Status#CLOSED}
+     * @throws DevExchangeException the error of the source; {@link Status#CALLBACK} with the producer's code and text
+     *     if the producer failed; the errors of {@link Batch#importArrow(long, Schema)}; {@link Status#MISMATCH} or
+     *     {@link Status#DEVICE} if a batch does not fit this stream. After each of these, every later call throws the
+     *     same error. Also {@link Status#BUSY} while another call runs, and {@link Status#CLOSED}
      */
     public Batch next() {
         return Waiting.call(this::pull);
@@ -235,7 +238,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
         }
     }
 
-    /** With what the source threw as its cause, if that is what it says, and not that another call runs. */
+    /** Adds what the source threw as the cause, unless the refusal only says that another call runs. */
     private DevExchangeException explained(DevExchangeException refusal) {
         Throwable why = thrown.get();
         if (why != null && Producer.told(Background.failure(why)) == refusal.status()) {
@@ -245,17 +248,16 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
     }
 
     /**
-     * The batches from here on, for a loop. Whoever gets one closes it.
+     * Returns the remaining batches for a loop, which closes each of them.
      *
-     * @return an iterator, which pulls a batch when it is asked whether there is one, and throws what {@link #next}
-     *     does
+     * @return an iterator whose {@code hasNext} pulls a batch, and which throws what {@link #next} throws
      */
     @Override
     public Iterator<Batch> iterator() {
         return Spliterators.iterator(spliterator("BatchStream.iterator"));
     }
 
-    /** {@return the batches from here on, each pulled when it is asked for} */
+    /** {@return the remaining batches, each pulled when it is asked for} */
     @Override
     public Spliterator<Batch> spliterator() {
         return spliterator("BatchStream.spliterator");
@@ -275,7 +277,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
                 return next != null;
             }
 
-            /** Those who split would pull ahead. */
+            /** Never splits: a split would pull ahead. */
             @Override
             public Spliterator<Batch> trySplit() {
                 return null;
@@ -284,8 +286,8 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
     }
 
     /**
-     * The batches from here on as a stream of Java's, whose {@code close} closes this one. Whoever gets a batch closes
-     * it.
+     * Returns the remaining batches as a Java stream, whose {@code close} closes this one. Its consumer closes each
+     * batch.
      *
      * @return a sequential stream, to be used with try-with-resources
      */
@@ -294,7 +296,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
     }
 
     /**
-     * A reference to the schema of all batches.
+     * Returns a reference to the schema of all batches.
      *
      * @return the schema, which the caller closes
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -309,7 +311,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
     }
 
     /**
-     * The kind of device that all batches are on; which one of that kind, each says itself.
+     * The kind of device that all batches are on. Which device of that kind, each batch says itself.
      *
      * @return the type
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -329,7 +331,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
     }
 
     /**
-     * Gives the stream up; batches that came from it stay. A call that is running ends first. Closing twice is fine.
+     * Gives the stream up. Batches that came from it stay. A call that is running ends first. Closing twice is fine.
      */
     @Override
     public void close() {

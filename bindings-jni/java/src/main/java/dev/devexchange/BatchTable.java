@@ -4,9 +4,9 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
- * What a batch is, and all its arrays, as one native call has written them: a row of longs for each, in which the
- * members that are the same in all columns stand once (core, {@code arrow/table.rs}). The numbers never change, and
- * need no native memory: any thread may read them at any time.
+ * The description of a batch and all its arrays, as written by one native call: a row of longs for each array, where
+ * members that are the same in all columns are stored once (core, {@code arrow/table.rs}). The numbers never change and
+ * are kept in Java memory, so any thread may read them at any time.
  */
 final class BatchTable {
     private static final int LENGTH_OF_BATCH = Records.BATCH_INFO.at("length");
@@ -15,7 +15,7 @@ final class BatchTable {
     private static final int DEVICE_TYPE = Records.BATCH_INFO.at("device_type");
     private static final int DEVICE_ID = Records.BATCH_INFO.at("device_id");
 
-    /** Behind the record stand whether the data is there already, and {@link #own}; then the table. */
+    /** After the record come whether the data is ready, {@link #own}, and the table. */
     private static final int READY = Records.BATCH_INFO.size();
 
     private static final int OWN = READY + Long.BYTES;
@@ -32,7 +32,10 @@ final class BatchTable {
     private static final int VALUES = BUFFERS + 1;
     private static final int WIDTH = 8;
 
-    /** So many buffers have their addresses in a row; only views have more, and then the last one is another table. */
+    /**
+     * The number of buffer addresses in a row. Only views have more buffers; then the last place holds the address of a
+     * table of all of them.
+     */
     private static final int FEW = WIDTH - BUFFERS;
 
     /** The node of the whole batch. */
@@ -46,21 +49,21 @@ final class BatchTable {
 
     final Device device;
 
-    /** Whether the data is there, and not after what is queued on a stream. */
+    /** Whether the data is ready now, not only after work that is queued on a stream. */
     final boolean ready;
 
     private final int nodes;
 
     /**
-     * How many longs each node but the root has for itself: one, for {@link #VALUES}; those from {@link #NULL_COUNT}
-     * on; or a whole row.
+     * The number of longs that each node except the root has of its own: one, for {@link #VALUES}; those from {@link
+     * #NULL_COUNT} on; or a whole row.
      */
     private final int own;
 
-    /** The row that all columns have in common, that of the root, and what each other node has for itself. */
+    /** The row that all columns share, the row of the root, and the longs of each other node. */
     private final long[] table;
 
-    /** By their nodes, those that somebody has read values from: however many columns there are of one array. */
+    /** By node, the buffers that values were read from; all {@link Column}s of one array use the same ones. */
     private volatile Buffers[] buffers;
 
     private BatchTable(Scratch scratch) {
@@ -76,15 +79,15 @@ final class BatchTable {
         firstColumn = below(ROOT);
     }
 
-    /** Of a batch that Java holds. */
+    /** Describes a batch that Java holds a reference to. */
     static BatchTable of(long batch) {
         Scratch scratch = Scratch.get();
         Calls.batchDescribe(batch, scratch.address, scratch.room());
-        // As if each had a whole row.
+        // The upper limit: every node has a whole row.
         long bytes = TABLE + (scratch.buffer.getLong(NODES) + 1) * WIDTH * Long.BYTES;
         if (bytes > scratch.room()) {
             scratch = Scratch.of(bytes);
-            // By JNI, which lets the garbage collector go on meanwhile: there may be a million arrays.
+            // Through JNI, which does not block the garbage collector meanwhile: there may be a million arrays.
             Native.batchDescribe(batch, scratch.address, scratch.room());
         }
         try {
@@ -98,7 +101,7 @@ final class BatchTable {
         return nodes;
     }
 
-    /** In a form that leaves little of it where it is inlined, as members are constants. */
+    /** Written so that little code is left where it is inlined: {@code member} is a constant there. */
     private long at(int node, int member) {
         if (own == WIDTH || node == ROOT) {
             return table[WIDTH + node * WIDTH + member];
@@ -112,17 +115,17 @@ final class BatchTable {
         return table[2 * WIDTH + (node - 1) * own + member - NULL_COUNT];
     }
 
-    /** The number of rows that the column sees of its array. */
+    /** The number of rows of the array that the column sees. */
     long length(int node) {
         return at(node, LENGTH);
     }
 
-    /** Where row 0 is in the buffers. */
+    /** The position of row 0 in the buffers. */
     long offset(int node) {
         return at(node, OFFSET);
     }
 
-    /** −1 if it is not known. */
+    /** The number of nulls, or −1 if it is not known. */
     long nullCount(int node) {
         return at(node, NULL_COUNT);
     }
@@ -140,12 +143,15 @@ final class BatchTable {
         return (int) at(node, BELOW);
     }
 
-    /** Whether the address of a buffer stands here. */
+    /** Whether the address of a buffer is in this table. */
     boolean hasBuffer(int node, int index) {
         return index < FEW - 1 || bufferCount(node) <= FEW;
     }
 
-    /** The address of a buffer. If it does not stand here, it is read, and so the caller is inside the batch. */
+    /**
+     * The address of a buffer. If it is not in this table, it is read from the batch, so the caller must be inside the
+     * batch.
+     */
     long buffer(int node, int index) {
         if (hasBuffer(node, index)) {
             return at(node, BUFFERS + index);
@@ -155,7 +161,7 @@ final class BatchTable {
         return HostMemory.view(table + (long) index * Long.BYTES, Long.BYTES).getLong(0);
     }
 
-    /** The values of a node; the caller is inside the batch. */
+    /** The values of a node. The caller must be inside the batch. */
     Buffers buffers(Batch batch, int node) {
         Buffers[] all = buffers;
         if (all == null) {

@@ -1,17 +1,17 @@
 package dev.devexchange;
 
 /**
- * The buffers of one array of a batch, read where they are in host memory. Elements are counted from the beginning of
- * the buffers. Whoever uses this is inside the batch, and asks for elements before {@link #end} only.
+ * The buffers of one array of a batch, read in place in host memory. Elements are counted from the beginning of the
+ * buffers. The caller must be inside the batch, and must ask only for elements before {@link #end}.
  */
 final class Buffers {
-    /** Of views: up to so many bytes lie in the view itself. */
+    /** The most bytes that lie in a view itself. */
     private static final int IN_PLACE = 12;
 
-    /** Views have as many buffers beside those of their data. */
+    /** The number of buffers of a view array that are not data buffers. */
     private static final int BESIDE_DATA = 3;
 
-    /** Views count bytes with 32 bits, and so see no more of a data buffer. */
+    /** The most bytes of a data buffer that views can see, because they count bytes with 32 bits. */
     private static final long MOST_OF_VIEW = 1L << 32;
 
     private final Batch batch;
@@ -19,7 +19,7 @@ final class Buffers {
     private final BatchTable table;
     private final int node;
 
-    /** The number of elements of which something may be read. */
+    /** The end of the elements that may be read. */
     private final long end;
 
     private volatile HostMemory validity;
@@ -30,10 +30,10 @@ final class Buffers {
     /** Sizes of list views, offsets of dense unions, or sizes of the data buffers of views. */
     private volatile HostMemory seconds;
 
-    /** What the offsets or views point into: one buffer, or as many as there are. */
+    /** The data that offsets or views point into: one buffer for offsets, all data buffers for views. */
     private volatile HostMemory[] data;
 
-    /** Of a node of the batch. */
+    /** The buffers of a node of the batch. */
     Buffers(Batch batch, BatchTable table, int node, Layout layout) {
         this.batch = batch;
         this.table = table;
@@ -63,7 +63,7 @@ final class Buffers {
         return values().bit(element);
     }
 
-    /** The integer that a number is, or is stored as; as {@link Element#readLong}. */
+    /** The value of an integer, or of a number that is stored as one, as {@link Element#readLong} reads it. */
     long integer(long element) {
         return layout.element().readLong(values(), element * layout.width());
     }
@@ -73,22 +73,24 @@ final class Buffers {
         return layout.element().readDouble(values(), element * layout.width());
     }
 
-    /** The bytes of a value of a type that has a fixed number of them. */
+    /** The bytes of a value of a type with a fixed number of bytes. */
     byte[] fixed(long element) {
         return values().bytes(element * layout.width(), layout.width());
     }
 
-    /** 32 bits of such a value. */
+    /** 32 bits of a value of a type with a fixed number of bytes. */
     int word(long element, int at) {
         return values().i32(element * layout.width() + at);
     }
 
-    /** 64 bits of such a value. */
+    /** 64 bits of a value of a type with a fixed number of bytes. */
     long longWord(long element, int at) {
         return values().i64(element * layout.width() + at);
     }
 
-    /** The offset of an element: of text, binary or a list; for the one behind the last, where that ends. */
+    /**
+     * The offset of an element of text, binary or lists; for the index after the last element, the end of that element.
+     */
     long offset(long element) {
         return sized(values(), element);
     }
@@ -108,7 +110,7 @@ final class Buffers {
         return values().i8(element);
     }
 
-    /** Where the value of an element of a dense union is in its child. */
+    /** The row of an element of a dense union in its child. */
     int denseOffset(long element) {
         return seconds(1, end * Integer.BYTES).i32(element * Integer.BYTES);
     }
@@ -144,8 +146,8 @@ final class Buffers {
     }
 
     /**
-     * What a view stands for: a length, then up to 12 bytes, or 4 of them, the number of a data buffer and an offset
-     * into it (Arrow columnar format, "Variable-size Binary View Layout").
+     * The bytes of a view. A view is a length, then either up to 12 bytes, or the first 4 bytes, the number of a data
+     * buffer and an offset into it (Arrow columnar format, "Variable-size Binary View Layout").
      */
     private byte[] viewed(long element, long row) {
         int length = word(element, 0);
@@ -220,7 +222,7 @@ final class Buffers {
         return new DevExchangeException(Status.INVALID_BUFFERS, named(what));
     }
 
-    /** A message with the column that it is about. */
+    /** A message that names the column. */
     private String named(String what) {
         return "column \"" + batch.field(node).name() + "\": " + what;
     }

@@ -1,7 +1,7 @@
 package dev.devexchange;
 
 /**
- * One row of a column: where a value is stored that was asked for by another column.
+ * One row of a column: the place where a value is stored that a row of another column refers to.
  *
  * @param column a view, valid while the batch is open
  * @param row counted from 0

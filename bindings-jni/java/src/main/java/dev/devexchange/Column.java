@@ -6,34 +6,34 @@ import java.util.Map;
 
 /**
  * A column: a borrowed view of one array of a {@link Batch}. It owns nothing and is valid while the batch is open;
- * every method says {@link Status#CLOSED} after that.
+ * after that, every method fails with {@link Status#CLOSED}.
  *
- * <p>Rows are counted from 0; the slices of the arrays above are already in them. Values are read where they are, in
- * host memory, without a copy of the column. To read many numbers fast, take the {@link #valuesBuffer()}; to read any
- * value whatever its type, {@link #getObject}.
+ * <p>Rows are counted from 0, with the slices of all arrays above the column applied. Values are read from host memory
+ * in place, without a copy of the column. To read many numbers fast, use {@link #valuesBuffer()}; to read a value of
+ * any type, use {@link #getObject}.
  *
- * <p>The values of a dictionary, a union or runs are those that a row stands for: the methods {@code get…} and
- * {@link #list} go on to where the value is stored ({@link #resolve}). If it is null, there or on the way, a method
- * that returns an object returns {@code null}, and one that returns a number refuses
- * ({@link Status#INVALID_ARGUMENT}). {@link #isNull} and {@link #nullCount()} are about this array only.
+ * <p>In a dictionary, a union or runs, a row refers to a value that is stored elsewhere. The methods {@code get…} and
+ * {@link #list} follow these references ({@link #resolve}). If the value, or a row on the way to it, is null, a method
+ * that returns an object returns {@code null}, and a method that returns a number refuses ({@link
+ * Status#INVALID_ARGUMENT}). {@link #isNull} and {@link #nullCount()} are about this array only.
  */
 public final class Column extends ColumnValues {
     private static final int LENGTH = Records.COLUMN.at("length");
     private static final int OFFSET = Records.COLUMN.at("offset");
     private static final int NODE = Records.COLUMN.at("node");
 
-    /** Where in the scratch memory the result of a call is, while a record is at its beginning. */
+    /** The position of a call's result in the scratch memory, which begins with a record. */
     private static final int RESULT = 1024;
 
-    /** The number of nulls and one more, once they were counted. */
+    /** The number of nulls plus 1; 0 until they are counted. */
     private volatile long counted;
 
-    /** The column that a node is. */
+    /** The column of a node. */
     Column(Batch batch, BatchTable table, int node) {
         super(batch, table, node, table.offset(node), table.length(node), null);
     }
 
-    /** Some of the rows of a column. */
+    /** A range of the rows of a column. */
     Column(Column whole, long start, long length) {
         super(whole.batch, whole.table, whole.node, whole.offset + start, length, whole);
     }
@@ -43,7 +43,7 @@ public final class Column extends ColumnValues {
         return this;
     }
 
-    /** The number of nulls; −1 as long as nobody has counted. */
+    /** The number of nulls, or −1 if it is not known yet. */
     private long knownNullCount() {
         if (counted > 0) {
             return counted - 1;
@@ -54,7 +54,7 @@ public final class Column extends ColumnValues {
         return whole.knownNullCount() == 0 ? 0 : -1;
     }
 
-    /** The scratch memory with the record of this column in it, as far as the native calls read it. */
+    /** The scratch memory, filled with the parts of this column's record that the native calls read. */
     private Scratch record() {
         Scratch scratch = Scratch.get();
         scratch.buffer.putLong(NODE, node);
@@ -64,7 +64,7 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * What the values are.
+     * The field, which says what the values are.
      *
      * @return the field, which stays valid after the batch is closed
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -90,7 +90,7 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * Where row 0 is in the buffers.
+     * The position of row 0 in the buffers.
      *
      * @return an index in elements
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -101,11 +101,11 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The number of rows that are null, as {@link #isNull} says it; counted at the first call if it is not known.
+     * The number of rows that are null according to {@link #isNull}; if it is not known, the first call counts them.
      *
      * @return 0 or more
-     * @throws DevExchangeException {@link Status#DEVICE} if it has to be counted and is not in host memory: then
-     *     {@link #nullCount(DeviceStream)} does it; {@link Status#NOT_READY}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#DEVICE} if the nulls must be counted and are not in host memory: use
+     *     {@link #nullCount(DeviceStream)}; {@link Status#NOT_READY}, {@link Status#CLOSED}
      */
     public long nullCount() {
         long open = batch.enter("Column.nullCount");
@@ -122,10 +122,10 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * As {@link #nullCount()}, also in device memory: if the number is not known, the validity is copied on a stream,
-     * after the data is there, and the host waits for it.
+     * Same as {@link #nullCount()}, but also for device memory: if the number is not known, the validity is copied on a
+     * stream once the data is ready, and the host waits for the copy.
      *
-     * @param stream of the batch's device
+     * @param stream a stream of the batch's device
      * @return 0 or more
      * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#INVALID_STREAM} if the stream is being
      *     captured, {@link Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
@@ -150,14 +150,14 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The value of a row of any type as text for a person: numbers plainly, dates and times as in ISO 8601 (timestamps
-     * with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes as {@code 0x…}, lists as
-     * {@code […]}, structs as {@code {"name": …}}, maps as {@code {key: …}}. The same in all languages of this library.
-     * What cannot be read of a nested value stands in the text in its place.
+     * Returns the value of a row, of any type, as readable text: numbers plainly, dates and times as in ISO 8601
+     * (timestamps with a time zone in UTC), durations with their unit, text in quotes as in JSON, bytes as {@code 0x…},
+     * lists as {@code […]}, structs as {@code {"name": …}}, maps as {@code {key: …}}. The text is the same in all
+     * languages of this library. If a part of a nested value cannot be read, the reason takes its place in the text.
      *
      * @param row counted from 0
-     * @return the text; {@code null} as a text if the value is null
-     * @throws DevExchangeException as {@link #getObject}, and {@link Status#UNSUPPORTED} if the text has 2³¹ bytes or
+     * @return the text; the text {@code "null"} if the value is null
+     * @throws DevExchangeException as {@link #getObject}; also {@link Status#UNSUPPORTED} if the text has 2³¹ bytes or
      *     more
      */
     public String asText(long row) {
@@ -170,10 +170,10 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The dictionary of a dictionary-encoded column.
+     * Returns the dictionary of a dictionary-encoded column.
      *
-     * @return a view of all its values, valid while the batch is open
-     * @throws DevExchangeException {@link Status#MISMATCH} if there is none, {@link Status#CLOSED}
+     * @return a view of all values of the dictionary, valid while the batch is open
+     * @throws DevExchangeException {@link Status#MISMATCH} if there is no dictionary, {@link Status#CLOSED}
      */
     public Column dictionary() {
         batch.enter("Column.dictionary");
@@ -188,10 +188,10 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The index into the dictionary that a row holds.
+     * Returns the index into the dictionary that a row holds.
      *
      * @param row counted from 0
-     * @return the index, which is one of the dictionary
+     * @return the index, which is valid in the dictionary
      * @throws DevExchangeException {@link Status#MISMATCH} if there is no dictionary, {@link Status#OUT_OF_RANGE} also
      *     for an index outside the dictionary, {@link Status#INVALID_ARGUMENT} for a null, {@link Status#DEVICE},
      *     {@link Status#CLOSED}
@@ -210,12 +210,12 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The type id of a row of a union: one of the field's {@link Field#typeIds}.
+     * Returns the type id of a row of a union: one of the field's {@link Field#typeIds}.
      *
      * @param row counted from 0
      * @return the number that stands for a child
-     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
-     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#MISMATCH} for any other type, {@link Status#OUT_OF_RANGE}, {@link
+     *     Status#DEVICE}, {@link Status#CLOSED}
      */
     public int typeId(long row) {
         batch.enter("Column.typeId");
@@ -229,13 +229,13 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * Which child of a union holds the value of a row, and in which row of it.
+     * Finds the value of a row of a union: the child that holds it, and the row there.
      *
      * @param row counted from 0
      * @return the child, as {@link #child} gives it, and the row
-     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
-     *     {@link Status#INVALID_BUFFERS} for a type id that is none of the union's, or an offset beyond the child,
-     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#MISMATCH} for any other type, {@link Status#OUT_OF_RANGE}, {@link
+     *     Status#INVALID_BUFFERS} for a type id that the union does not have, or an offset beyond the child, {@link
+     *     Status#DEVICE}, {@link Status#CLOSED}
      */
     public Cell unionValue(long row) {
         batch.enter("Column.unionValue");
@@ -249,12 +249,12 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * Which run of a run-end encoded column a row is in: the row of the value in the second child.
+     * Finds the run of a run-end encoded column that a row is in, which is the row of the value in the second child.
      *
      * @param row counted from 0
      * @return the number of the run, counted from 0
-     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
-     *     {@link Status#INVALID_BUFFERS} if the runs end before the row, {@link Status#DEVICE}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#MISMATCH} for any other type, {@link Status#OUT_OF_RANGE}, {@link
+     *     Status#INVALID_BUFFERS} if the runs end before the row, {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public long run(long row) {
         batch.enter("Column.run");
@@ -268,8 +268,8 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The child at an index: of a struct, a sparse union and a fixed-size list the rows that this column sees, of other
-     * types all values (see {@link #list}, {@link #unionValue}, {@link #run}).
+     * Returns the child at an index. For a struct, a sparse union and a fixed-size list, the child has the rows that
+     * this column sees; for other types it has all values (see {@link #list}, {@link #unionValue}, {@link #run}).
      *
      * @param index counted from 0
      * @return a view, valid while the batch is open
@@ -290,19 +290,19 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * Some of the rows.
+     * Returns a range of the rows.
      *
-     * @param offset of the first one
-     * @param length how many
+     * @param offset of the first row
+     * @param length number of rows
      * @return a view, valid while the batch is open
-     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there are not so many, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there are not that many rows, {@link Status#CLOSED}
      */
     public Column slice(long offset, long length) {
         batch.check("Column.slice");
         return part(offset, length);
     }
 
-    /** As {@link #slice}, of a batch that may be closed. */
+    /** Same as {@link #slice}, but the batch may be closed. */
     Column part(long offset, long count) {
         if (offset < 0 || count < 0 || count > length - offset) {
             throw new DevExchangeException(
@@ -313,8 +313,8 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The rows as a batch of their own, which shares the memory: nothing is copied, and the batch may be closed. It is a
-     * record batch if the column is a struct, and its schema has the name of the column.
+     * Returns the rows as a batch of their own that shares the memory: nothing is copied, and the batch of this column
+     * may be closed. The result is a record batch if the column is a struct, and its schema has the name of the column.
      *
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
@@ -328,15 +328,15 @@ public final class Column extends ColumnValues {
         }
     }
 
-    /** As {@link #share}, with metadata that does not change any more; the caller is inside the batch. */
+    /** Same as {@link #share}, with metadata that no longer changes. The caller must be inside the batch. */
     Batch shareInside(Map<String, String> pairs) {
         return new Batch(new Fields(), pairs).of(Native.columnShare(batch.handle.address(), record().address));
     }
 
     /**
-     * How many buffers the column has.
+     * The number of buffers of the column.
      *
-     * @return as the format says
+     * @return the number that the format requires
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public int bufferCount() {
@@ -345,11 +345,11 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The address of a buffer, in memory of the batch's device. Row 0 is at index {@link #offset()} of it.
+     * The address of a buffer, in memory of the batch's device. Row 0 is at index {@link #offset()} of the buffer.
      *
-     * @param index in the order of the Arrow columnar format: 0 is the validity, except of unions
-     * @return the address; 0 if there is no such buffer (a validity without nulls). It is valid while the batch is open
-     *     and reachable: best used within the try-with-resources that closes the batch
+     * @param index in the order of the Arrow columnar format: 0 is the validity, except for unions
+     * @return the address; 0 if there is no such buffer (a validity without nulls). It is valid only while the batch is
+     *     open and reachable, so use it within the try-with-resources that closes the batch
      * @throws DevExchangeException {@link Status#OUT_OF_RANGE}, {@link Status#CLOSED}
      */
     public long bufferAddress(int index) {
@@ -372,13 +372,13 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The values of all rows as they lie in memory, for types of a fixed number of bytes: numbers, dates and times as
-     * the integers that they are stored as, the indices of a dictionary. What nulls hold is not defined.
+     * The values of all rows as they lie in memory, for types of a fixed number of bytes: numbers, dates and times (as
+     * the integers that store them), the indices of a dictionary. The bytes of null rows are undefined.
      *
-     * @return a read-only buffer in native byte order, from row 0 to the last one. It is not to be used after the batch
-     *     is closed, and nothing checks that; while it is reachable, the garbage collector does not close the batch
-     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#UNSUPPORTED} for more than a
-     *     buffer can have (2 GiB), {@link Status#DEVICE}, {@link Status#CLOSED}
+     * @return a read-only buffer in native byte order, from row 0 to the last one. It must not be used after the batch
+     *     is closed, which nothing checks; while it is reachable, the garbage collector does not close the batch
+     * @throws DevExchangeException {@link Status#MISMATCH} for any other type, {@link Status#UNSUPPORTED} for more than
+     *     a buffer can hold (2 GiB), {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public ByteBuffer valuesBuffer() {
         batch.enter("Column.valuesBuffer");
@@ -400,7 +400,7 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * How the column can be had as a tensor. Nothing is taken; nulls are counted if their number is not known.
+     * Says how the column can become a tensor. Nothing is taken; nulls are counted if their number is not known.
      *
      * @return the plan
      * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#CLOSED}
@@ -417,8 +417,8 @@ public final class Column extends ColumnValues {
     }
 
     /**
-     * The column as a tensor: one dimension, and one more for each level of fixed-size lists. A view is read-only and
-     * keeps the batch's memory alive by itself.
+     * Returns the column as a tensor: one dimension, and one more for each level of fixed-size lists. If nothing is
+     * copied, the tensor is read-only and keeps the batch's memory alive by itself.
      *
      * @param copy whether the values may be copied
      * @return the tensor, which the caller closes

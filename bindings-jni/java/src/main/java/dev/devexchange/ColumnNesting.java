@@ -1,11 +1,11 @@
 package dev.devexchange;
 
 /**
- * What hangs below a column, and where the values of its rows are: in a dictionary, a union or runs they are stored
- * elsewhere. Whoever uses this is inside the batch.
+ * The columns below a column, and the places of the values of its rows: in a dictionary, a union or runs they are
+ * stored elsewhere. The caller must be inside the batch.
  */
 abstract class ColumnNesting extends ColumnRows {
-    /** Children and, behind them, the dictionary; once somebody asked for one. */
+    /** The children, then the dictionary; null until the first of them is asked for. */
     private volatile Column[] below;
 
     ColumnNesting(Batch batch, BatchTable table, int node, long offset, long length, Column whole) {
@@ -49,11 +49,11 @@ abstract class ColumnNesting extends ColumnRows {
         return isValid(row) ? Values.of(self(), row) : null;
     }
 
-    /** The child at an index, or the dictionary behind the last one. */
+    /** The child at an index, or the dictionary at the index after the last child. */
     final Column below(int index) {
         Column[] all = below;
         if (all == null) {
-            // And one for the dictionary, which there may be.
+            // One more, in case there is a dictionary.
             all = new Column[table.childCount(node) + 1];
             below = all;
         }
@@ -67,7 +67,7 @@ abstract class ColumnNesting extends ColumnRows {
         return column;
     }
 
-    /** What this part sees of something below the whole. */
+    /** What this part sees of a column below the whole. */
     private Column partOf(Column column) {
         long start = offset - whole.offset;
         return switch (layout().kind()) {
@@ -91,7 +91,7 @@ abstract class ColumnNesting extends ColumnRows {
         T read(Column column, long row);
     }
 
-    /** The value of a row; null for a null. This goes into the batch by itself. */
+    /** The value of a row; null for a null. Enters the batch by itself. */
     final <T> T read(String method, long row, Reader<T> reader) {
         batch.enter(method);
         try {
@@ -106,7 +106,7 @@ abstract class ColumnNesting extends ColumnRows {
         }
     }
 
-    /** See {@link Column#resolve}. Each step goes down in a tree whose depth was checked. */
+    /** Implements {@link Column#resolve}. Each step goes down in a tree whose depth was checked. */
     final Cell follow(long row) {
         Column column = self();
         long at = row;
@@ -128,7 +128,7 @@ abstract class ColumnNesting extends ColumnRows {
         return null;
     }
 
-    /** As {@link #follow}; refuses a null. */
+    /** Same as {@link #follow}, but refuses a null. */
     final Cell value(long row) {
         requireRow(row);
         Cell cell = follow(row);
@@ -157,7 +157,7 @@ abstract class ColumnNesting extends ColumnRows {
         return new Cell(child, at);
     }
 
-    /** The run of a row, found by halving, as run ends grow. */
+    /** The run of a row, found by binary search, because run ends increase. */
     final long runOf(long row) {
         Column ends = below(0);
         long low = 0;

@@ -7,8 +7,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /**
- * The rows that a column has of one array, and the values in its buffers. Whoever uses this is inside the batch, and
- * reads values of valid rows only.
+ * The rows of one array that a column sees, and their values in the buffers. The caller must be inside the batch, and
+ * must read values of valid rows only.
  */
 abstract class ColumnRows {
     private static final long NANOS_OF_MILLI = 1_000_000;
@@ -19,10 +19,10 @@ abstract class ColumnRows {
     final long offset;
     final long length;
 
-    /** The column that this is a part of; null if it is no part. */
+    /** The column that this is a part of; null if it is not a part. */
     final Column whole;
 
-    // What follows is there once somebody asked for it: a column is often made for one address only.
+    // Filled when first asked for: a column is often made only for one address.
 
     private volatile Field field;
     private volatile Buffers buffers;
@@ -36,10 +36,10 @@ abstract class ColumnRows {
         this.whole = whole;
     }
 
-    /** This. */
+    /** This object as a {@link Column}. */
     abstract Column self();
 
-    /** What the values are. */
+    /** The field, which says what the values are. */
     final Field is() {
         Field known = field;
         if (known == null) {
@@ -78,7 +78,7 @@ abstract class ColumnRows {
         return buffers().bit(offset + row);
     }
 
-    /** As {@link Element#readLong}. */
+    /** Reads as {@link Element#readLong} does. */
     final long integer(long row) {
         return buffers().integer(offset + row);
     }
@@ -133,7 +133,7 @@ abstract class ColumnRows {
         return buffers().isValid(offset + row);
     }
 
-    /** A message with the column that it is about. */
+    /** A message that names the column. */
     final String named(String what) {
         return "column \"" + is().name() + "\": " + what;
     }
@@ -175,7 +175,7 @@ abstract class ColumnRows {
 
     private String decode(byte[] bytes, long row) {
         String text = new String(bytes, StandardCharsets.UTF_8);
-        // Only a text with the replacement character in it may have been repaired.
+        // Only a text that contains the replacement character can have been repaired.
         if (text.indexOf('\ufffd') >= 0) {
             try {
                 StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes));

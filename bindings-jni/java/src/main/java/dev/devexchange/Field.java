@@ -14,10 +14,10 @@ import java.util.function.Supplier;
 import java.util.stream.IntStream;
 
 /**
- * One field of a schema: a name, a type, and what is below it. Fields are values: nothing changes them, the methods
- * {@code with…} return another one, and two that say the same are equal.
+ * One field of a schema: a name, a type, and the fields below it. Fields are immutable values: the methods {@code
+ * with…} return a new field, and fields with the same content are equal.
  *
- * <p>What a field says is checked when a {@link Schema} is made of it.
+ * <p>The content of a field is checked when a {@link Schema} is made from it.
  */
 public final class Field {
     /** Flag: the order of the dictionary has a meaning. */
@@ -27,7 +27,7 @@ public final class Field {
     /** Flag: the keys of a map are sorted. */
     public static final long KEYS_SORTED = 4;
 
-    /** Most fields of a schema (core, {@code MAX_NODES}). */
+    /** The most fields that a schema can have (core, {@code MAX_NODES}). */
     private static final int MOST = 1 << 20;
 
     /** Metadata key: the name of an extension type. */
@@ -43,10 +43,10 @@ public final class Field {
     private final Map<String, String> metadata;
     private final Layout layout;
 
-    /** The type ids of a union, once somebody asked for them. */
+    /** The type ids of a union; null until they are asked for. */
     private volatile List<Integer> typeIds;
 
-    /** Once somebody asked for it; 0 before that. */
+    /** The hash code; 0 until it is asked for. */
     private int hash;
 
     private Field(
@@ -67,7 +67,7 @@ public final class Field {
     }
 
     /**
-     * A nullable field without children, dictionary and metadata.
+     * Creates a nullable field without children, dictionary or metadata.
      *
      * @param name may be empty
      * @param format Arrow format string, see {@link Format}
@@ -80,12 +80,12 @@ public final class Field {
     }
 
     /**
-     * A field of maps. Arrow says nothing about keys that repeat.
+     * Creates a field of maps. Arrow does not say whether keys may repeat.
      *
      * @param name may be empty
-     * @param key the field of the keys, which is made one without nulls
+     * @param key the field of the keys; the map gets a copy that is not nullable
      * @param value the field of the values
-     * @return the field, whose child is a struct of both, called {@code entries}
+     * @return the field, whose child is a struct of key and value, called {@code entries}
      */
     public static Field map(String name, Field key, Field value) {
         Field entries = of("entries", Format.STRUCT).notNull().withChildren(key.notNull(), value);
@@ -93,10 +93,10 @@ public final class Field {
     }
 
     /**
-     * A field whose values are each of one of several types; all children have as many rows as the union.
+     * Creates a sparse union: each value has one of several types, and every child has as many rows as the union.
      *
      * @param name may be empty
-     * @param children the types, with the type ids 0, 1, 2 …; see {@link Format#sparseUnion} for others
+     * @param children the types, which get the type ids 0, 1, 2 …; see {@link Format#sparseUnion} for others
      * @return the field
      */
     public static Field sparseUnion(String name, Field... children) {
@@ -104,10 +104,10 @@ public final class Field {
     }
 
     /**
-     * A field whose values are each of one of several types; a child has only the rows that are of its type.
+     * Creates a dense union: each value has one of several types, and a child has only the rows of its type.
      *
      * @param name may be empty
-     * @param children the types, with the type ids 0, 1, 2 …; see {@link Format#denseUnion} for others
+     * @param children the types, which get the type ids 0, 1, 2 …; see {@link Format#denseUnion} for others
      * @return the field
      */
     public static Field denseUnion(String name, Field... children) {
@@ -119,11 +119,11 @@ public final class Field {
     }
 
     /**
-     * A field of runs of equal values.
+     * Creates a field of runs of equal values.
      *
      * @param name may be empty
-     * @param runEnds the type of the numbers that say where a run ends: {@link Format#INT16}, {@link Format#INT32} or
-     *     {@link Format#INT64}
+     * @param runEnds the type of the numbers that mark the end of each run: {@link Format#INT16}, {@link Format#INT32}
+     *     or {@link Format#INT64}
      * @param values the field of the values, one for each run
      * @return the field
      */
@@ -131,18 +131,18 @@ public final class Field {
         return of(name, Format.RUN_END_ENCODED).withChildren(of("run_ends", runEnds).notNull(), values);
     }
 
-    /** {@return the same field, of values that may be null, as {@link #of} makes it} */
+    /** {@return the same field with values that may be null, as {@link #of} makes it} */
     public Field nullable() {
         return withFlags(flags | NULLABLE);
     }
 
-    /** {@return the same field, of values that are never null} */
+    /** {@return the same field with values that are never null} */
     public Field notNull() {
         return withFlags(flags & ~NULLABLE);
     }
 
     /**
-     * The same field with other flags.
+     * Returns the same field with other flags.
      *
      * @param bits the constants of this class, or-ed; unknown ones are kept
      * @return the field
@@ -151,18 +151,18 @@ public final class Field {
         return new Field(name, format, bits, children, dictionary, metadata, null);
     }
 
-    /** {@return the same field, of a dictionary whose order has a meaning} */
+    /** {@return the same field with a dictionary whose order has a meaning} */
     public Field ordered() {
         return withFlags(flags | ORDERED);
     }
 
-    /** {@return the same field, of maps whose keys are sorted} */
+    /** {@return the same field with maps whose keys are sorted} */
     public Field keysSorted() {
         return withFlags(flags | KEYS_SORTED);
     }
 
     /**
-     * The same field with these children: the columns of a struct, the values of a list.
+     * Returns the same field with these children: the columns of a struct, the values of a list.
      *
      * @param fields the children, in order
      * @return the field
@@ -172,7 +172,7 @@ public final class Field {
     }
 
     /**
-     * The same field as a dictionary: {@link #format()} is then the type of the indices.
+     * Returns the same field, dictionary-encoded: {@link #format()} is then the type of the indices.
      *
      * @param values the field of the dictionary's values
      * @return the field
@@ -183,7 +183,7 @@ public final class Field {
     }
 
     /**
-     * The same field with this metadata.
+     * Returns the same field with this metadata.
      *
      * @param pairs keys and values, in the order of the map
      * @return the field
@@ -193,8 +193,8 @@ public final class Field {
     }
 
     /**
-     * The same field as an extension type: what the values mean beyond their format (Arrow columnar format, "Extension
-     * types"). This library hands it on, and reads the values as those of the format.
+     * Returns the same field as an extension type, which says what the values mean beyond their format (Arrow columnar
+     * format, "Extension types"). This library hands the extension type on, and reads the values as their format says.
      *
      * @param type the name of the extension type
      * @param parameters its parameters, in a form that the name defines; may be empty
@@ -212,7 +212,7 @@ public final class Field {
         return name;
     }
 
-    /** {@return the Arrow format string; of a dictionary the type of its indices} */
+    /** {@return the Arrow format string; for a dictionary, that of its indices} */
     public String format() {
         return format;
     }
@@ -248,8 +248,8 @@ public final class Field {
     }
 
     /**
-     * The metadata. Arrow allows any bytes and keys that repeat; here bytes that are not UTF-8 are replaced and the
-     * last value of a key counts. An imported schema is exported again with its bytes as they were.
+     * The metadata. Arrow allows arbitrary bytes and repeated keys; here bytes that are not UTF-8 are replaced, and the
+     * last value of a key wins. An imported schema is exported again with its original bytes.
      *
      * @return keys and values, in order; unmodifiable
      */
@@ -257,7 +257,7 @@ public final class Field {
         return metadata;
     }
 
-    /** {@return the name of the extension type, or {@code null} if this is none} */
+    /** {@return the name of the extension type, or {@code null} if this is not an extension type} */
     public String extensionName() {
         return metadata.get(EXTENSION_NAME);
     }
@@ -267,7 +267,7 @@ public final class Field {
         return metadata.getOrDefault(EXTENSION_METADATA, "");
     }
 
-    /** {@return the time zone of a timestamp; empty if it has none or is none} */
+    /** {@return the time zone of a timestamp; empty if it has none, and for other types} */
     public String timeZone() {
         return isTimestamp() ? format.substring(format.indexOf(':') + 1) : "";
     }
@@ -277,10 +277,10 @@ public final class Field {
     }
 
     /**
-     * The type ids of a union: for each child the number that stands for it.
+     * The type ids of a union: the number that stands for each child.
      *
      * @return as many as there are children; empty for other types; unmodifiable
-     * @throws DevExchangeException {@link Status#INVALID_FORMAT} for what {@link Schema#of} would refuse
+     * @throws DevExchangeException {@link Status#INVALID_FORMAT} for a format that {@link Schema#of} would refuse
      */
     public List<Integer> typeIds() {
         if (typeIds == null) {
@@ -290,11 +290,11 @@ public final class Field {
     }
 
     /**
-     * The name of the type, for people: {@code int64}, {@code timestamp(microsecond, Europe/Berlin)}; of a dictionary
-     * those of the indices and of the values, {@code int32 -> utf8}.
+     * The readable name of the type: {@code int64}, {@code timestamp(microsecond, Europe/Berlin)}. For a dictionary it
+     * names the types of the indices and of the values: {@code int32 -> utf8}.
      *
      * @return the name
-     * @throws DevExchangeException {@link Status#INVALID_FORMAT} for what {@link Schema#of} would refuse
+     * @throws DevExchangeException {@link Status#INVALID_FORMAT} for a format that {@link Schema#of} would refuse
      */
     public String typeName() {
         String own = Native.typeName(format);
@@ -314,7 +314,7 @@ public final class Field {
         }
     }
 
-    /** How the values lie; for fields that the native library has checked. */
+    /** The layout of the values, for fields that the native library has checked. */
     Layout layout() {
         return layout == null ? Layout.of(format) : layout;
     }
@@ -350,7 +350,7 @@ public final class Field {
         return children.isEmpty() ? text : text + ' ' + children;
     }
 
-    /** Also of a field that nobody has checked yet, and where the native library cannot be loaded. */
+    /** The type name, or the format if the field is invalid or the native library cannot be loaded. */
     private String shownType() {
         try {
             return typeName();
@@ -362,8 +362,9 @@ public final class Field {
     // ---- to and from the records of C ----
 
     /**
-     * This field, then its children with all that is below them, then its dictionary. A field may stand in the tree any
-     * number of times, so a few can be more than there is memory for: those are refused.
+     * Lists this field, then its children with everything below them, then its dictionary. A field may occur in the
+     * tree any number of times, so a few objects can make more fields than memory can hold: more than {@link #MOST} are
+     * refused.
      */
     List<Field> depthFirst() {
         List<Field> fields = new ArrayList<>();
@@ -403,7 +404,7 @@ public final class Field {
         return encode(text, () -> invalid(what, text, "is not valid Unicode"));
     }
 
-    /** The bytes of a text, or a refusal. */
+    /** Encodes a text in UTF-8, or throws the refusal. */
     static byte[] encode(String text, Supplier<DevExchangeException> refusal) {
         try {
             ByteBuffer encoded = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text));
@@ -415,14 +416,14 @@ public final class Field {
         }
     }
 
-    /** As {@link #encode(String, Supplier)}; {@code what} is for the message. */
+    /** Encodes a text in UTF-8; {@code what} names it in the message of the refusal. */
     static byte[] encode(String text, String what) {
         Objects.requireNonNull(text, what);
         return encode(text, () -> new DevExchangeException(
                 Status.INVALID_TEXT, what + " \"" + text + "\" is not valid Unicode"));
     }
 
-    /** Refuses a text that JNI would hand on as another one. */
+    /** Refuses a text that is not valid Unicode, which JNI would alter. */
     static void requireUnicode(String text, String what) {
         encode(text, what);
     }
@@ -432,12 +433,12 @@ public final class Field {
         return new DevExchangeException(Status.INVALID_TEXT, context() + what + " \"" + shown + "\" " + why);
     }
 
-    /** What a refusal begins with. */
+    /** The beginning of the message of a refusal. */
     private String context() {
         return "field \"" + name.replace("\0", "\\0") + "\": ";
     }
 
-    /** Reads a field and all below it, as {@code schema.rs} writes them; moves the position behind them. */
+    /** Reads a field and everything below it, as {@code schema.rs} writes them, and moves the position past them. */
     static Field read(ByteBuffer in) {
         long flags = in.getLong();
         Field[] children = new Field[(int) in.getLong()];

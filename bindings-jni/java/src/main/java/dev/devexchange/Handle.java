@@ -5,18 +5,18 @@ import java.lang.ref.PhantomReference;
 import java.util.concurrent.atomic.AtomicIntegerFieldUpdater;
 
 /**
- * One reference to a native thing, and who is using it right now.
+ * One reference to a native object, with a count of the calls that are using it right now.
  *
  * <p>Each native call stands between {@link #enter} and {@link #exit}. Closing makes {@code enter} fail from then on;
  * the reference itself is given up when the last one inside has left, which is at once unless another thread is in a
- * call. So a call never sees its thing disappear, and nobody waits for anybody. The reference to the owner is what
- * {@link Net} finds it by, should nobody close it.
+ * call. So the object never disappears during a call, and no thread waits for another. Through its phantom reference to
+ * the owner, {@link Net} finds a handle that nobody closed.
  *
- * <p>It is made before the native call that gives the reference, as all of its owner is, and then told the address: the
- * JVM may have no memory for an object, and so it has to say before anything is taken.
+ * <p>A handle, like everything else in its owner, is made before the native call that gives the reference, and is told
+ * the address afterwards: if the JVM has no memory for an object, it must fail before anything is taken.
  */
 final class Handle extends PhantomReference<Object> {
-    /** What it is a reference to. */
+    /** What a handle refers to. */
     enum Kind {
         TENSOR(1, "tensor"),
         BATCH(2, "batch"),
@@ -37,7 +37,7 @@ final class Handle extends PhantomReference<Object> {
         IPC_SERVER(Kind.BOXED, "server"),
         IPC_CLIENT(Kind.BOXED, "client");
 
-        /** Of everything whose box knows by itself what it is ({@code boxed.rs}). */
+        /** The tag of everything whose box knows by itself what it holds ({@code boxed.rs}). */
         private static final int BOXED = 9;
 
         /** The low bits of a token; the same numbers as in {@code handle.rs}. */
@@ -51,13 +51,13 @@ final class Handle extends PhantomReference<Object> {
         }
     }
 
-    /** The bit of {@link #state} that says that it is open. */
+    /** The bit of {@link #state} that is set while the handle is open. */
     private static final int OPEN = 1;
 
-    /** What {@link #state} has more for each call that is inside. */
+    /** What each call that is inside adds to {@link #state}. */
     private static final int USE = 2;
 
-    /** What {@link #state} has more while one call has the handle for itself. */
+    /** What a call that has the handle for itself adds to {@link #state}. */
     private static final int ALONE = 1 << 30;
 
     private static final AtomicIntegerFieldUpdater<Handle> STATE =
@@ -69,33 +69,34 @@ final class Handle extends PhantomReference<Object> {
     private long address;
     private int place;
 
-    // Of the net, which many of them make a ring.
+    // Neighbours in a ring of the net.
     Handle next;
     Handle previous;
 
     /** The newest view of its memory. */
     View views;
 
-    /** 0 at first, as there is no reference yet, and when it is given up: not open, and nobody inside. */
+    /** 0 before there is a reference and after it is given up: not open, and no call inside. */
     private volatile int state;
 
     /**
-     * For a reference that Java is about to be given. Until then it is closed, also to {@link Net}, who may find it
-     * without one.
+     * Makes a handle for a reference that Java is about to be given. Until then the handle is closed, also for {@link
+     * Net}, which may find it without a reference.
      *
-     * @param owner whoever closes it; if it is collected without that, the reference is given up all the same
+     * @param owner the object that closes the handle; if it is collected before it did, the reference is given up all
+     *     the same
      */
     Handle(Object owner, Kind kind) {
         super(owner, Net.COLLECTED);
         this.kind = kind;
     }
 
-    /** The reference that Java was just given. Takes no memory. */
+    /** Takes the reference that Java was just given. Allocates nothing. */
     void hold(long given) {
         address = given;
         place = Net.hold(this);
         STATE.lazySet(this, OPEN);
-        // Who sees the owner sees all that, as if this were a constructor.
+        // A thread that sees the owner sees all of this, as if this were a constructor.
         VarHandle.storeStoreFence();
     }
 
@@ -111,7 +112,7 @@ final class Handle extends PhantomReference<Object> {
                 throw closed(method);
             }
             if (now >= ALONE) {
-                // Not for long, unless the elements are copied for a consumer or a producer's release takes its time.
+                // Short, unless elements are being copied for a consumer or a producer's release takes long.
                 Thread.yield();
             } else if (STATE.compareAndSet(this, now, now + USE)) {
                 return address;
@@ -119,7 +120,7 @@ final class Handle extends PhantomReference<Object> {
         }
     }
 
-    /** What {@link #enter} returned; the caller is inside. */
+    /** The address that {@link #enter} returned. The caller must be inside. */
     long address() {
         return address;
     }
@@ -135,7 +136,7 @@ final class Handle extends PhantomReference<Object> {
         }
     }
 
-    /** As {@link #enter}, and until {@link #exitAlone} nobody else enters; 0 if somebody is inside. */
+    /** Same as {@link #enter}, but no other call enters until {@link #exitAlone}. Returns 0 if a call is inside. */
     long tryAlone(String method) {
         if (STATE.compareAndSet(this, OPEN, OPEN + ALONE)) {
             return address;
@@ -144,7 +145,7 @@ final class Handle extends PhantomReference<Object> {
         return 0;
     }
 
-    /** As {@link #tryAlone}, and waits for those who are inside. */
+    /** Same as {@link #tryAlone}, but waits until no call is inside. */
     long waitAlone(String method) {
         long alone = tryAlone(method);
         while (alone == 0) {
@@ -154,7 +155,7 @@ final class Handle extends PhantomReference<Object> {
         return alone;
     }
 
-    /** As {@link #tryAlone}, and refuses if somebody is inside. */
+    /** Same as {@link #tryAlone}, but refuses if a call is inside. */
     long enterAlone(String method) {
         long alone = tryAlone(method);
         if (alone == 0) {
@@ -168,13 +169,15 @@ final class Handle extends PhantomReference<Object> {
         leave(ALONE);
     }
 
-    /** As {@link #exitAlone}, of a call that gave the reference away: it is closed, and there is nothing to give up. */
+    /**
+     * Ends the use of a call that gave the reference away: the handle is closed, and there is nothing left to give up.
+     */
     void exitMoved() {
         shut();
         STATE.addAndGet(this, -ALONE);
     }
 
-    /** Closes it; false if it was closed already. */
+    /** Closes the handle; returns false if it was closed already. */
     boolean close() {
         int before = shut();
         if (before == OPEN) {
@@ -184,8 +187,8 @@ final class Handle extends PhantomReference<Object> {
     }
 
     /**
-     * Closes it, now that a consumer has what was exported of it to the struct at an address. If another thread closed
-     * or moved it at the same time and was first, it was not this one's to give, and the export is taken back.
+     * Closes the handle after an export to the struct at address {@code exported}. If another thread closed or moved
+     * the handle first, this thread had nothing to give away, and the export is taken back.
      */
     void moved(String method, Kind struct, long exported) {
         if (!close()) {
@@ -194,7 +197,7 @@ final class Handle extends PhantomReference<Object> {
         }
     }
 
-    /** Closes it, and returns what {@link #state} was, or 0 if it was closed already. */
+    /** Closes the handle, and returns the previous {@link #state}, or 0 if it was closed already. */
     private int shut() {
         while (true) {
             int now = state;
@@ -212,7 +215,7 @@ final class Handle extends PhantomReference<Object> {
         return (state & OPEN) == 0;
     }
 
-    /** Refuses if it is closed: enough for what Java knows by itself. */
+    /** Refuses if the handle is closed: enough for methods that need no native call. */
     void check(String method) {
         if (isClosed()) {
             throw closed(method);
@@ -223,7 +226,10 @@ final class Handle extends PhantomReference<Object> {
         return new DevExchangeException(Status.CLOSED, method + ": the " + kind.noun + " is closed");
     }
 
-    /** What becomes of one whose owner is gone: as a finalizer it only queues, and the thread of the queue releases. */
+    /**
+     * Gives up the reference of an owner that was collected. Like a finalizer, it only queues; the thread of the queue
+     * releases.
+     */
     void giveUp() {
         if (shut() == OPEN) {
             ReleaseQueue.giveUp(token());

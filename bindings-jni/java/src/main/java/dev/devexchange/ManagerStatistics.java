@@ -6,11 +6,11 @@ import java.nio.ByteBuffer;
  * What a manager allocated and got back.
  *
  * @param bytes bytes in use now
- * @param peakBytes most bytes that were in use at a time
+ * @param peakBytes the most bytes that were in use at any time
  * @param allocations allocations in use now
  * @param totalAllocations allocations since the beginning
  * @param totalBytes bytes allocated since the beginning
- * @param refused requests that were refused for want of memory
+ * @param refused requests that were refused for lack of memory
  */
 public record ManagerStatistics(
         long bytes, long peakBytes, long allocations, long totalAllocations, long totalBytes, long refused) {

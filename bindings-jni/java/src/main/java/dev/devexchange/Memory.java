@@ -3,10 +3,9 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 
 /**
- * Memory that a {@link MemoryManager} gave, or host memory that it pinned. It outlives the manager; closing it gives it
- * back, or unpins it. For a tensor over it, hand it on:
- * {@code Tensor.create(memory.address(), memory.device(), dtype, shape, null, Flags.NONE, memory::close)}. Any thread
- * may use it.
+ * Memory allocated by a {@link MemoryManager}, or host memory that the manager pinned. It outlives the manager. Closing
+ * it gives the memory back, or unpins it. For a tensor over it, pass it on: {@code Tensor.create(memory.address(),
+ * memory.device(), dtype, shape, null, Flags.NONE, memory::close)}. Any thread may use it.
  */
 public final class Memory extends Owned<Memory> implements AutoCloseable {
     private final long bytes;
@@ -20,7 +19,7 @@ public final class Memory extends Owned<Memory> implements AutoCloseable {
         this.bytes = bytes;
     }
 
-    /** Of a reference that Java was just given; {@code packed} is the device. */
+    /** Takes the reference that Java was just given; {@code packed} is the device. */
     Memory of(long raw, long begin, long packed) {
         address = begin;
         device = packed;
@@ -28,9 +27,9 @@ public final class Memory extends Owned<Memory> implements AutoCloseable {
     }
 
     /**
-     * Where it begins.
+     * The address where the memory begins.
      *
-     * @return an address that is valid until this is closed. That of no bytes means nothing: it is 0, or what an
+     * @return an address that is valid until this is closed. For 0 bytes it has no meaning: it is 0, or whatever an
      *     {@link Allocator} gave
      * @throws DevExchangeException {@link Status#CLOSED}
      */
@@ -40,9 +39,9 @@ public final class Memory extends Owned<Memory> implements AutoCloseable {
     }
 
     /**
-     * Where it is.
+     * The device that the memory is on.
      *
-     * @return the device, as the manager says it
+     * @return the device, as reported by the manager
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Device device() {
@@ -51,9 +50,9 @@ public final class Memory extends Owned<Memory> implements AutoCloseable {
     }
 
     /**
-     * How much it is.
+     * The size of the memory.
      *
-     * @return the bytes that were asked for
+     * @return the number of bytes that was asked for
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long bytes() {
@@ -62,13 +61,13 @@ public final class Memory extends Owned<Memory> implements AutoCloseable {
     }
 
     /**
-     * Memory that the host can read and write, as a buffer. What is queued on a stream, for example an allocation in its
-     * order, is waited for by the caller.
+     * Returns memory that the host can read and write as a buffer. The caller must wait for what is queued on a stream,
+     * for example an allocation in its order.
      *
-     * @return a buffer in native byte order over all of it. It is not to be used after this is closed, and nothing
-     *     checks that; while it is reachable, the garbage collector does not close this
-     * @throws DevExchangeException {@link Status#DEVICE} for memory that the host cannot read,
-     *     {@link Status#UNSUPPORTED} for more than a buffer can have (2 GiB), {@link Status#CLOSED}
+     * @return a buffer in native byte order over all of it. It must not be used after this memory is closed, which
+     *     nothing checks; while it is reachable, the garbage collector does not close this memory
+     * @throws DevExchangeException {@link Status#DEVICE} for memory that the host cannot read, {@link
+     *     Status#UNSUPPORTED} for more than a buffer can hold (2 GiB), {@link Status#CLOSED}
      */
     public ByteBuffer byteBuffer() {
         enter("Memory.byteBuffer");
@@ -85,7 +84,7 @@ public final class Memory extends Owned<Memory> implements AutoCloseable {
         }
     }
 
-    /** Gives it back. Closing twice is fine. */
+    /** Gives the memory back, or unpins it. Closing twice is fine. */
     @Override
     public void close() {
         super.close();

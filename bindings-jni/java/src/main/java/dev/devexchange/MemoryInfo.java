@@ -3,9 +3,9 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 
 /**
- * How much memory there is for a manager.
+ * How much memory a manager has.
  *
- * @param freeBytes bytes that can still be had
+ * @param freeBytes bytes that can still be allocated
  * @param totalBytes bytes in all
  */
 public record MemoryInfo(long freeBytes, long totalBytes) {

@@ -6,18 +6,17 @@ import java.util.List;
 import java.util.stream.Collectors;
 
 /**
- * What the arrays of a batch are: a tree of fields, checked once and shared by reference. It never changes.
+ * The types of the arrays of a batch: a tree of fields, checked once and shared by reference. It never changes.
  *
- * <p>Any thread may use it; close it when it is not needed any more. Batches that were made with it keep what they
- * need.
+ * <p>Any thread may use it. Close it when it is no longer needed. Batches that were made with it keep what they need.
  */
 public final class Schema extends Owned<Schema> implements AutoCloseable {
-    /** Most columns that are shown. */
+    /** The most columns that {@link #shown} lists. */
     private static final int SHOWN = 20;
 
     private final Fields fields;
 
-    /** Of which nothing is known in Java yet. */
+    /** A schema that has not been read into Java yet. */
     Schema() {
         this(new Fields());
     }
@@ -28,7 +27,7 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
     }
 
     /**
-     * The schema of a record batch: a struct with a child for each column.
+     * Creates the schema of a record batch: a struct with a child for each column.
      *
      * @param columns the columns' fields, in order
      * @return the schema, which the caller closes
@@ -39,9 +38,9 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
     }
 
     /**
-     * A schema of a tree of fields.
+     * Creates a schema from a tree of fields.
      *
-     * @param root the field of the whole; {@link Format#STRUCT} for a record batch
+     * @param root the root field; of format {@link Format#STRUCT} for a record batch
      * @return the schema, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_FORMAT}, {@link Status#INVALID_CHILDREN},
      *     {@link Status#INVALID_METADATA}, {@link Status#INVALID_TEXT}, {@link Status#MISMATCH},
@@ -63,7 +62,7 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
         }
     }
 
-    /** The records first, the texts that they point to behind them. */
+    /** Writes the records, then the texts that they point to. */
     private static void write(List<Field> fields, List<List<byte[]>> texts, Scratch scratch) {
         ByteBuffer out = scratch.buffer;
         int text = fields.size() * Records.FIELD.size();
@@ -85,21 +84,21 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
 
     /**
      * Takes a schema from its producer. On success the struct is moved from (its {@code release} is NULL) and is
-     * released once, when the last user is gone; on failure it is untouched.
+     * released once, when the last user is gone; on failure it is untouched and the caller still owns it.
      *
      * @param address of an {@code ArrowSchema} that the caller owns
      * @return the schema, which the caller closes
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, and as {@link #of}
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, and those of {@link #of}
      */
     public static Schema importArrow(long address) {
         return new Schema().of(Native.schemaImport(address));
     }
 
     /**
-     * Hands the schema to a consumer, which releases it, and keeps it.
+     * Hands the schema to a consumer and keeps it. The consumer releases the struct.
      *
-     * @param address of room for an {@code ArrowSchema}; what it holds is overwritten, not released
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; then nothing is written
+     * @param address of memory for an {@code ArrowSchema}; its previous content is overwritten, not released
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; on any error nothing is written
      */
     public void exportArrow(long address) {
         long schema = enter("Schema.exportArrow");
@@ -111,9 +110,9 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
     }
 
     /**
-     * Another reference to the same schema.
+     * Returns another reference to the same schema.
      *
-     * @return the schema, which the caller closes too
+     * @return the schema, which the caller closes, too
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Schema share() {
@@ -126,9 +125,9 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
     }
 
     /**
-     * The field of the whole, with all that is below it. It stays valid after the schema is closed.
+     * Returns the root field with everything below it. It stays valid after the schema is closed.
      *
-     * @return the root field: of format {@code +s} for a record batch
+     * @return the root field; of format {@code +s} for a record batch
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Field root() {
@@ -158,7 +157,7 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
         return root("Schema.columns").children();
     }
 
-    /** Names and types of the columns, or the type of what is no record batch, for people. */
+    /** Names and types of the columns, or the type of the root if this is not a record batch, as readable text. */
     String shown() {
         Field root = root();
         List<Field> columns = root.children();
@@ -173,19 +172,19 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
         return more > 0 ? shown + ", … and " + more + " more" : shown;
     }
 
-    /** Of a schema that is closed, too, if it was read before. */
+    /** The root field, also of a closed schema if it was read before. */
     private Field said(String method) {
         Field known = fields.known();
         return known == null ? root(method) : known;
     }
 
     /**
-     * Whether two schemas say the same: names, formats, flags and metadata, all below. One that is closed still says what
-     * was asked for before.
+     * Compares two schemas: names, formats, flags and metadata of all fields. A closed schema can still be compared if
+     * it was read before.
      *
      * @param other any object
      * @return whether it is a schema whose {@link #root()} is equal
-     * @throws DevExchangeException {@link Status#CLOSED} if one was closed and never read
+     * @throws DevExchangeException {@link Status#CLOSED} if either schema was closed and never read
      */
     @Override
     public boolean equals(Object other) {

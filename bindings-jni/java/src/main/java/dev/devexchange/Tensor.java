@@ -9,12 +9,12 @@ import java.util.Arrays;
  * A tensor: one reference to an n-dimensional array in memory, made here ({@link #create}) or imported from a producer
  * through DLPack or the CUDA Array Interface.
  *
- * <p>Shapes are extents; strides are the distances of neighbours along each dimension, in elements, and may be
- * negative. The memory is released when the last reference and the last export are gone. Any thread may use a tensor;
- * close it when it is not needed any more. After that every method says {@link Status#CLOSED}.
+ * <p>A shape lists the extents. Strides are the distances between neighbours along each dimension, in elements, and may
+ * be negative. The memory is released when the last reference and the last export are gone. Any thread may use a
+ * tensor. Close it when it is no longer needed; after that every method fails with {@link Status#CLOSED}.
  */
 public final class Tensor extends TensorExchange implements AutoCloseable {
-    /** Its elements, once somebody asked for one. */
+    /** The reader of single elements; null until the first element is asked for. */
     private volatile Elements elements;
 
     Tensor() {}
@@ -31,13 +31,13 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * A compact row-major tensor over a direct buffer; as
-     * {@link #create(ByteBuffer, DType, long[], long[], long, Runnable)} without strides and flags.
+     * Creates a compact row-major tensor over a direct buffer. Same as {@link #create(ByteBuffer, DType, long[],
+     * long[], long, Runnable)} without strides and flags.
      *
      * @param data a direct buffer in native byte order; its first element is at its position
      * @param dtype type of the elements
      * @param shape extents; empty for a scalar
-     * @param release run when the memory is not needed any more; may be null
+     * @param release run when the memory is no longer needed; may be null
      * @return the tensor, which the caller closes
      */
     public static Tensor create(ByteBuffer data, DType dtype, long[] shape, Runnable release) {
@@ -45,21 +45,21 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * A tensor over a direct buffer, which is not copied.
+     * Creates a tensor over a direct buffer, without a copy.
      *
-     * <p>The buffer stays reachable, and {@code release} is not run, until the last user of the tensor is gone, on this
-     * side or on a consumer's; then {@code release} runs once, on the thread of the {@link ReleaseQueue}. If this call
-     * fails, it is never run. If it refers to the tensor, the garbage collector never finds that. Unless all sides agree
-     * on it, the memory is not to be written meanwhile. The arena of a buffer of a memory segment stays open until the
-     * release.
+     * <p>The buffer stays reachable until the last user of the tensor is gone, on this side or on a consumer's; then
+     * {@code release} runs once, on the thread of the {@link ReleaseQueue}. If this call fails, {@code release} never
+     * runs. It should not refer to the tensor: the garbage collector would then never find the tensor. Until the
+     * release, the memory must not be written, unless all sides agree on it, and the arena of a buffer over a memory
+     * segment must stay open.
      *
-     * @param data a direct buffer in native byte order; its first element is at its position, and nothing behind its
+     * @param data a direct buffer in native byte order; the first element is at its position, and nothing beyond its
      *     limit is used. A read-only buffer makes a read-only tensor
      * @param dtype type of the elements
      * @param shape extents; empty for a scalar
      * @param strides in elements; null for compact row-major
      * @param flags bits of {@link Flags}
-     * @param release run when the memory is not needed any more; may be null
+     * @param release run when the memory is no longer needed; may be null
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order, or memory
      *     that is not aligned to the element; {@link Status#INVALID_SHAPE} for extents or strides that are negative,
@@ -73,8 +73,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * A tensor over memory at an address, which is not copied and about which nothing can be checked; as
-     * {@link #create(ByteBuffer, DType, long[], long[], long, Runnable)}.
+     * Creates a tensor over memory at an address, without a copy. Like {@link #create(ByteBuffer, DType, long[],
+     * long[], long, Runnable)}, but nothing about the memory can be checked.
      *
      * @param address of the first element; may be 0 if there are no elements
      * @param device where the memory is
@@ -125,14 +125,14 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * A tensor over new memory of a device, compact and row-major, not initialised. On a GPU with a stream the memory
-     * comes from the device's pool, ready for work on that stream, and is given back in its order; without one it is
-     * ready at once.
+     * Creates a compact row-major tensor over new, uninitialised memory of a device. On a GPU and with a stream, the
+     * memory comes from the device's pool, is ready for work on that stream, and is given back in the stream's order.
+     * Without a stream it is ready at once.
      *
-     * @param device where the memory is to be
+     * @param device where to allocate the memory
      * @param dtype type of the elements
      * @param shape extents; empty for a scalar
-     * @param stream of that device; may be null
+     * @param stream a stream of that device, or null
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_SHAPE},
      *     {@link Status#INVALID_DTYPE}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#CLOSED}
@@ -142,17 +142,18 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * As {@link #allocate(Device, DType, long[], DeviceStream)}, over memory of a manager.
+     * Creates a tensor over new memory of a manager, otherwise like {@link #allocate(Device, DType, long[],
+     * DeviceStream)}.
      *
-     * @param manager who allocates, and gets the memory back; it may be closed before the tensor
+     * @param manager the manager that allocates the memory and gets it back; it may be closed before the tensor
      * @param device kind of memory, and the id of the device that it is for
      * @param dtype type of the elements
      * @param shape extents; empty for a scalar
-     * @param stream of that device, in whose order the memory is given and taken back, if the manager can do that; it
-     *     may be closed before the tensor; may be null
+     * @param stream a stream of that device, or null; the memory is allocated and given back in its order, if the
+     *     manager can do that. It may be closed before the tensor
      * @return the tensor, which the caller closes
-     * @throws DevExchangeException {@link Status#INVALID_SHAPE}, {@link Status#INVALID_DTYPE}, and as
-     *     {@link MemoryManager#allocate}
+     * @throws DevExchangeException {@link Status#INVALID_SHAPE}, {@link Status#INVALID_DTYPE}, and those of {@link
+     *     MemoryManager#allocate}
      */
     public static Tensor allocate(
             MemoryManager manager, Device device, DType dtype, long[] shape, DeviceStream stream) {
@@ -168,8 +169,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * A tensor over new host memory that can be offered to other processes without a copy ({@link IpcServer}):
-     * compact, row-major, zeroed.
+     * Creates a compact row-major tensor over new, zeroed host memory that can be offered to other processes without a
+     * copy ({@link IpcServer}).
      *
      * @param dtype type of the elements
      * @param shape extents; empty for a scalar
@@ -182,7 +183,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
                 Native.tensorAllocateShared(description));
     }
 
-    /** A native that makes a tensor of a description, for a stream or 0. */
+    /** A native call that makes a tensor from a description, for a stream or 0. */
     private interface AllocateCall {
         long apply(long description, long stream);
     }
@@ -201,10 +202,10 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
 
     /**
      * Takes a DLPack tensor from its producer. On success its deleter is called once, when the last user is gone, on
-     * whatever thread that is; on failure it is untouched and still the caller's ({@link Dlpack#release}).
+     * any thread. On failure the struct is untouched and the caller still owns it ({@link Dlpack#release}).
      *
-     * @param address of a {@code DLManagedTensorVersioned} that the caller owns. On a GPU its data is there for work on
-     *     the legacy default stream, as if its producer had been asked for no stream in particular
+     * @param address of a {@code DLManagedTensorVersioned} that the caller owns. On a GPU its data counts as ready for
+     *     work on the legacy default stream, as if the producer had been asked for no particular stream
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#VERSION} for another major version (of
      *     which nothing else is read), {@link Status#DEVICE}, {@link Status#INVALID_DTYPE},
@@ -215,7 +216,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * As {@link #importDlpack(long)}, for the struct of DLPack before 1.0, which has neither a version nor flags.
+     * Same as {@link #importDlpack(long)}, for the struct of DLPack before 1.0, which has neither a version nor flags.
      *
      * @param address of a {@code DLManagedTensor} that the caller owns
      * @return the tensor, which the caller closes
@@ -226,12 +227,11 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * As {@link #importDlpack(long)}, of a tensor whose producer was asked for it with a stream: its data is there for
-     * work that is queued on that stream from now on.
+     * Same as {@link #importDlpack(long)}, for a tensor whose producer was given a stream: its data is ready for work
+     * that is queued on that stream from now on.
      *
      * @param address of a {@code DLManagedTensorVersioned} that the caller owns
-     * @param stream the one that the producer was given; null if the producer was
-     *     asked for no synchronisation (−1)
+     * @param stream the stream that the producer was given; null if the producer was asked for no synchronisation (−1)
      * @return the tensor, which the caller closes
      * @throws DevExchangeException as {@link #importDlpack(long)}; {@link Status#INVALID_STREAM} for a stream that the
      *     tensor's device does not take
@@ -241,10 +241,10 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * As {@link #importDlpack(long, DeviceStream)}, for the struct of DLPack before 1.0.
+     * Same as {@link #importDlpack(long, DeviceStream)}, for the struct of DLPack before 1.0.
      *
      * @param address of a {@code DLManagedTensor} that the caller owns
-     * @param stream as there
+     * @param stream the stream that the producer was given; null if the producer was asked for no synchronisation (−1)
      * @return the tensor, which the caller closes
      * @throws DevExchangeException as {@link #importDlpack(long, DeviceStream)}
      */
@@ -262,14 +262,14 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * Takes an array without a mask from its producer, as the C struct of the CUDA Array Interface; as
-     * {@link CudaArray#importCudaArray}, which is for arrays with one.
+     * Takes an array without a mask from its producer, as the C struct of the CUDA Array Interface. {@link
+     * CudaArray#importCudaArray} does the same for arrays that may have a mask.
      *
      * @param address of a {@code devx_cuda_array} that the caller owns
      * @param request the consumer's stream, and the policy for producers without one
      * @return the tensor, which the caller closes
-     * @throws DevExchangeException also {@link Status#UNSUPPORTED} if there is a mask, which a tensor cannot say; and
-     *     as there
+     * @throws DevExchangeException {@link Status#UNSUPPORTED} if there is a mask, which a tensor cannot express, and
+     *     those of {@link CudaArray#importCudaArray}
      */
     public static Tensor importCudaArray(long address, CudaArrayRequest request) {
         return CudaArray.take(address, request, false).tensor();
@@ -280,8 +280,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     /**
      * The address of the first element.
      *
-     * @return an address in memory of the {@link #device()}; 0 if there are no elements. It is valid while the tensor
-     *     is open and reachable: best used within the try-with-resources that closes the tensor
+     * @return an address in memory of the {@link #device()}; 0 if there are no elements. It is valid only while the
+     *     tensor is open and reachable, so use it within the try-with-resources that closes the tensor
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long address() {
@@ -319,7 +319,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * The distances of neighbours along each dimension.
+     * The distances between neighbours along each dimension.
      *
      * @return a copy, in elements
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -349,8 +349,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * The bytes of all elements when they lie compactly. Elements of less than a byte are rounded up once, over the
-     * whole tensor.
+     * The number of bytes that all elements take when they lie compactly. For elements of less than a byte, the total
+     * is rounded up once.
      *
      * @return 0 or more
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -372,13 +372,13 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     // ---- reading ----
 
     /**
-     * The elements of a compact row-major tensor in host memory, where they are.
+     * The elements of a compact row-major tensor in host memory, without a copy.
      *
-     * @return a buffer in native byte order, read-only if the tensor is. It is not to be used after the tensor is
-     *     closed, and nothing checks that; while it is reachable, the garbage collector does not close the tensor
+     * @return a buffer in native byte order, read-only if the tensor is. It must not be used after the tensor is
+     *     closed, which nothing checks; while it is reachable, the garbage collector does not close the tensor
      * @throws DevExchangeException {@link Status#COPY_REQUIRED} for other strides, {@link Status#UNSUPPORTED} for more
-     *     than a buffer can have (2 GiB), {@link Status#DEVICE} for memory that the host cannot read,
-     *     {@link Status#NOT_READY} for data that is queued on a stream, {@link Status#CLOSED}
+     *     than a buffer can hold (2 GiB), {@link Status#DEVICE} for memory that the host cannot read, {@link
+     *     Status#NOT_READY} for data that is queued on a stream, {@link Status#CLOSED}
      */
     public ByteBuffer byteBuffer() {
         enter("Tensor.byteBuffer");
@@ -405,13 +405,13 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * An element of floating point numbers, or of integers of up to 32 bits, or 1 and 0 of bools.
+     * Returns one element of a tensor of floating point numbers, of integers of up to 32 bits, or of bools (1 or 0).
      *
      * @param index one for each dimension, counted from 0
      * @return the value, exactly
-     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE},
-     *     {@link Status#INVALID_ARGUMENT} for another number of indices, {@link Status#INVALID_SHAPE} for strides that
-     *     reach over more than host memory can have, {@link Status#DEVICE}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#MISMATCH} for any other type, {@link Status#OUT_OF_RANGE}, {@link
+     *     Status#INVALID_ARGUMENT} for a wrong number of indices, {@link Status#INVALID_SHAPE} for strides that span
+     *     more than host memory can have, {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public double getDouble(long... index) {
         enter("Tensor.getDouble");
@@ -423,14 +423,14 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     }
 
     /**
-     * An element of integers, or 1 and 0 of bools.
+     * Returns one element of a tensor of integers or of bools (1 or 0).
      *
      * @param index one for each dimension, counted from 0
      * @return the value
-     * @throws DevExchangeException {@link Status#MISMATCH} for another type, {@link Status#OUT_OF_RANGE} also for an
-     *     unsigned value that a long cannot hold, {@link Status#INVALID_ARGUMENT} for another number of indices,
-     *     {@link Status#INVALID_SHAPE} for strides that reach over more than host memory can have,
-     *     {@link Status#DEVICE}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#MISMATCH} for any other type, {@link Status#OUT_OF_RANGE} also for an
+     *     unsigned value that a long cannot hold, {@link Status#INVALID_ARGUMENT} for a wrong number of indices, {@link
+     *     Status#INVALID_SHAPE} for strides that span more than host memory can have, {@link Status#DEVICE}, {@link
+     *     Status#CLOSED}
      */
     public long getLong(long... index) {
         enter("Tensor.getLong");

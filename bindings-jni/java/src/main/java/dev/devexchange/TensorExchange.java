@@ -3,14 +3,14 @@ package dev.devexchange;
 import java.lang.ref.Reference;
 import java.util.List;
 
-/** What hands a tensor over, to consumers and as columns. */
+/** The methods that hand a tensor over: exports, shares, copies and conversions to columns. */
 abstract class TensorExchange extends TensorOnDevice {
-    /** Behind a request: whether the call has taken the reference ({@code dlpack.rs}). */
+    /** Where, behind a request, a call notes that it has taken the reference ({@code dlpack.rs}). */
     private static final int TAKEN = Records.DLPACK_REQUEST.size();
 
     /**
-     * Hands the tensor to a consumer and keeps it; as {@link #exportShare(DlpackRequest)} with
-     * {@link DlpackRequest#DEFAULT}.
+     * Hands the tensor to a consumer and keeps it. Same as {@link #exportShare(DlpackRequest)} with {@link
+     * DlpackRequest#DEFAULT}.
      *
      * @return the address of a {@code DLManagedTensorVersioned}, which its consumer deletes
      */
@@ -19,22 +19,23 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * Hands the tensor to a consumer and keeps it. Strides are always there, and {@code byte_offset} is 0. The flags are
-     * the tensor's, but for {@link Flags#IS_COPIED}: that is told only of a copy that was made for this consumer.
+     * Hands the tensor to a consumer and keeps it. The struct always has strides, and its {@code byte_offset} is 0. Its
+     * flags are the tensor's, except for {@link Flags#IS_COPIED}, which is set only if a copy was made for this
+     * consumer.
      *
      * @param request what the consumer asks for
-     * @return the address of a {@code DLManagedTensorVersioned}: whoever has it calls its deleter, once
-     *     ({@link Tensor#importDlpack(long)} or {@link Dlpack#release} do)
-     * @throws DevExchangeException {@link Status#VERSION} if the consumer reads the legacy struct only,
-     *     {@link Status#INVALID_STREAM}, {@link Status#CLOSED}
+     * @return the address of a {@code DLManagedTensorVersioned}; its consumer calls the deleter once (as {@link
+     *     Tensor#importDlpack(long)} and {@link Dlpack#release} do)
+     * @throws DevExchangeException {@link Status#VERSION} if the consumer reads only the legacy struct, {@link
+     *     Status#INVALID_STREAM}, {@link Status#CLOSED}
      */
     public long exportShare(DlpackRequest request) {
         return export("Tensor.exportShare", request, false);
     }
 
     /**
-     * Hands the tensor to a consumer and closes it here; as {@link #exportMove(DlpackRequest)} with
-     * {@link DlpackRequest#DEFAULT}.
+     * Hands the tensor to a consumer and closes it here. Same as {@link #exportMove(DlpackRequest)} with {@link
+     * DlpackRequest#DEFAULT}.
      *
      * @return the address of a {@code DLManagedTensorVersioned}, which its consumer deletes
      */
@@ -43,11 +44,11 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * Hands the tensor to a consumer and closes it here. On failure it stays open. The flags are the tensor's, also
-     * {@link Flags#IS_COPIED} if nobody else has a part in it.
+     * Hands the tensor to a consumer and closes it here. On failure it stays open. The flags are the tensor's,
+     * including {@link Flags#IS_COPIED} if nobody else shares the tensor.
      *
      * @param request what the consumer asks for
-     * @return the address of a {@code DLManagedTensorVersioned}: whoever has it calls its deleter, once
+     * @return the address of a {@code DLManagedTensorVersioned}; its consumer calls the deleter once
      * @throws DevExchangeException as {@link #exportShare(DlpackRequest)}
      */
     public long exportMove(DlpackRequest request) {
@@ -55,23 +56,23 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * As {@link #exportShare(DlpackRequest)}, as the struct of DLPack before 1.0.
+     * Same as {@link #exportShare(DlpackRequest)}, with the struct of DLPack before 1.0.
      *
-     * @param request what the consumer asks for; its version is not looked at
-     * @return the address of a {@code DLManagedTensor}: whoever has it calls its deleter, once
-     *     ({@link Tensor#importDlpackLegacy(long)} or {@link Dlpack#releaseLegacy} do)
+     * @param request what the consumer asks for; its version is ignored
+     * @return the address of a {@code DLManagedTensor}; its consumer calls the deleter once (as {@link
+     *     Tensor#importDlpackLegacy(long)} and {@link Dlpack#releaseLegacy} do)
      * @throws DevExchangeException also {@link Status#READ_ONLY} for read-only memory, unless the request allows a
-     *     copy, and {@link Status#UNSUPPORTED} for padded sub-byte elements: that struct cannot say so
+     *     copy, and {@link Status#UNSUPPORTED} for padded sub-byte elements: the struct cannot express either
      */
     public long exportShareLegacy(DlpackRequest request) {
         return export("Tensor.exportShareLegacy", request, true);
     }
 
     /**
-     * As {@link #exportMove(DlpackRequest)}, as the struct of DLPack before 1.0.
+     * Same as {@link #exportMove(DlpackRequest)}, with the struct of DLPack before 1.0.
      *
-     * @param request what the consumer asks for; its version is not looked at
-     * @return the address of a {@code DLManagedTensor}: whoever has it calls its deleter, once
+     * @param request what the consumer asks for; its version is ignored
+     * @return the address of a {@code DLManagedTensor}; its consumer calls the deleter once
      * @throws DevExchangeException as {@link #exportShareLegacy}
      */
     public long exportMoveLegacy(DlpackRequest request) {
@@ -98,7 +99,7 @@ abstract class TensorExchange extends TensorOnDevice {
         if (tensor == 0) {
             return moveOfMany(method, request, legacy);
         }
-        // What is given away and counts as kept would be released twice.
+        // A reference that was given away but counted as kept would be released twice.
         boolean moved = true;
         try {
             scratch.buffer.putLong(TAKEN, 0);
@@ -106,7 +107,7 @@ abstract class TensorExchange extends TensorOnDevice {
                     ? Calls.tensorMove(tensor, scratch.address, legacy)
                     : Native.tensorMove(tensor, scratch.address, legacy);
         } catch (Throwable thrown) {
-            // There may be no memory or stack to say what became of the reference, so it stands here.
+            // There may be no memory or stack left to report what became of the reference, so the call notes it here.
             moved = scratch.buffer.getLong(TAKEN) != 0;
             throw thrown;
         } finally {
@@ -119,11 +120,11 @@ abstract class TensorExchange extends TensorOnDevice {
         }
     }
 
-    /** Of a tensor that another thread is using just now, and so has a part in. */
+    /** Moves a tensor that another thread is using right now, and so shares. */
     private long moveOfMany(String method, DlpackRequest request, boolean legacy) {
         long exported = export(method, request, legacy);
         if (!closeOnce()) {
-            // Another thread closed or moved it at the same time, and was first.
+            // Another thread closed or moved the tensor first.
             Native.dlpackRelease(exported, legacy);
             throw handle.closed(method);
         }
@@ -131,25 +132,25 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * Hands the tensor to a consumer as the C struct of the CUDA Array Interface, which the consumer releases, and
-     * keeps it. The stream of the struct is the one behind which the data is, and the work that was noted with
-     * {@code usedOn}.
+     * Hands the tensor to a consumer as the C struct of the CUDA Array Interface, and keeps it. The consumer releases
+     * the struct. On the stream that the struct names, the data is ready and all work noted with {@code usedOn} is
+     * done.
      *
-     * @param request what the consumer reads, and the stream that the data is to be ordered on
-     * @param address of room for a {@code devx_cuda_array}; what it holds is overwritten, not released
+     * @param request what the consumer can read, and the stream to order the data on
+     * @param address of memory for a {@code devx_cuda_array}; its previous content is overwritten, not released
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#DEVICE} for memory that no device can
-     *     access, {@link Status#UNSUPPORTED} for elements that NumPy has no name for, {@link Status#VERSION},
-     *     {@link Status#INVALID_STREAM}, {@link Status#DRIVER}, {@link Status#CLOSED}; then nothing is written
+     *     access, {@link Status#UNSUPPORTED} for elements that NumPy has no name for, {@link Status#VERSION}, {@link
+     *     Status#INVALID_STREAM}, {@link Status#DRIVER}, {@link Status#CLOSED}; on any error nothing is written
      */
     public void exportShareCudaArray(CudaArrayRequest request, long address) {
         exportCudaArray("Tensor.exportShareCudaArray", request, address);
     }
 
     /**
-     * As {@link #exportShareCudaArray}, and closes the tensor here. On failure it stays open.
+     * Same as {@link #exportShareCudaArray}, but closes the tensor here. On failure it stays open.
      *
-     * @param request what the consumer reads, and the stream that the data is to be ordered on
-     * @param address of room for a {@code devx_cuda_array}; what it holds is overwritten, not released
+     * @param request what the consumer can read, and the stream to order the data on
+     * @param address of memory for a {@code devx_cuda_array}; its previous content is overwritten, not released
      * @throws DevExchangeException as {@link #exportShareCudaArray}
      */
     public void exportMoveCudaArray(CudaArrayRequest request, long address) {
@@ -170,9 +171,9 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * Another reference to the same tensor.
+     * Returns another reference to the same tensor.
      *
-     * @return the tensor, which the caller closes too
+     * @return the tensor, which the caller closes, too
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Tensor share() {
@@ -185,15 +186,15 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * Some of the indices along one dimension, as a tensor of its own with as many dimensions and the same strides. It
-     * shares the memory: nothing is copied, and this one may be closed. On a GPU it is in the order of the whole, and work
-     * that is noted for it is noted for the whole.
+     * Returns a range of the indices along one dimension as a tensor with as many dimensions and the same strides. The
+     * slice shares the memory: nothing is copied, and this tensor may be closed. On a GPU the slice is ordered like the
+     * whole tensor, and work noted for the slice is noted for the whole.
      *
      * @param dimension counted from 0
      * @param offset of the first index
-     * @param length how many
+     * @param length number of indices
      * @return the tensor, which the caller closes
-     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there is no such dimension or it has not so many,
+     * @throws DevExchangeException {@link Status#OUT_OF_RANGE} if there is no such dimension or it has too few indices,
      *     {@link Status#IMPOSSIBLE} if the first element begins within a byte, {@link Status#CLOSED}
      */
     public Tensor slice(int dimension, long offset, long length) {
@@ -206,7 +207,7 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * A compact row-major copy in host memory of the library's, with {@link Flags#IS_COPIED} and writable.
+     * Returns a compact, row-major, writable copy in the library's own host memory, with {@link Flags#IS_COPIED}.
      *
      * @return the copy, which the caller closes
      * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#UNSUPPORTED} for strided elements that share
@@ -222,7 +223,7 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * How the tensor can be had as a column. Nothing is taken.
+     * Says how the tensor can become a column. Nothing is taken.
      *
      * @return the plan
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -232,8 +233,8 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * The tensor as a column: its first dimension are the rows, the others fixed-size lists. A view shares the memory
-     * and keeps it alive by itself.
+     * Returns the tensor as a column: the first dimension becomes the rows, the others fixed-size lists. If nothing is
+     * copied, the column shares the memory and keeps it alive by itself.
      *
      * @param name of the column; may be empty
      * @param copy whether the elements may be copied
@@ -252,7 +253,7 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * How the tensor can be had as a column of type {@code arrow.fixed_shape_tensor}. Nothing is taken.
+     * Says how the tensor can become a column of type {@code arrow.fixed_shape_tensor}. Nothing is taken.
      *
      * @return the plan
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -262,8 +263,8 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * As {@link #toColumn}, as a column of the extension type {@code arrow.fixed_shape_tensor}: each row is a tensor,
-     * whose dimensions may lie in any order.
+     * Like {@link #toColumn}, but as a column of the extension type {@code arrow.fixed_shape_tensor}: each row is a
+     * tensor, whose dimensions may lie in any order.
      *
      * @param name of the column; may be empty
      * @param copy whether the elements may be copied
@@ -281,7 +282,7 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * How the tensor, if it is a matrix, can be had as a record batch. Nothing is taken.
+     * Says how the tensor, if it is a matrix, can become a record batch. Nothing is taken.
      *
      * @return the plan
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -291,14 +292,15 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * The matrix as a record batch with a column for each column. A view shares the memory and keeps it alive by itself;
-     * it needs columns whose values follow each other, as in column-major order.
+     * Returns the matrix as a record batch with one column for each column of the matrix. If nothing is copied, the
+     * batch shares the memory and keeps it alive by itself; that requires that the values of each column lie next to
+     * each other, as in column-major order.
      *
      * @param names of the columns; none for "0", "1", and so on
      * @param copy whether the elements may be copied
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE}, {@link Status#MISMATCH} for
-     *     another number of names, {@link Status#INVALID_TEXT}, {@link Status#DEVICE}, {@link Status#CLOSED}
+     *     a wrong number of names, {@link Status#INVALID_TEXT}, {@link Status#DEVICE}, {@link Status#CLOSED}
      */
     public Batch toBatch(List<String> names, Copy copy) {
         for (String name : names) {

@@ -4,20 +4,20 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.ReadOnlyBufferException;
 
-/** What a tensor has to do with devices and their streams: copies, transfers, order. */
+/** The methods of a tensor that concern devices and their streams: copies, transfers, order. */
 abstract class TensorOnDevice extends Held<Tensor, Description> {
     TensorOnDevice() {
         super(Handle.Kind.TENSOR);
     }
 
     /**
-     * A copy on another device (or the same), queued on a stream. This tensor may be closed at once: its memory stays
-     * until the copy is done. The host waits for copies into host memory that is not pinned. Elements in another
-     * order than row-major are so in copies from and to such memory; other copies have the same strides.
+     * Copies the tensor to another device (or the same), in the order of a stream. This tensor may be closed at once:
+     * its memory stays until the copy is done. The host waits for copies into host memory that is not pinned. A copy
+     * from or to such memory is row-major, whatever the order of the elements; any other copy keeps the strides.
      *
-     * @param target where the copy is to be
-     * @param stream of this device or of the other one; within host memory, any
-     * @return the copy, with {@link Flags#IS_COPIED} and writable, which the caller closes; its data is there for work
+     * @param target where to place the copy
+     * @param stream a stream of this device or of the target; for a copy within host memory, any stream
+     * @return the copy, with {@link Flags#IS_COPIED} and writable, which the caller closes; its data is ready for work
      *     that is queued on {@code stream} afterwards
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the
      *     stream is being captured, {@link Status#CLOSED}
@@ -39,11 +39,11 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     /**
      * Reads all elements into host memory, in row-major order, and waits for them.
      *
-     * @param into a direct buffer in native byte order, of which as many bytes remain as the elements take; its
-     *     position stays
-     * @param stream the one that the copy is queued on
+     * @param into a direct buffer in native byte order, whose remaining bytes are exactly those of the elements; its
+     *     position does not change
+     * @param stream the stream that the copy is queued on
      * @throws java.nio.ReadOnlyBufferException if the buffer is read-only
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or another
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or a wrong
      *     number of bytes, {@link Status#COPY_REQUIRED} if the elements do not lie compactly, {@link Status#DRIVER},
      *     {@link Status#CLOSED}
      */
@@ -55,13 +55,13 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     }
 
     /**
-     * Writes all elements from host memory, in row-major order; work that is queued on the stream afterwards sees them.
-     * The buffer may be used again at once. Nobody else uses the elements meanwhile.
+     * Writes all elements from host memory, in row-major order. Work that is queued on the stream afterwards sees them.
+     * The buffer may be reused at once. Nobody else may use the elements meanwhile.
      *
-     * @param from a direct buffer in native byte order, of which as many bytes remain as the elements take; its
-     *     position stays
-     * @param stream the one that the copy is queued on
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or another
+     * @param from a direct buffer in native byte order, whose remaining bytes are exactly those of the elements; its
+     *     position does not change
+     * @param stream the stream that the copy is queued on
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or a wrong
      *     number of bytes, {@link Status#READ_ONLY}, {@link Status#COPY_REQUIRED} if the elements do not lie compactly,
      *     {@link Status#DRIVER}, {@link Status#CLOSED}
      */
@@ -83,8 +83,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     }
 
     /**
-     * Asks the driver whether the memory is where the tensor says, all of it: what no description can prove. Host
-     * memory is not asked for.
+     * Asks the driver whether all of the memory is where the tensor says, which no description can prove. Host memory
+     * is not checked.
      *
      * @throws DevExchangeException {@link Status#DEVICE} if it is not, {@link Status#DRIVER}, {@link Status#CLOSED}
      */
@@ -100,7 +100,7 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     /**
      * Makes a stream wait, on the device, until the data of the tensor may be touched. The host does not wait.
      *
-     * @param stream the one that work with the data will be queued on
+     * @param stream the stream that work with the data will be queued on
      * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured,
      *     {@link Status#CLOSED}
      */
@@ -109,10 +109,10 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     }
 
     /**
-     * Says that work which is queued on a stream by now uses the tensor: its memory is released only when that work is
-     * done, however early the tensor is closed. From any thread, for as many streams as there are.
+     * Notes that work already queued on a stream uses the tensor: its memory is released only when that work is done,
+     * however early the tensor is closed. May be called from any thread and for any number of streams.
      *
-     * @param stream the one that the work is queued on
+     * @param stream the stream that the work is queued on
      * @throws DevExchangeException {@link Status#DEVICE} if the tensor is not on a device with streams,
      *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
      */
@@ -121,11 +121,11 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     }
 
     /**
-     * Says that the data is there when what is queued on a stream is done: for a producer that worked on another stream
-     * than the legacy default one. To be called before the tensor is shared, exported or used by other threads. Memory
-     * that is given back in the order of another stream is so only after that work, too.
+     * Notes that the data is ready when the work already queued on a stream is done, for a producer that worked on a
+     * stream other than the legacy default one. Must be called before the tensor is shared, exported or used by other
+     * threads. Memory that is given back in the order of another stream is given back only after that work, too.
      *
-     * @param stream the one that fills the memory
+     * @param stream the stream that fills the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the tensor is shared already or used by another
      *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
      */

@@ -9,11 +9,13 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Values as Java objects. Whoever uses this is inside the batch; rows are valid, and hold a value themselves. */
+/**
+ * Reads values as Java objects. The caller must be inside the batch; rows must be valid and hold a value themselves.
+ */
 final class Values {
     private Values() {}
 
-    /** See {@link Column#getObject}. */
+    /** Implements {@link Column#getObject}. */
     static Object of(Column column, long row) {
         Layout layout = column.layout();
         return switch (layout.kind()) {
@@ -61,7 +63,7 @@ final class Values {
         return bits;
     }
 
-    /** A two's complement number in native byte order. */
+    /** The decimal of a two's complement number in native byte order. */
     static BigDecimal decimal(byte[] bytes, long scale) {
         if (ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN) {
             for (int i = 0; i < bytes.length / 2; i++) {
@@ -81,7 +83,7 @@ final class Values {
         return Collections.unmodifiableList(list);
     }
 
-    /** The entries are structs of a key and a value. */
+    /** The map of entries, which are structs of a key and a value. */
     static Map<Object, Object> map(Column entries) {
         Column keys = entries.below(0);
         Column values = entries.below(1);
