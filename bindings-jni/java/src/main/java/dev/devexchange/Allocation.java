@@ -4,50 +4,51 @@ import java.nio.ByteBuffer;
 import java.util.Objects;
 
 /**
- * Memory that an {@link Allocator} gives.
+ * Memory that an {@link Allocator} returns.
  *
  * @param address of the first byte; 0 only if no bytes were asked for
  * @param device where it is
- * @param release gives it back: run once, on the thread of the {@link ReleaseQueue}, when nobody uses the memory any
- *     more, also after a reset of the manager; may be null. The stream of the request, if it is closed meanwhile, is
- *     destroyed only after that
- * @param kept stays reachable until then; may be null
+ * @param release gives the memory back; may be null. It is run once, on the thread of the {@link ReleaseQueue}, when
+ *     nobody uses the memory any more, even after a reset of the manager. If the stream of the request is closed before
+ *     that, it is destroyed only afterwards
+ * @param kept an object that stays reachable until the release; may be null
  */
 public record Allocation(long address, Device device, Runnable release, Object kept) {
-    /** A buffer that is the whole allocation, and how many bytes it has. */
+    /** A buffer that holds the whole allocation, and its number of bytes. */
     record Counted(ByteBuffer memory, int bytes) {}
 
     /**
-     * Checks that there is a device, nothing more.
+     * Creates an allocation. Checks only that {@code device} is not null.
      *
      * @param address of the first byte
      * @param device where it is
-     * @param release gives it back; may be null
-     * @param kept stays reachable until then; may be null
+     * @param release gives the memory back; may be null
+     * @param kept an object that stays reachable until the release; may be null
      */
     public Allocation {
         Objects.requireNonNull(device, "device");
     }
 
     /**
-     * Memory at an address.
+     * Creates an allocation of memory at an address.
      *
      * @param address of the first byte; 0 only if no bytes were asked for
      * @param device where it is
-     * @param release gives it back; may be null
+     * @param release gives the memory back; may be null
      */
     public Allocation(long address, Device device, Runnable release) {
         this(address, device, release, null);
     }
 
     /**
-     * Host memory of a direct buffer, which stays reachable until nobody uses the memory any more.
+     * Creates an allocation of the host memory of a direct buffer, which stays reachable until nobody uses the memory
+     * any more.
      *
-     * @param memory a direct buffer in native byte order that may be written; the memory is what remains in it: as many
-     *     bytes as were asked for, at least. The arena of a buffer of a memory segment stays open until the release
+     * @param memory a writable direct buffer in native byte order; its remaining bytes are the memory, at least as many
+     *     as requested. The arena of a buffer over a memory segment must stay open until the release
      * @param release run when nobody uses the memory any more; may be null
      * @return the allocation
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order and a read-only
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or a read-only
      *     buffer
      */
     public static Allocation of(ByteBuffer memory, Runnable release) {

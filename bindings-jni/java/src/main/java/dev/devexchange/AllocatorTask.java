@@ -4,9 +4,9 @@ import java.nio.ByteBuffer;
 import java.util.Objects;
 import java.util.concurrent.Callable;
 
-/** Answers those who wait for an {@link Allocator}: each time that they ask, one question. */
+/** Answers the threads that wait for an {@link Allocator}, one question for each request. */
 record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
-    // What is asked (allocator.rs).
+    // The kinds of questions (allocator.rs).
     private static final int INITIALIZE = 0;
     private static final int ALLOCATE = 1;
     private static final int PIN = 2;
@@ -36,7 +36,7 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
         try {
             ask(question, scratch);
         } catch (Throwable thrown) {
-            // If there was an answer already, nobody waits for this one.
+            // If the question was answered already, nobody waits for this.
             fail(question, thrown);
         }
     }
@@ -56,7 +56,7 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
         Native.allocatorFail(question, failure.status(), failure.driverCode(), text);
     }
 
-    /** Asks the allocator, and answers. {@code scratch} holds what is asked and up to four numbers. */
+    /** Asks the allocator, and answers. {@code scratch} holds the kind of question and up to four numbers. */
     private void ask(long question, Scratch scratch) throws Exception {
         ByteBuffer asked = scratch.buffer;
         long first = asked.getLong(Long.BYTES);
@@ -84,7 +84,7 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
             case IPC_HANDLE -> {
                 IpcHandle handle = allocator.ipcHandle(first);
                 if (handle != null) {
-                    // Not what was asked with: the allocator may have made this thread take another one in its place.
+                    // Not {@code scratch}: calls of the allocator may have replaced this thread's scratch memory.
                     Scratch answer = Scratch.get();
                     handle.write(answer.buffer);
                     Native.allocatorAnswerIpcHandle(question, answer.address);
@@ -118,14 +118,14 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
         given.answer(question, made.address(), made.device().packed());
     }
 
-    /** What the allocator gives: known to the queue before it is there, and so not lost for want of memory. */
+    /** What the allocator gives. Registered with the queue in advance, so that it is not lost when memory runs out. */
     private static final class Given implements Runnable {
         private final Long token = ReleaseQueue.register(this, this);
 
-        // Written before anybody else knows of the token.
+        // Written before any other thread knows the token.
         private Object kept;
         private Runnable release;
-        /** On the stream that the release may need. */
+        /** The hold on the stream that the release may need. */
         private long hold;
 
         <T> T by(Callable<T> call) throws Exception {
@@ -142,12 +142,12 @@ record AllocatorTask(Allocator allocator) implements Dispatcher.Task {
             Native.streamLetGo(hold);
         }
 
-        /** Gives it back, as nobody is to have it. */
+        /** Gives the memory back at once, because nobody gets it. */
         void takeBack() {
             Native.queuePush(token);
         }
 
-        /** Answers with two numbers, and what gives it back. */
+        /** Answers with two numbers, and the token that gives the memory back. */
         void answer(long question, long first, long second) {
             if (kept == null && release == null) {
                 cancel();

@@ -12,28 +12,29 @@ import java.util.concurrent.Flow;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * The producer of an asynchronous stream for somebody's handler (Arrow C Device data interface, "Async Device Stream
- * Interface"), as a subscriber that is given the batches.
+ * Produces an asynchronous stream for the handler of a consumer (Arrow C Device data interface, "Async Device Stream
+ * Interface") from the batches that it receives as a subscriber.
  *
- * <p>What the consumer requests is what the publisher is asked for, no more and no less, in portions: no more than 64
- * batches are asked for and not sent, so that a publisher that gives them within {@code request} does not keep all of
- * them from the consumer. If the consumer cancels, so does this, also while the publisher is being asked.
- * {@code onComplete} ends the stream, {@code onError} becomes an error of the consumer's (code {@code EIO}, with the
- * exception as text), both after the batches that came before them. A publisher that gives a batch that was not
- * requested or that is not of this stream is cancelled, and the consumer is told.
+ * <p>The publisher is asked for exactly what the consumer requests, in portions: at most 64 batches are requested and
+ * not yet sent, so that a publisher that gives all of them within {@code request} does not keep the consumer waiting
+ * for the last one. If the consumer cancels, the writer cancels the publisher, even during {@code request}. {@code
+ * onComplete} ends the stream, and {@code onError} becomes an error for the consumer (code {@code EIO}, with the
+ * exception as text), both after the batches that preceded them. A publisher that gives a batch that was not requested
+ * or does not fit the stream is cancelled, and the consumer gets an error.
  *
- * <p>The handler is called on daemon threads of this library, or on an executor of the user's, one call after the
- * other. {@code onNext} takes the batch and closes it; {@link Batch#metadata} goes to the consumer with it. The
- * handler is released once, at the end or when this is closed before, which the consumer is told ({@code EPIPE}).
+ * <p>The handler is called on daemon threads of this library, or on an executor of the program, one call after the
+ * other. {@code onNext} takes the batch and closes it; its {@link Batch#metadata} goes to the consumer, too. The
+ * handler is released once, at the end of the stream. If the writer is closed before that, the consumer gets an error
+ * ({@code EPIPE}).
  */
 public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscriber<Batch>, AutoCloseable {
-    /** The code of an error that has none: {@code errno.h}. */
+    /** The code for errors without a code of their own ({@code errno.h}). */
     private static final int EIO = 5;
 
-    /** What is asked of the publisher and not sent yet is no more. */
+    /** The most batches that are requested from the publisher and not sent yet. */
     private static final int MOST = 64;
 
-    /** What the publisher said: a batch, or an error, or neither at the end. */
+    /** A signal of the publisher: a batch, an error, or neither at the end. */
     private record Signal(Batch batch, Throwable error) {
         static final Signal END = new Signal(null, null);
     }
@@ -43,22 +44,22 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
     private final Schema schema;
     private final Queue<Signal> signals = new ConcurrentLinkedQueue<>();
 
-    /** That of the publisher; {@link AsyncReader#NOTHING} when the stream is over. */
+    /** The publisher's subscription; {@link AsyncReader#NOTHING} when the stream is over. */
     private final AtomicReference<Flow.Subscription> subscription = new AtomicReference<>();
 
     private final CompletableFuture<Void> completion = new CompletableFuture<>();
 
-    /** Once the publisher has been cancelled, by whoever did it. */
+    /** Completes when the publisher has been cancelled. */
     private final CompletableFuture<Void> left = new CompletableFuture<>();
 
-    /** Whether the step is in the publisher's {@code request}, for who knows how long. */
+    /** Whether the step is in the publisher's {@code request}, which can take any time. */
     private volatile boolean asking;
 
-    // Of the step that calls the handler: one at a time.
+    // Used only by the step that calls the handler, which runs one at a time.
     private boolean started;
     private boolean over;
 
-    /** Requested of the publisher, and not sent. */
+    /** The number of batches requested from the publisher and not sent. */
     private long due;
 
     private AsyncWriter(long handler, Schema schema, DeviceType deviceType, Map<String, String> metadata,
@@ -81,30 +82,30 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
     }
 
     /**
-     * A writer that calls the handler on threads of this library.
+     * Creates a writer that calls the handler on threads of this library.
      *
      * @param handler the address of an {@code ArrowAsyncDeviceStreamHandler} that no other producer has. The writer
-     *     takes it and releases it; if this call fails, it is untouched
-     * @param schema what all batches are; it is shared and may be closed
+     *     takes the handler and releases it; if this call fails, the handler is untouched
+     * @param schema the schema of all batches; it is shared and may be closed
      * @param deviceType where all batches are
-     * @return the writer, to be given to a publisher, or closed
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED},
-     *     {@link Status#INVALID_ARGUMENT} if a callback is missing, {@link Status#DEVICE} for a device type that is not
-     *     known or that this library has no runtime for, {@link Status#CLOSED}
+     * @return the writer, which the caller gives to a publisher, or closes
+     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, {@link
+     *     Status#INVALID_ARGUMENT} if a callback is missing, {@link Status#DEVICE} for a device type that is unknown or
+     *     that this library has no runtime for, {@link Status#CLOSED}
      */
     public static AsyncWriter create(long handler, Schema schema, DeviceType deviceType) {
         return create(handler, schema, deviceType, Map.of(), null);
     }
 
     /**
-     * As {@link #create(long, Schema, DeviceType)}.
+     * Creates a writer with metadata and an executor, otherwise like {@link #create(long, Schema, DeviceType)}.
      *
      * @param handler the address of an {@code ArrowAsyncDeviceStreamHandler}
-     * @param schema what all batches are
+     * @param schema the schema of all batches
      * @param deviceType where all batches are
-     * @param metadata said about the whole stream; may be empty
-     * @param executor what the handler is called on; {@code null} for threads of this library. If it refuses to, the
-     *     stream is given up
+     * @param metadata the metadata of the whole stream; may be empty
+     * @param executor runs the calls of the handler; {@code null} for threads of this library. If it rejects a task,
+     *     the stream is given up
      * @return the writer
      * @throws DevExchangeException also {@link Status#INVALID_TEXT}, {@link Status#INVALID_METADATA}
      */
@@ -155,14 +156,17 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
     }
 
     /**
-     * How the stream ends: normally if the publisher completed it or failed and the consumer was told, or if the
-     * consumer cancelled; otherwise with a {@link DevExchangeException}: {@link Status#CALLBACK} if the consumer
-     * refused something, {@link Status#INVALID_ARGUMENT} if it requested what cannot be, {@link Status#MISMATCH},
-     * {@link Status#DEVICE} or {@link Status#NOT_READY} for a batch that could not be sent, {@link Status#CLOSED} if
-     * the writer was closed before the end; or with what the executor threw that refused to go on, or the publisher
-     * when it was asked for more. The handler is released then.
+     * Says how the stream ends; by then the handler is released. The stage completes normally if the consumer was told
+     * that the publisher completed or failed, or if the consumer cancelled. Otherwise it completes with one of these:
+     * <ul>
+     * <li>a {@link DevExchangeException}: {@link Status#CALLBACK} if the consumer refused something, {@link
+     *     Status#INVALID_ARGUMENT} for an invalid request of the consumer, {@link Status#MISMATCH}, {@link
+     *     Status#DEVICE} or {@link Status#NOT_READY} for a batch that could not be sent, {@link Status#CLOSED} if the
+     *     writer was closed before the end;
+     * <li>the exception of the executor that rejected a task, or of the publisher when it was asked for more.
+     * </ul>
      *
-     * @return a stage that completes on the thread of the last call of the handler, or on the one that cancels the
+     * @return a stage that completes on the thread of the last call of the handler, or on the thread that cancels the
      *     publisher
      */
     public CompletionStage<Void> completion() {
@@ -173,11 +177,13 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         steps.schedule();
     }
 
-    /** The consumer wants something. On the thread of the queue, so this calls nobody. */
+    /**
+     * Called when the consumer requested or cancelled. Runs on the thread of the queue, so it calls no foreign code.
+     */
     private void rung() {
         schedule();
         if (asking) {
-            // It may be that it cancelled, which the step does not see before the publisher returns.
+            // The consumer may have cancelled, which the step does not see until the publisher returns.
             Dispatcher.WORKERS.execute(this::lookForCancel);
         }
     }
@@ -214,7 +220,7 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         dropSignals();
     }
 
-    /** Cancels the publisher, or whoever comes yet; once, on whatever thread. */
+    /** Cancels the publisher, or the one that subscribes later; once, on any thread. */
     private void leave() {
         Flow.Subscription given = subscription.getAndSet(AsyncReader.NOTHING);
         if (given == AsyncReader.NOTHING) {
@@ -247,7 +253,7 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         }
     }
 
-    /** What comes after the end is not wanted. */
+    /** Closes batches that came after the end. */
     private void dropSignals() {
         for (Signal late = signals.poll(); late != null; late = signals.poll()) {
             if (late.batch != null) {
@@ -256,7 +262,7 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         }
     }
 
-    /** Whether there may be more to do at once. */
+    /** Does the next step. Returns whether there may be more to do at once. */
     private boolean goOn() {
         Flow.Subscription given = subscription.get();
         long more;
@@ -269,7 +275,7 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
                 started = true;
                 start(writer);
             }
-            // Says so if the consumer cancelled, and releases the handler.
+            // Releases the handler and throws if the consumer cancelled.
             long demand = Native.asyncWriterDemand(writer);
             Signal signal = signals.poll();
             if (signal != null) {
@@ -288,17 +294,20 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         return true;
     }
 
-    /** How much to ask for: all that is wanted, or when that is much and half of it was sent, as much again. */
+    /**
+     * The number of batches to request: all that are wanted, but {@link #MOST} at most; a full portion is topped up
+     * only once half of it was sent.
+     */
     private long portion(long demand) {
         long wanted = Math.min(demand, MOST);
         return wanted < MOST || due <= MOST / 2 ? Math.max(0, wanted - due) : 0;
     }
 
-    /** Asks the publisher. Nobody is inside meanwhile, so that closing is not put off. */
+    /** Asks the publisher. The handle is not in use meanwhile, so that a close is not delayed. */
     private void ask(Flow.Subscription given, long more) {
         asking = true;
         try {
-            // Who cancelled before that has rung in vain.
+            // The bell of a consumer that cancelled before {@code asking} was set had no effect.
             if (!isCancelled()) {
                 given.request(more);
             }
@@ -348,7 +357,7 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         }
     }
 
-    /** The stream is over, and the consumer knows. */
+    /** Ends the stream, once the consumer knows. */
     private void end() {
         over = true;
         closeOnce();
@@ -357,7 +366,7 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         subscription.set(AsyncReader.NOTHING);
     }
 
-    /** The stream is over before its time: the publisher is told, and the consumer if it does not know. */
+    /** Ends the stream after a failure: cancels the publisher, and tells the consumer unless it knows. */
     private void failed(Throwable thrown) {
         leave();
         boolean wanted = tell(thrown);
@@ -371,7 +380,9 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         });
     }
 
-    /** Whether the consumer cancelled, so that nothing went wrong. */
+    /**
+     * Tells the consumer of a failure. Returns whether the consumer had cancelled, in which case nothing went wrong.
+     */
     private boolean tell(Throwable thrown) {
         long writer;
         try {
@@ -384,7 +395,7 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
             Native.asyncWriterFail(writer, EIO, Background.sendable(Background.text(thrown)));
             return cancelled;
         } catch (DevExchangeException ended) {
-            // It was the consumer that ended it.
+            // The consumer ended the stream itself.
             return false;
         } finally {
             exit();
@@ -397,8 +408,8 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
     }
 
     /**
-     * Ends the stream, if it is not over: the publisher is cancelled, on this thread, and the consumer is told that the
-     * producer went away. Closing twice is fine.
+     * Ends the stream if it is not over: cancels the publisher on this thread, and tells the consumer that the producer
+     * went away. Closing twice is fine.
      */
     @Override
     public void close() {

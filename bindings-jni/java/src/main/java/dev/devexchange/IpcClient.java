@@ -4,16 +4,16 @@ import java.time.Duration;
 import java.util.function.LongFunction;
 
 /**
- * A connection of an importer to an exporter ({@link IpcServer}) in another process of the same user. What is imported
- * is the exporter's memory, without a copy, and outlives the connection's handle. Any thread may use it; one that waits
- * for an answer makes the others wait, and a virtual one leaves its carrier meanwhile. Close it when it is not needed
- * any more.
+ * A connection to an exporter ({@link IpcServer}) in another process of the same user. Imported tensors and batches use
+ * the exporter's memory, without a copy, and outlive this handle. Any thread may use a connection. While one thread
+ * waits for an answer, other threads wait for that thread; a virtual thread leaves its carrier meanwhile. Close the
+ * connection when it is no longer needed.
  *
- * <p>An exporter is trusted as a producer in this process is: that the memory holds what it says (the offsets of a
- * batch are followed as they are), and that nobody writes it while it is read here. Nothing can check that.
+ * <p>An exporter is trusted like a producer in this process: that the memory holds what the exporter says (the offsets
+ * of a batch are followed unchecked), and that nobody writes the memory while it is read here. Nothing can check that.
  */
 public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
-    /** How long an exporter has for an answer, unless it is said otherwise. */
+    /** The default time that an exporter has for an answer. */
     public static final Duration TIMEOUT = Duration.ofSeconds(10);
 
     private static final Duration LONGEST = Duration.ofNanos(Long.MAX_VALUE);
@@ -37,12 +37,12 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
      * Connects to the exporter at an address.
      *
      * @param address as in {@link IpcServer#bind}
-     * @param timeout how long it has for each answer
+     * @param timeout the time that the exporter has for each answer
      * @return the connection, which the caller closes
-     * @throws DevExchangeException {@link Status#SYSTEM} if nobody listens there, or the user is another one,
-     *     {@link Status#NOT_READY} if there is no answer in time, {@link Status#INVALID_ARGUMENT} for an address that is
-     *     none and for a negative time, {@link Status#INVALID_TEXT}, {@link Status#VERSION}, {@link Status#CLOSED} if
-     *     the exporter goes meanwhile
+     * @throws DevExchangeException {@link Status#SYSTEM} if nobody listens there, or the exporter belongs to another
+     *     user, {@link Status#NOT_READY} if there is no answer in time, {@link Status#INVALID_ARGUMENT} for an invalid
+     *     address or a negative time, {@link Status#INVALID_TEXT}, {@link Status#VERSION}, {@link Status#CLOSED} if the
+     *     exporter ends meanwhile
      */
     public static IpcClient connect(String address, Duration timeout) {
         Field.requireUnicode(address, "address");
@@ -56,14 +56,16 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
 
     /**
      * Imports the tensor that is offered under a name, without a copy. The exporter keeps its memory until the last
-     * reference is gone here and all work that was named with {@link Tensor#usedOn} is done, or this process ends.
+     * reference in this process is gone and all work noted with {@link Tensor#usedOn} is done, or until this process
+     * ends.
      *
      * @param name of the offer
      * @return the tensor, which the caller closes
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if nothing is offered under this name,
-     *     {@link Status#MISMATCH} if it is not a tensor, {@link Status#CLOSED} if the exporter or this handle is gone,
-     *     {@link Status#NOT_READY} if there is no answer in time, {@link Status#BUSY} if too much is held already,
-     *     {@link Status#DEVICE} if this process does not have its device, {@link Status#DRIVER}, {@link Status#INVALID_TEXT}
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if nothing is offered under this name, {@link
+     *     Status#MISMATCH} if it is not a tensor, {@link Status#CLOSED} if the exporter is gone or this handle is
+     *     closed, {@link Status#NOT_READY} if there is no answer in time, {@link Status#BUSY} if too much is held
+     *     already, {@link Status#DEVICE} if this process does not have its device, {@link Status#DRIVER}, {@link
+     *     Status#INVALID_TEXT}
      */
     public Tensor importTensor(String name) {
         return imported("IpcClient.importTensor", name, client ->
@@ -71,7 +73,7 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
     }
 
     /**
-     * As {@link #importTensor}, for a batch. Host memory of it cannot be written.
+     * Same as {@link #importTensor}, for a batch. Its host memory cannot be written.
      *
      * @param name of the offer
      * @return the batch, which the caller closes
@@ -95,7 +97,7 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
         });
     }
 
-    /** Gives the connection up; what was imported stays valid. Closing twice is fine. */
+    /** Gives the connection up. What was imported stays valid. Closing twice is fine. */
     @Override
     public void close() {
         super.close();

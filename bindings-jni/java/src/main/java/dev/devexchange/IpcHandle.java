@@ -5,15 +5,15 @@ import java.util.Arrays;
 import java.util.HexFormat;
 
 /**
- * By what another process opens the allocation that an address lies in ({@code cuIpcOpenMemHandle}).
+ * Lets another process open the allocation that contains an address ({@code cuIpcOpenMemHandle}).
  *
  * @param handle the driver's handle, {@value #HANDLE_BYTES} bytes
- * @param offset where the address is, in bytes from the beginning of the allocation, which is what the handle opens
- * @param bytes bytes of the allocation
+ * @param offset of the address, in bytes from the beginning of the allocation, which is what the handle opens
+ * @param bytes the size of the allocation
  * @param deviceId the device that the allocation is on
  */
 public record IpcHandle(byte[] handle, long offset, long bytes, int deviceId) {
-    /** Bytes of a handle. */
+    /** The number of bytes of a handle. */
     public static final int HANDLE_BYTES = 64;
 
     private static final int HANDLE = Records.IPC_HANDLE.at("handle");
@@ -22,13 +22,13 @@ public record IpcHandle(byte[] handle, long offset, long bytes, int deviceId) {
     private static final int DEVICE_ID = Records.IPC_HANDLE.at("device_id");
 
     /**
-     * Checks the length of the handle, nothing more.
+     * Creates a handle. Checks only the length of the driver's handle.
      *
      * @param handle the driver's handle, which is copied
      * @param offset in bytes from the beginning of the allocation
-     * @param bytes bytes of the allocation
+     * @param bytes the size of the allocation
      * @param deviceId the device that the allocation is on
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for another one
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for another length
      */
     public IpcHandle {
         if (handle.length != HANDLE_BYTES) {

@@ -1,13 +1,13 @@
 package dev.devexchange;
 
 /**
- * An exporter: what it offers under names, other processes of the same user on this machine can import
- * ({@link IpcClient}): the same memory, with the same type, shape and order.
+ * Offers tensors and batches under names to other processes of the same user on this machine, which import them with an
+ * {@link IpcClient}: the same memory, with the same type, shape and order.
  *
- * <p>What was given to an importer stays valid until that has released it or is gone. Host memory that is not from
- * {@link Tensor#allocateShared} is copied, if the offer allows it; device memory is an allocation of the driver's, or
- * from {@link MemoryManager#shareablePool}; anything else is copied, if that is allowed. A native thread answers the
- * importers. Any thread may use a server; close it when it is not needed any more.
+ * <p>What an importer has got stays valid until the importer releases it or ends. Shared without a copy are host memory
+ * from {@link Tensor#allocateShared}, and device memory that is a driver allocation or comes from {@link
+ * MemoryManager#shareablePool}. Anything else is copied, if the offer allows it. A native thread answers the importers.
+ * Any thread may use a server. Close it when it is no longer needed.
  */
 public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     private IpcServer() {
@@ -17,10 +17,10 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     /**
      * Listens at an address. Processes of other users are refused.
      *
-     * @param address the path of a socket, or {@code @} and a name that no file stands for; at most 107 bytes
+     * @param address the path of a socket, or {@code @} and a name that has no file; at most 107 bytes
      * @return the server, which the caller closes
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for an address that is none,
-     *     {@link Status#INVALID_TEXT}, {@link Status#SYSTEM} if it is in use, for example
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for an invalid address, {@link Status#INVALID_TEXT},
+     *     {@link Status#SYSTEM}, for example if the address is in use
      */
     public static IpcServer bind(String address) {
         Field.requireUnicode(address, "address");
@@ -28,7 +28,7 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     }
 
     /**
-     * How a tensor can be offered to other processes. Nothing is taken.
+     * Says how a tensor can be offered to other processes. Nothing is taken.
      *
      * @param tensor which stays open
      * @return as a view, with a copy, or not at all, and why
@@ -39,7 +39,7 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     }
 
     /**
-     * How a batch can be offered to other processes. Nothing is taken.
+     * Says how a batch can be offered to other processes. Nothing is taken.
      *
      * @param batch which stays open
      * @return as a view, with a copy, or not at all, and why
@@ -50,11 +50,11 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     }
 
     /**
-     * Offers a tensor under a name, in place of what had that name. It is shared, as it is now: what its producer has
-     * queued until this call is waited for by the importers' streams.
+     * Offers a tensor under a name, in place of any earlier offer of that name. The tensor is shared in its present
+     * state: the importers' streams wait for everything that its producer has queued before this call.
      *
      * @param name of 1 to 255 bytes
-     * @param tensor which stays open, and may be closed at once
+     * @param tensor the tensor; it stays open, and may be closed at once
      * @param copy whether memory that other processes cannot see may be copied
      * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE},
      *     {@link Status#INVALID_ARGUMENT} and {@link Status#INVALID_TEXT} for the name, {@link Status#DEVICE},
@@ -76,12 +76,12 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     }
 
     /**
-     * As {@link #offer(String, Tensor, Copy)}, for a batch. Importers cannot write its memory if it is the host's.
+     * Same as {@link #offer(String, Tensor, Copy)}, for a batch. Importers cannot write its host memory.
      *
      * @param name of 1 to 255 bytes
-     * @param batch which stays open, and may be closed at once
+     * @param batch the batch; it stays open, and may be closed at once
      * @param copy whether memory that other processes cannot see may be copied
-     * @throws DevExchangeException as there
+     * @throws DevExchangeException as {@link #offer(String, Tensor, Copy)}
      */
     public void offer(String name, Batch batch, Copy copy) {
         Field.requireUnicode(name, "name");
@@ -99,7 +99,7 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     }
 
     /**
-     * Ends an offer. What was given of it stays valid.
+     * Ends an offer. What importers have got from it stays valid.
      *
      * @param name of the offer
      * @return whether there was one
@@ -116,10 +116,10 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     }
 
     /**
-     * How much was given to importers that they have not released yet. What one of them imports again over the same
-     * connection while it holds it counts once, unless an offer has changed.
+     * The number of imports that the importers have not released yet. Repeated imports of the same offer over the same
+     * connection count once while one of them is held, unless an offer has changed.
      *
-     * @return a number; 0 when all were released
+     * @return the number of leases; 0 when all are released
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long leases() {
@@ -132,15 +132,15 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     }
 
     /**
-     * Ends all offers. What was given stays valid until it is released. Waits until the address is free again, for a
-     * second at most. Closing twice is fine.
+     * Ends all offers. What importers have got stays valid until they release it. Waits until the address is free
+     * again, for a second at most. Closing twice is fine.
      */
     @Override
     public void close() {
         super.close();
     }
 
-    /** {@return what is not released yet, or that it is closed} */
+    /** {@return the number of leases, or that it is closed} */
     @Override
     public String toString() {
         try {

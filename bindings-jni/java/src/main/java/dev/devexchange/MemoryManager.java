@@ -5,24 +5,24 @@ import java.util.Objects;
 import java.util.function.Supplier;
 
 /**
- * Who allocates: a manager of device, pinned, managed and host memory. Some come with the library, one is filled in by
- * the program ({@link #of}), and one limits another ({@link #limited}). {@link Tensor#allocate(MemoryManager, Device,
- * DType, long[], DeviceStream)} allocates through it.
+ * Allocates device, pinned, managed and host memory. Some managers come with the library, one is implemented by the
+ * program ({@link #of}), and one limits another manager ({@link #limited}). {@link Tensor#allocate(MemoryManager,
+ * Device, DType, long[], DeviceStream)} allocates through it.
  *
- * <p>Memory that a manager gave outlives it. Nothing of CUDA is asked for before memory of a device is. Any thread may
- * use a manager; close it when it is not needed any more. After that every method says {@link Status#CLOSED}.
+ * <p>Memory from a manager outlives it. CUDA is not needed until device memory is asked for. Any thread may use a
+ * manager. Close it when it is no longer needed; after that every method fails with {@link Status#CLOSED}.
  */
 public final class MemoryManager extends Owned<MemoryManager> implements AutoCloseable {
-    /** The version of the interface: that of Numba's external memory management plugin. */
+    /** The version of the interface, which is that of Numba's external memory management plugin. */
     public static final int VERSION = 1;
 
     /** In place of a number of bytes: no limit. */
     public static final long NO_LIMIT = -1;
 
-    /** Where pinned memory is, whatever device it was pinned for. */
+    /** The device of pinned memory, whatever device it was pinned for. */
     private static final long PINNED = new Device(DeviceType.CUDA_HOST, 0).packed();
 
-    /** Whether it asks Java, which may take its time. */
+    /** Whether a call can wait for an allocator written in Java. */
     private final boolean java;
 
     private MemoryManager() {
@@ -37,8 +37,8 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     // ---- making ----
 
     /**
-     * A manager that asks the driver for each allocation: every kind of memory. With a stream, device memory comes from
-     * the device's default pool.
+     * Creates a manager that asks the driver for each allocation, for every kind of memory. With a stream, device
+     * memory comes from the device's default pool.
      *
      * @return the manager, which the caller closes
      */
@@ -47,7 +47,7 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * As {@link #driver}, with managed memory for every request of device memory.
+     * Same as {@link #driver}, but gives managed memory for every request of device memory.
      *
      * @return the manager, which the caller closes
      */
@@ -56,7 +56,7 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * A manager of plain and pinned host memory only.
+     * Creates a manager that gives only plain and pinned host memory.
      *
      * @return the manager, which the caller closes
      */
@@ -65,10 +65,10 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * A manager with a stream-ordered pool of its own on each device. Out of memory, it trims, waits for the stream and
-     * tries once more.
+     * Creates a manager with its own stream-ordered pool on each device. When memory runs out, it trims the pool, waits
+     * for the stream and tries once more.
      *
-     * @param limit most bytes in use at a time, over all devices; {@link #NO_LIMIT} for no limit
+     * @param limit the most bytes in use at any time, over all devices; {@link #NO_LIMIT} for no limit
      * @param keep unused bytes that each pool keeps; {@link #NO_LIMIT} for all of them
      * @return the manager, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for other negative numbers
@@ -78,9 +78,9 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * As {@link #pool(long, long)}, of device memory that can be offered to other processes ({@link IpcServer}).
+     * Same as {@link #pool(long, long)}, for device memory that can be offered to other processes ({@link IpcServer}).
      *
-     * @param limit most bytes in use at a time, over all devices; {@link #NO_LIMIT} for no limit
+     * @param limit the most bytes in use at any time, over all devices; {@link #NO_LIMIT} for no limit
      * @param keep unused bytes that each pool keeps; {@link #NO_LIMIT} for all of them
      * @return the manager, which the caller closes
      * @throws DevExchangeException as {@link #pool(long, long)}
@@ -96,13 +96,15 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * A manager that lets another one, which is shared and stays open, have no more than so many bytes in use.
+     * Creates a manager that limits the bytes that another manager has in use through it. The other manager is shared
+     * and stays open.
      *
-     * @param inner who allocates
-     * @param limit most bytes in use at a time, over all devices; with {@link #NO_LIMIT} it only counts
+     * @param inner the manager that allocates
+     * @param limit the most bytes in use at any time, over all devices; with {@link #NO_LIMIT} the new manager only
+     *     counts
      * @return the manager, which the caller closes
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for other negative numbers,
-     *     {@link Status#TOO_DEEP} over 64 managers that stand one over the other, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for other negative numbers, {@link Status#TOO_DEEP}
+     *     for more than 64 managers on top of each other, {@link Status#CLOSED}
      */
     public static MemoryManager limited(MemoryManager inner, long limit) {
         checkLimit(limit, "limit");
@@ -122,12 +124,12 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * A manager of the program's own.
+     * Creates a manager that the program implements.
      *
-     * @param allocator asked for everything, on threads of this library
-     * @param release run once, on the thread of the {@link ReleaseQueue}, when the manager and all memory of it are
-     *     given up; may be null. If this call fails, it is never run. If it or the allocator refers to the manager, the
-     *     garbage collector never finds that
+     * @param allocator does all the work, on threads of this library
+     * @param release run once, on the thread of the {@link ReleaseQueue}, when the manager and all memory from it are
+     *     given up; may be null. If this call fails, it never runs. Neither it nor the allocator should refer to the
+     *     manager: the garbage collector would then never find the manager
      * @return the manager, which the caller closes
      */
     public static MemoryManager of(Allocator allocator, Runnable release) {
@@ -147,9 +149,9 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     // ---- memory ----
 
     /**
-     * Prepares for allocations on a device. May be called any number of times; nothing needs it.
+     * Prepares for allocations on a device. Optional; may be called any number of times.
      *
-     * @param deviceId which CUDA device
+     * @param deviceId the CUDA device
      * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#DRIVER}, what an {@link Allocator} throws,
      *     {@link Status#CLOSED}
      */
@@ -158,14 +160,14 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * Allocates memory, not initialised.
+     * Allocates uninitialised memory.
      *
      * @param request what is asked for
      * @return the memory, which the caller closes
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#UNSUPPORTED} for a kind of memory that
      *     this manager does not have, {@link Status#INVALID_ARGUMENT} for a negative number of bytes and unknown flags,
      *     {@link Status#INVALID_STREAM}, {@link Status#DEVICE}, {@link Status#DRIVER}, what an {@link Allocator}
-     *     throws, {@link Status#CALLBACK} if it gives no address, {@link Status#CLOSED}
+     *     throws, {@link Status#CALLBACK} if the allocator gives no address, {@link Status#CLOSED}
      */
     public Memory allocate(MemoryRequest request) {
         return waiting(() -> allocateNow(request));
@@ -185,27 +187,28 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * Pins the memory of a buffer, which stays reachable meanwhile; as {@link #pin(int, long, long, int)}.
+     * Pins the memory of a buffer, which stays reachable meanwhile. Otherwise the same as {@link #pin(int, long, long,
+     * int)}.
      *
-     * @param deviceId for which device
-     * @param memory a direct buffer in native byte order; what remains in it is pinned
+     * @param deviceId the device to pin for
+     * @param memory a direct buffer in native byte order; its remaining bytes are pinned
      * @param hostFlags bits of {@link HostFlags}
      * @return pinned memory, at the same address, which the caller closes
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer or another byte order, and as
-     *     there
+     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer or another byte order, and those
+     *     of {@link #pin(int, long, long, int)}
      */
     public Memory pin(int deviceId, ByteBuffer memory, int hostFlags) {
         return pin(deviceId, HostMemory.address(memory, "memory"), memory.remaining(), hostFlags, memory);
     }
 
     /**
-     * Pins host memory that is there already.
+     * Pins existing host memory.
      *
-     * @param deviceId for which device
+     * @param deviceId the device to pin for
      * @param address of the first byte
-     * @param bytes how many there are; they are there until the result is closed
+     * @param bytes the number of bytes; the memory must exist until the result is closed
      * @param hostFlags bits of {@link HostFlags}
-     * @return pinned memory, at the same address, which the caller closes: that unpins it
+     * @return pinned memory, at the same address; the caller closes it, which unpins the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a negative number of bytes and for flags that
      *     are unknown or not possible, {@link Status#UNSUPPORTED}, {@link Status#DEVICE}, {@link Status#DRIVER}, what
      *     an {@link Allocator} throws, {@link Status#CLOSED}
@@ -242,11 +245,11 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * How much memory there is for this manager.
+     * Says how much memory this manager has.
      *
-     * @param deviceId of which CUDA device
+     * @param deviceId the CUDA device
      * @return the numbers as they are now
-     * @throws DevExchangeException {@link Status#UNSUPPORTED} if it cannot say, {@link Status#DEVICE},
+     * @throws DevExchangeException {@link Status#UNSUPPORTED} if the manager does not know, {@link Status#DEVICE},
      *     {@link Status#DRIVER}, what an {@link Allocator} throws, {@link Status#CLOSED}
      */
     public MemoryInfo memoryInfo(int deviceId) {
@@ -257,11 +260,11 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * The driver's handle for the allocation that an address of this manager's lies in: for programs that send handles
-     * on their own. The memory must live until the other process has closed it. {@link IpcServer} sees to all of that
-     * by itself, and shares memory of pools, which has no such handle.
+     * Returns the driver's handle for the allocation that contains an address of this manager's memory, for programs
+     * that send handles themselves. The memory must live until the other process has closed the handle. {@link
+     * IpcServer} takes care of all that, and can also share memory of pools, which has no such handle.
      *
-     * @param address somewhere in memory of this manager's
+     * @param address any address in memory of this manager
      * @return the handle
      * @throws DevExchangeException {@link Status#UNSUPPORTED} for memory that has no handle, {@link Status#DEVICE},
      *     {@link Status#DRIVER}, what an {@link Allocator} throws, {@link Status#CLOSED}
@@ -274,14 +277,16 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * Gives all memory of a device back, also what is still in use: closing that has nothing to do any more. Nobody
-     * uses it after this, and no other thread gives it up meanwhile. Plain host memory is of no device and stays.
+     * Gives back all memory of a device, even memory that is still in use: closing that memory then does nothing.
+     * Nobody may use the memory after this call, and no other thread may give it up during the call. Plain host memory
+     * belongs to no device and stays.
      *
-     * <p>A limited manager resets the one that it asks, too, and with it the memory that others have of that one. This
-     * comes before a reset of the device itself ({@code cudaDeviceReset}, {@code cuDevicePrimaryCtxReset}), which takes
-     * its memory: what is given up after that, the driver does not know any more, or has given to somebody else since.
+     * <p>A limited manager also resets the manager that it allocates from, and with it the memory that others have from
+     * that one. Call this before a reset of the device itself ({@code cudaDeviceReset}, {@code
+     * cuDevicePrimaryCtxReset}), which takes the device's memory: memory given up after such a reset is unknown to the
+     * driver, or has been given to somebody else since.
      *
-     * @param deviceId which CUDA device
+     * @param deviceId the CUDA device
      * @throws DevExchangeException what an {@link Allocator} throws, {@link Status#CLOSED}
      */
     public void reset(int deviceId) {
@@ -289,10 +294,10 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * Gives unused memory of a device back to the driver.
+     * Returns unused memory of a device to the driver.
      *
-     * @param deviceId which CUDA device
-     * @param keep bytes that stay
+     * @param deviceId the CUDA device
+     * @param keep the number of unused bytes to keep
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a negative number, {@link Status#DRIVER}, what
      *     an {@link Allocator} throws, {@link Status#CLOSED}
      */
@@ -301,10 +306,10 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * Holds back what is given up, until the result is closed: what is expensive about giving memory back does not
-     * happen meanwhile. Memory in the order of a stream is given back to its pool at once.
+     * Defers the expensive part of giving memory back until the result is closed. Memory in the order of a stream still
+     * goes back to its pool at once.
      *
-     * @return the scope, which the caller closes, best with try-with-resources; it may outlive this handle
+     * @return the scope, which the caller closes, preferably with try-with-resources; it may outlive this handle
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public DeferredCleanup deferCleanup() {
@@ -313,7 +318,7 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * What was allocated and given back.
+     * Returns the numbers of allocations that were made and given back.
      *
      * @return the numbers as they are now
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -331,7 +336,7 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
 
     // ---- closing ----
 
-    /** Gives up this reference; memory that the manager gave stays valid. Closing twice is fine. */
+    /** Gives up this reference. Memory from the manager stays valid. Closing twice is fine. */
     @Override
     public void close() {
         super.close();
@@ -347,7 +352,7 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
         }
     }
 
-    /** Makes a call that asks the manager. */
+    /** Makes a call that can wait for an allocator written in Java. */
     <T> T waiting(Supplier<T> call) {
         return java ? Waiting.call(call) : call.get();
     }

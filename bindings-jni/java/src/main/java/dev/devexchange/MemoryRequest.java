@@ -4,22 +4,23 @@ import java.nio.ByteBuffer;
 import java.util.Objects;
 
 /**
- * Memory that is asked of a {@link MemoryManager}, or by one of an {@link Allocator}.
+ * A request for memory, to a {@link MemoryManager} or from a manager to its {@link Allocator}.
  *
- * @param device what kind of memory ({@link DeviceType#CUDA}, {@link DeviceType#CUDA_HOST},
- *     {@link DeviceType#CUDA_MANAGED} or {@link DeviceType#CPU}), and the id of the device that it is for
- * @param bytes how much; 0 is fine
- * @param stream the one in whose order device memory is given and taken back, as the protocols
- *     number it, or as {@link #withStream(DeviceStream)} does; {@link #NO_STREAM} if the memory has to be ready at once
- * @param hostFlags bits of {@link HostFlags}, of pinned memory
+ * @param device the kind of memory ({@link DeviceType#CUDA}, {@link DeviceType#CUDA_HOST}, {@link
+ *     DeviceType#CUDA_MANAGED} or {@link DeviceType#CPU}), and the id of the device that it is for
+ * @param bytes the size; may be 0
+ * @param stream the stream in whose order device memory is allocated and given back, numbered as in the protocols or by
+ *     {@link #withStream(DeviceStream)}; {@link #NO_STREAM} if the memory has to be ready at once
+ * @param hostFlags bits of {@link HostFlags}, for pinned memory
  */
 public record MemoryRequest(Device device, long bytes, long stream, int hostFlags) {
     /**
-     * Checks that there is a device, nothing more.
+     * Creates a request. Checks only that {@code device} is not null.
      *
-     * @param device what kind of memory, and for which device
-     * @param bytes how much
-     * @param stream the one in whose order it is given, as a number, or {@link #NO_STREAM}
+     * @param device kind of memory, and the id of the device that it is for
+     * @param bytes the size
+     * @param stream the stream in whose order the memory is allocated and given back, as a number, or {@link
+     *     #NO_STREAM}
      * @param hostFlags bits of {@link HostFlags}
      */
     public MemoryRequest {
@@ -30,10 +31,10 @@ public record MemoryRequest(Device device, long bytes, long stream, int hostFlag
     public static final long NO_STREAM = -1;
 
     /**
-     * Memory that is ready at once, pinned without flags if it is pinned.
+     * Creates a request for memory that is ready at once; pinned memory gets no flags.
      *
      * @param device kind of memory, and the id of the device that it is for
-     * @param bytes how much
+     * @param bytes the size
      * @return the request
      */
     public static MemoryRequest of(Device device, long bytes) {
@@ -41,9 +42,9 @@ public record MemoryRequest(Device device, long bytes, long stream, int hostFlag
     }
 
     /**
-     * The same request in the order of a stream.
+     * Returns the same request in the order of a stream.
      *
-     * @param number as the protocols write it; a default stream is that of the memory's device
+     * @param number the stream, as the protocols number it; a default stream is that of the memory's device
      * @return the request
      */
     public MemoryRequest withStream(long number) {
@@ -51,8 +52,8 @@ public record MemoryRequest(Device device, long bytes, long stream, int hostFlag
     }
 
     /**
-     * The same request for a stream, which is a default one of its own device, wherever the data is. It stays open until
-     * the request was used.
+     * Returns the same request in the order of a stream. A default stream is that of the {@code DeviceStream}'s own
+     * device, wherever the memory is. The stream must stay open until the request has been used.
      *
      * @param queue the stream
      * @return the request
@@ -63,7 +64,7 @@ public record MemoryRequest(Device device, long bytes, long stream, int hostFlag
     }
 
     /**
-     * The same request with other flags.
+     * Returns the same request with other flags.
      *
      * @param flags bits of {@link HostFlags}
      * @return the request
