@@ -7,10 +7,10 @@ enum Backend {
     JNI,
     FFM;
 
-    /** System property: which one it is to be, whatever there is; not set, it is the best. */
+    /** The system property that chooses the backend. If it is not set, the best available one is used. */
     static final String PROPERTY = "devexchange.backend";
 
-    /** What the property says; null if it is not set. */
+    /** The backend that the property names; null if it is not set. */
     static Backend wanted() {
         String name = System.getProperty(PROPERTY);
         if (name == null) {

@@ -10,26 +10,28 @@ import java.nio.charset.StandardCharsets;
 import java.util.Objects;
 import java.util.function.LongConsumer;
 
-/** What the threads of this library have in common: daemons, which keep no JVM from exiting. */
+/** What the threads of this library share: they are daemons, which do not keep the JVM from exiting. */
 final class Background {
     private static final int BATCH = 256;
 
-    /** What there is to say where there is no memory to say it. */
+    /** The error for when there is no memory to make a more exact one. */
     private static final DevExchangeException FULL =
             new DevExchangeException(Status.OUT_OF_MEMORY, "the JVM has no memory, also not to say why");
 
     private Background() {}
 
-    /** A thread that is not started yet. */
+    /** Makes a thread, without starting it. */
     static Thread thread(String name, Runnable run) {
         Thread thread = new Thread(null, run, name, 0, false);
         thread.setDaemon(true);
-        // What happens to be the context of whoever came first is not to be kept for good.
+        // The context class loader of the first caller must not be kept for ever.
         thread.setContextClassLoader(ClassLoader.getSystemClassLoader());
         return thread;
     }
 
-    /** A thread that gives {@code deliver}, which does not throw, the tokens of one of the two native queues. */
+    /**
+     * Makes a thread that passes the tokens of one of the two native queues to {@code deliver}, which must not throw.
+     */
     static Thread taker(String name, boolean events, LongConsumer deliver) {
         return thread(name, () -> {
             ByteBuffer tokens = tokens();
@@ -43,7 +45,10 @@ final class Background {
         });
     }
 
-    /** Room for tokens. Everybody counts on the thread, so this waits for memory where there is none. */
+    /**
+     * Allocates a buffer for tokens. If there is no memory, it waits for some, because everything depends on the
+     * thread.
+     */
     private static ByteBuffer tokens() {
         while (true) {
             try {
@@ -55,8 +60,7 @@ final class Background {
     }
 
     /**
-     * A token as the key of a table. Who sent it counts on what it stands for: where there is no memory, this waits for
-     * some.
+     * Boxes a token as the key of a table. If there is no memory, it waits for some, because a token must not be lost.
      */
     static Long key(long token) {
         while (true) {
@@ -68,7 +72,7 @@ final class Background {
         }
     }
 
-    /** What a callback of the user's threw, as whoever called is told it: with its status, if it has one. */
+    /** The error that the caller gets for an exception of a user's callback: with its status, if it has one. */
     static DevExchangeException failure(Throwable thrown) {
         if (thrown instanceof DevExchangeException known) {
             return known;
@@ -81,7 +85,7 @@ final class Background {
         }
     }
 
-    /** An exception as a text for others; its class at least. */
+    /** The text of an exception; its class name if it has no text. */
     static String text(Throwable thrown) {
         try {
             return Objects.requireNonNull(thrown.toString());
@@ -91,8 +95,8 @@ final class Background {
     }
 
     /**
-     * A text that may be null, with a question mark for half a surrogate pair, which is no character in UTF-8. Somebody
-     * waits for it: where there is no memory it stays as it is.
+     * Replaces half surrogate pairs, which UTF-8 cannot encode, by question marks; {@code text} may be null. If there
+     * is no memory, the text is returned unchanged, because a thread waits for it.
      */
     static String sendable(String text) {
         try {
@@ -102,7 +106,7 @@ final class Background {
         }
     }
 
-    /** Says in the trace where an exception came from, of which whoever called is told no more than the text. */
+    /** Writes the origin of an exception to the trace; the caller gets only its text. */
     static void trace(Throwable thrown) {
         try {
             if (Native.tracing()) {
@@ -111,17 +115,17 @@ final class Background {
                 System.err.print("devexchange: a callback failed: " + stack);
             }
         } catch (Throwable ignored) {
-            // The caller is told all the same.
+            // The caller gets the error in any case.
         }
     }
 
-    /** Says what went wrong where there is nobody to tell. */
+    /** Logs an error that no caller can be told. */
     static void log(String what, Throwable thrown) {
         try {
             Logger logger = System.getLogger("dev.devexchange");
             logger.log(Level.ERROR, what, thrown);
         } catch (Throwable ignored) {
-            // A logger that fails is no reason to stop.
+            // A failing logger is no reason to stop.
         }
     }
 }

@@ -4,17 +4,20 @@ import java.lang.ref.WeakReference;
 import java.util.function.Consumer;
 
 /**
- * What the token of a reader or writer stands for: "look again". It keeps them from being collected only while somebody
- * counts on them.
+ * The task behind the token of a reader or writer: "look again". It keeps the reader or writer reachable only while
+ * somebody depends on it.
  */
 final class Bell<T> implements Dispatcher.Task {
     private final WeakReference<T> of;
     private final Consumer<T> ring;
 
-    @SuppressWarnings("unused") // It is there to be held.
+    @SuppressWarnings("unused") // Only keeps its value reachable.
     private volatile T kept;
 
-    /** {@code ring} has it looked after soon, or says that this cannot be. It does not hold {@code of}. */
+    /**
+     * Makes a bell for {@code of}. {@code ring} schedules a look at it, or throws if that is impossible; it must not
+     * refer to {@code of}.
+     */
     Bell(T of, Consumer<T> ring) {
         this.of = new WeakReference<>(of);
         this.ring = ring;

@@ -3,15 +3,15 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 
 /**
- * Off-heap memory for one struct of Arrow or of the CUDA Array Interface, zeroed: room for what a producer exports, or
- * for what a consumer imports. {@code memoryAddress()} of Arrow Java's {@code ArrowArray}, {@code ArrowSchema} and
- * {@code ArrowArrayStream} does as well.
+ * Zeroed off-heap memory for one struct of Arrow or of the CUDA Array Interface, which a producer exports to or a
+ * consumer imports from. The {@code memoryAddress()} of Arrow Java's {@code ArrowArray}, {@code ArrowSchema} or {@code
+ * ArrowArrayStream} serves the same purpose.
  *
- * <p>Closing it releases what the struct holds, if it still does (an import moves it out), and frees the memory: its
- * address is not to be used any more.
+ * <p>Closing it releases the content of the struct, if there is any (an import moves it out), and frees the memory: the
+ * address must not be used after that.
  *
- * <p>Any thread may use it: what the struct holds is released once, also if two threads ask for it. Who uses the
- * address, as exports and imports do, sees to it that nobody else uses the struct meanwhile.
+ * <p>Any thread may use it: the content is released once, even if two threads release it. A caller that uses the
+ * address, for example for an export or import, must make sure that nobody else uses the struct meanwhile.
  */
 public final class CStruct extends Owned<CStruct> implements AutoCloseable {
     private final Handle.Kind kind;
@@ -32,44 +32,44 @@ public final class CStruct extends Owned<CStruct> implements AutoCloseable {
         this.release = holder.at("release");
     }
 
-    /** {@return an {@code ArrowArray} that holds nothing, which the caller closes} */
+    /** {@return an {@code ArrowArray} without content, which the caller closes} */
     public static CStruct arrowArray() {
         return new CStruct(Handle.Kind.ARROW_ARRAY, Records.ARROW_ARRAY, Records.ARROW_ARRAY);
     }
 
-    /** {@return an {@code ArrowSchema} that holds nothing, which the caller closes} */
+    /** {@return an {@code ArrowSchema} without content, which the caller closes} */
     public static CStruct arrowSchema() {
         return new CStruct(Handle.Kind.ARROW_SCHEMA, Records.ARROW_SCHEMA, Records.ARROW_SCHEMA);
     }
 
-    /** {@return an {@code ArrowDeviceArray} that holds nothing, which the caller closes} */
+    /** {@return an {@code ArrowDeviceArray} without content, which the caller closes} */
     public static CStruct arrowDeviceArray() {
         // The array is its first member.
         return new CStruct(Handle.Kind.ARROW_DEVICE_ARRAY, Records.ARROW_DEVICE_ARRAY, Records.ARROW_ARRAY);
     }
 
-    /** {@return an {@code ArrowArrayStream} that holds nothing, which the caller closes} */
+    /** {@return an {@code ArrowArrayStream} without content, which the caller closes} */
     public static CStruct arrowStream() {
         return new CStruct(Handle.Kind.ARROW_STREAM, Records.ARROW_STREAM, Records.ARROW_STREAM);
     }
 
-    /** {@return an {@code ArrowDeviceArrayStream} that holds nothing, which the caller closes} */
+    /** {@return an {@code ArrowDeviceArrayStream} without content, which the caller closes} */
     public static CStruct arrowDeviceStream() {
         return new CStruct(
                 Handle.Kind.ARROW_DEVICE_STREAM, Records.ARROW_DEVICE_STREAM, Records.ARROW_DEVICE_STREAM);
     }
 
-    /** {@return a {@code devx_cuda_array} that holds nothing, which the caller closes} */
+    /** {@return a {@code devx_cuda_array} without content, which the caller closes} */
     public static CStruct cudaArray() {
         return new CStruct(Handle.Kind.CUDA_ARRAY, Records.CUDA_ARRAY, Records.CUDA_ARRAY);
     }
 
     /**
-     * Where the struct is.
+     * The address of the struct.
      *
-     * @return an address that is valid until this is closed, or not reachable any more: then the garbage collector may
-     *     close it. Best used within the try-with-resources that closes this, or before a
-     *     {@code Reference.reachabilityFence} of it
+     * @return an address that is valid only while this object is open and reachable: the garbage collector may close an
+     *     unreachable one. Use it within the try-with-resources that closes this object, or before a {@code
+     *     Reference.reachabilityFence} of it
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public long address() {
@@ -79,7 +79,8 @@ public final class CStruct extends Owned<CStruct> implements AutoCloseable {
     }
 
     /**
-     * Whether it holds nothing: never filled in, released, or moved out. If another thread is releasing it, this waits.
+     * Whether the struct has no content: it was never filled in, or is released or moved out. Waits if another thread
+     * is releasing it.
      *
      * @return whether the member {@code release} is NULL
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -94,8 +95,8 @@ public final class CStruct extends Owned<CStruct> implements AutoCloseable {
     }
 
     /**
-     * Releases what it holds, if it does. The memory stays, and can be filled in again. If another thread is releasing
-     * it, this waits; so the release itself, which is the producer's, must use no method of this but {@link #close}.
+     * Releases the content, if there is any. The memory stays, and can be filled in again. Waits if another thread is
+     * releasing it; so the producer's release callback must not call any method of this object except {@link #close}.
      *
      * @throws DevExchangeException {@link Status#CLOSED}
      */
@@ -108,12 +109,12 @@ public final class CStruct extends Owned<CStruct> implements AutoCloseable {
         }
     }
 
-    /** The struct's bytes, for who knows what he does; not to be used after this is closed. */
+    /** The struct's bytes, without any checks; must not be used after this is closed. */
     ByteBuffer memory() {
         return memory;
     }
 
-    /** Releases what it holds, if it does, and frees the memory. Closing twice is fine. */
+    /** Releases the content, if there is any, and frees the memory. Closing twice is fine. */
     @Override
     public void close() {
         super.close();

@@ -3,8 +3,8 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 
 /**
- * The native calls that are made often, come back soon and call nobody: those that a newer JVM can make without JNI. On
- * JDK 22 and newer the jar has another class of this name ({@code src/main/java22}) with the same methods.
+ * The native calls that are frequent, return soon and call nobody back, so that a newer JVM can make them without JNI.
+ * On JDK 22 and newer, the jar has another class of this name ({@code src/main/java22}) with the same methods.
  */
 final class Calls {
     static final Backend BACKEND = choose();
@@ -35,12 +35,12 @@ final class Calls {
         return Native.tensorShare(tensor);
     }
 
-    /** Of a request that neither waits nor copies ({@link DlpackRequest#isImmediate}). */
+    /** For a request that neither waits nor copies ({@link DlpackRequest#isImmediate}). */
     static long tensorExport(long tensor, long request, boolean legacy) {
         return Native.tensorExport(tensor, request, legacy);
     }
 
-    /** As {@link #tensorExport}. */
+    /** For the same requests as {@link #tensorExport}. */
     static long tensorMove(long tensor, long request, boolean legacy) {
         return Native.tensorMove(tensor, request, legacy);
     }
@@ -62,7 +62,7 @@ final class Calls {
         return Native.bufferAddress(buffer);
     }
 
-    /** A direct buffer over memory that is there already. Whoever uses it sees to it that the memory stays. */
+    /** A direct buffer over existing memory. The caller must keep the memory alive. */
     static ByteBuffer view(long address, long bytes) {
         return Native.view(address, bytes);
     }

@@ -4,7 +4,7 @@ package dev.devexchange;
 public enum Copy {
     /** Refuse rather than copy: {@link Status#COPY_REQUIRED}. */
     NEVER(0),
-    /** Copy only where a view is not possible. */
+    /** Copy only if a view is not possible. */
     IF_NEEDED(1),
     /** Always make a copy. */
     ALWAYS(2);

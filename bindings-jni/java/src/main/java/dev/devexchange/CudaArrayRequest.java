@@ -4,30 +4,33 @@ import java.nio.ByteBuffer;
 import java.util.Objects;
 
 /**
- * How an array of the CUDA Array Interface is taken in or handed out.
+ * How an array of the CUDA Array Interface is imported or exported.
  *
- * @param maxVersion highest version that the consumer reads (for an export): 0 to {@link CudaArray#VERSION}
- * @param noStream what takes the place of a stream in versions that have none
- * @param stream import: the stream that the consumer works on, which waits for the data; export: the stream that the
- *     data is to be ordered on if it does not lie behind one already. A number as the protocols
- *     write it, or as {@link #withStream(DeviceStream)} does, or {@link CudaArray#NO_STREAM}
+ * @param maxVersion for an export, the highest version that the consumer can read: 0 to {@link CudaArray#VERSION}
+ * @param noStream what takes the place of the stream in versions without one
+ * @param stream for an import, the stream that the consumer works on, which waits for the data; for an export, the
+ *     stream to order the data on if it is not ordered on one already. Numbered as in the protocols or by {@link
+ *     #withStream(DeviceStream)}, or {@link CudaArray#NO_STREAM}
  */
 public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
     /**
-     * Checks that there is a policy.
+     * Creates a request. Checks only that {@code noStream} is not null.
      *
-     * @param maxVersion highest version that the consumer reads
-     * @param noStream what takes the place of a stream, never null
+     * @param maxVersion highest version that the consumer can read
+     * @param noStream what takes the place of the stream, never null
      * @param stream the stream, or {@link CudaArray#NO_STREAM}
-     * @throws NullPointerException no policy
+     * @throws NullPointerException if {@code noStream} is null
      */
     public CudaArrayRequest {
         Objects.requireNonNull(noStream, "noStream");
     }
 
-    /** What takes the place of a stream in versions before 3, which have none. */
+    /** What takes the place of the producer's stream in versions before 3, which have no stream. */
     public enum NoStream {
-        /** The legacy default stream stands for the producer's: it is waited for, and it waits at the end. */
+        /**
+         * The legacy default stream stands for the producer's stream: consumers wait for it, and it waits for them at
+         * the end.
+         */
         LEGACY_DEFAULT,
         /** The host waits until the device has done all its work. */
         HOST_SYNC,
@@ -40,7 +43,7 @@ public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
             new CudaArrayRequest(CudaArray.VERSION, NoStream.LEGACY_DEFAULT, CudaArray.NO_STREAM);
 
     /**
-     * The same request for a consumer that reads up to this version.
+     * Returns the same request for a consumer that reads up to this version.
      *
      * @param version highest version
      * @return the request
@@ -50,9 +53,9 @@ public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
     }
 
     /**
-     * The same request with another policy for versions without a stream.
+     * Returns the same request with another policy for versions without a stream.
      *
-     * @param policy what takes its place
+     * @param policy what takes the place of the stream
      * @return the request
      */
     public CudaArrayRequest withNoStream(NoStream policy) {
@@ -60,9 +63,9 @@ public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
     }
 
     /**
-     * The same request for another stream.
+     * Returns the same request for another stream.
      *
-     * @param number as the protocols write it; a default stream is that of the memory's device
+     * @param number the stream, as the protocols number it; a default stream is that of the memory's device
      * @return the request
      */
     public CudaArrayRequest withStream(long number) {
@@ -70,8 +73,8 @@ public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
     }
 
     /**
-     * The same request for a stream, which is a default one of its own device, wherever the data is. It stays open until
-     * the request was used.
+     * Returns the same request for another stream. A default stream is that of the {@code DeviceStream}'s own device,
+     * wherever the data is. The stream must stay open until the request has been used.
      *
      * @param queue the stream
      * @return the request

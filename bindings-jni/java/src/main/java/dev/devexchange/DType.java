@@ -1,10 +1,10 @@
 package dev.devexchange;
 
 /**
- * What an element is, in the terms of DLPack ({@code DLDataType}). Elements are in native byte order. The set of codes
- * is open; what cannot be exchanged is refused by the call that is given it.
+ * The type of an element, in the terms of DLPack ({@code DLDataType}). Elements are in native byte order. The set of
+ * codes is open; a call refuses a type that it cannot exchange.
  *
- * @param code kind of number, one of {@code CODE_…} or another one of DLPack's
+ * @param code kind of number, one of {@code CODE_…} or another code of DLPack
  * @param bits bits of one lane
  * @param lanes values that make up one element; 1 for a plain number
  */
@@ -50,16 +50,16 @@ public record DType(int code, int bits, int lanes) {
     public static final DType COMPLEX64 = new DType(CODE_COMPLEX, 64, 1);
     /** Two IEEE doubles. */
     public static final DType COMPLEX128 = new DType(CODE_COMPLEX, 128, 1);
-    /** Boolean, a byte each; Arrow's are bits. */
+    /** Boolean, a byte each; Arrow's booleans are bits. */
     public static final DType BOOL = new DType(CODE_BOOL, 8, 1);
 
     /**
-     * Checks that the numbers fit the struct of DLPack, nothing more.
+     * Creates a type. Checks only that the numbers fit the struct of DLPack.
      *
      * @param code kind of number, 0 to 255
      * @param bits bits of one lane, 0 to 255
      * @param lanes values that make up one element, 0 to 65535
-     * @throws DevExchangeException {@link Status#INVALID_DTYPE} if one does not
+     * @throws DevExchangeException {@link Status#INVALID_DTYPE} if a number does not fit
      */
     public DType {
         check("code", code, 0xff);
@@ -74,12 +74,12 @@ public record DType(int code, int bits, int lanes) {
         }
     }
 
-    /** {@return bits of an element, all its lanes together} */
+    /** {@return the bits of an element, all its lanes together} */
     public int elementBits() {
         return bits * lanes;
     }
 
-    /** {@return bytes that an element takes when it is alone: {@link #elementBits()}, rounded up} */
+    /** {@return the bytes that a single element takes: {@link #elementBits()}, rounded up} */
     public int elementBytes() {
         return (elementBits() + 7) / 8;
     }
@@ -93,7 +93,7 @@ public record DType(int code, int bits, int lanes) {
         return name == null ? "dtype(code " + code + ", " + bits + " bits, " + lanes + " lanes)" : name;
     }
 
-    /** Null also where the native library cannot be loaded. */
+    /** The name; null if DLPack does not have the type or the native library cannot be loaded. */
     private String name() {
         try {
             return Native.dtypeName(code, bits, lanes);

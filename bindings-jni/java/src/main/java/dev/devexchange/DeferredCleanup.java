@@ -1,6 +1,6 @@
 package dev.devexchange;
 
-/** As long as this is open, a {@link MemoryManager} defers cleanup ({@link MemoryManager#deferCleanup}). */
+/** A scope in which a {@link MemoryManager} defers cleanup ({@link MemoryManager#deferCleanup}). */
 public final class DeferredCleanup extends Owned<DeferredCleanup> implements AutoCloseable {
     private final MemoryManager manager;
 
@@ -9,10 +9,10 @@ public final class DeferredCleanup extends Owned<DeferredCleanup> implements Aut
         this.manager = manager;
     }
 
-    /** Ends the deferral; with the last one, what was held back is given back. Closing twice is fine. */
+    /** Ends the scope; when the last scope ends, the memory that was held back is given back. Closing twice is fine. */
     @Override
     public void close() {
-        // The end asks the manager, too.
+        // The end of the scope calls the manager, too.
         manager.waiting(this::closeOnce);
     }
 }

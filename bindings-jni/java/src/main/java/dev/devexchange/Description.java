@@ -4,13 +4,13 @@ import java.nio.ByteBuffer;
 import java.util.Arrays;
 
 /**
- * What a tensor is: a {@code DLTensor}, and what follows from it ({@code tensor.rs}).
+ * The description of a tensor: a {@code DLTensor}, and what follows from it ({@code tensor.rs}).
  *
  * @param address of the first element
- * @param bytes of all elements when they lie compactly
+ * @param bytes the bytes of all elements when they lie compactly
  * @param lowest bytes from the first element to the lowest one
- * @param end bytes from the first element to behind the highest one
- * @param ready whether the data is there now
+ * @param end bytes from the first element to the end of the highest one
+ * @param ready whether the data is ready now
  * @param strides in elements
  */
 record Description(
@@ -42,7 +42,7 @@ record Description(
     /** The numbers that follow the record. */
     private static final int NUMBERS = Records.DL_TENSOR.size();
 
-    /** Of a tensor that Java holds. */
+    /** Describes a tensor that Java holds a reference to. */
     static Description of(long tensor) {
         Scratch scratch = Scratch.get();
         Calls.tensorDescribe(tensor, scratch.address);
@@ -68,7 +68,7 @@ record Description(
                 Arrays.copyOfRange(numbers, 7 + ndim, numbers.length));
     }
 
-    /** Writes the description of a tensor that is to be made; {@code strides} may be null. */
+    /** Writes the description of a new tensor; {@code strides} may be null. */
     static Scratch write(long address, Device device, DType dtype, long[] shape, long[] strides) {
         Scratch scratch = Scratch.of(NUMBERS + 2L * Long.BYTES * shape.length);
         ByteBuffer out = scratch.buffer;

@@ -3,12 +3,12 @@ package dev.devexchange;
 /**
  * The library itself: its version and its ledger.
  *
- * <p>The native library comes out of the jar, through a file in the directory for temporary files, which is deleted
- * when it is loaded; where programs may not be run from there ({@code noexec}), {@code java.io.tmpdir} names another
+ * <p>The native library is unpacked from the jar to a file in the directory for temporary files; the file is deleted
+ * once it is loaded. If programs may not run from there ({@code noexec}), set {@code java.io.tmpdir} to another
  * directory. The system property {@code devexchange.library.path} names a library in another place instead: the file,
- * or its directory; it has to be of the version of these classes. The JVM loads a file for one class loader only; so
- * where several loaders have these classes, a file that is named serves the first of them, and the others get an {@code
- * UnsatisfiedLinkError}.
+ * or its directory. That library must have the same version as these classes. The JVM loads a file for only one class
+ * loader: if several class loaders have these classes, the named file serves the first of them, and the others get an
+ * {@code UnsatisfiedLinkError}.
  */
 public final class DevExchange {
     private DevExchange() {}
@@ -23,9 +23,10 @@ public final class DevExchange {
     }
 
     /**
-     * How this JVM calls the native library where it does so often: {@code ffm}, its foreign function interface, on
-     * JDK 22 and newer, or else {@code jni}. The system property {@code devexchange.backend} asks for one of the two,
-     * and is read once. A jar that this one is packed into has to be {@code Multi-Release}, too, for {@code ffm}.
+     * The interface through which this JVM makes frequent calls to the native library: {@code ffm}, the foreign
+     * function interface, on JDK 22 and newer; otherwise {@code jni}. The system property {@code devexchange.backend}
+     * chooses one of the two, and is read once. If this jar is repackaged into another one, that jar must be {@code
+     * Multi-Release}, too, for {@code ffm}.
      *
      * @return {@code jni} or {@code ffm}
      */
@@ -34,8 +35,8 @@ public final class DevExchange {
     }
 
     /**
-     * What this library has handed out and taken in since it was loaded, and what of it is not released yet. Each count
-     * is exact; counts that other threads change meanwhile may be from slightly different moments.
+     * Counts what this library has handed out and taken in since it was loaded, and how much of it is not released yet.
+     * Each count is exact; if other threads change counts meanwhile, the counts may be from slightly different moments.
      *
      * @return the ledger as it stands
      */
@@ -46,16 +47,16 @@ public final class DevExchange {
     }
 
     /**
-     * How many things are not released yet, over all kinds of the {@link #ledger()}.
+     * The number of objects that are not released yet, over all kinds of the {@link #ledger()}.
      *
-     * @return 0 when everything was given back
+     * @return 0 when everything was released
      */
     public static long outstanding() {
         return Calls.ledgerOutstanding();
     }
 
     /**
-     * How many releases wait for work that is queued on a device ({@link Tensor#usedOn}).
+     * The number of releases that wait for work queued on a device ({@link Tensor#usedOn}).
      *
      * @return 0 when nothing waits
      */
@@ -64,11 +65,11 @@ public final class DevExchange {
     }
 
     /**
-     * How many releases were never called, because the driver could not say whether the work that used the memory is
-     * done (freeing it would be worse); and how much memory, and how many events and streams, the driver did not take
-     * back.
+     * The number of resources that were lost: releases that were never called because the driver could not say whether
+     * the work that used the memory is done (freeing the memory would be worse), and memory, events and streams that
+     * the driver did not take back.
      *
-     * @return the number since the library was loaded
+     * @return the number lost since the library was loaded
      */
     public static long releasesLost() {
         return Native.releasesLost();

@@ -3,16 +3,16 @@ package dev.devexchange;
 import java.util.Objects;
 
 /**
- * Why a call was refused. Nothing was taken, nothing was released, and no output was written; the text names the field
- * and its value.
+ * Thrown when a call is refused. A refused call takes nothing, releases nothing and writes no output. The text names
+ * the field and its value.
  */
 public final class DevExchangeException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    /** One of {@link Status}. */
+    /** A number of {@link Status}. */
     private final int status;
 
-    /** Of the device driver. */
+    /** The code of the device driver, or 0. */
     private final int driverCode;
 
     /** The native library calls this too. */
@@ -23,8 +23,8 @@ public final class DevExchangeException extends RuntimeException {
     }
 
     /**
-     * A refusal of a callback's: what an {@link Allocator} or a {@link BatchStream.Source} throws so that whoever called
-     * gets this status.
+     * Creates a refusal for an {@link Allocator} or a {@link BatchStream.Source} to throw, so that its caller gets this
+     * status.
      *
      * @param status one of {@link Status}, not {@link Status#OK}
      * @param message what is wrong: the field, its value, and what was expected
@@ -38,9 +38,9 @@ public final class DevExchangeException extends RuntimeException {
     }
 
     /**
-     * What kind of refusal it is.
+     * The kind of refusal.
      *
-     * @return one of the numbers of {@link Status}; a newer library may have more of them
+     * @return a number of {@link Status}; newer libraries may have more of them
      */
     public int status() {
         return status;
@@ -70,7 +70,7 @@ public final class DevExchangeException extends RuntimeException {
         return getClass().getName() + ": " + shownStatus() + ": " + getMessage();
     }
 
-    /** Also where the native library cannot be loaded: what is wrong is to be told all the same. */
+    /** The name of the status, or its number if the native library cannot be loaded. */
     private String shownStatus() {
         try {
             return statusName();

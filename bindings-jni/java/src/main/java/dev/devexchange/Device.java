@@ -6,14 +6,14 @@ import java.util.Objects;
  * Where data is.
  *
  * @param type the kind of device
- * @param id which one of that kind, as its runtime counts them in this process; 0 for the CPU
+ * @param id the number of the device, as its runtime counts the devices of that kind in this process; 0 for the CPU
  */
 public record Device(DeviceType type, int id) {
     /**
-     * Checks that there is a type, nothing more.
+     * Creates a device. Checks only that {@code type} is not null.
      *
      * @param type the kind of device
-     * @param id which one of that kind
+     * @param id the number of the device among those of that kind
      */
     public Device {
         Objects.requireNonNull(type, "type");
@@ -23,9 +23,9 @@ public record Device(DeviceType type, int id) {
     public static final Device CPU = new Device(DeviceType.CPU, 0);
 
     /**
-     * The CUDA device of this number. The driver is not asked for it; see {@link #count}.
+     * Returns the CUDA device of this number, without asking the driver whether it exists; see {@link #count}.
      *
-     * @param id as the driver counts the devices in this process, from 0
+     * @param id the number of the device, as the driver counts them in this process, from 0
      * @return the device
      */
     public static Device cuda(int id) {
@@ -33,23 +33,23 @@ public record Device(DeviceType type, int id) {
     }
 
     /**
-     * How many devices of a type there are.
+     * Returns the number of devices of a type.
      *
-     * @param type {@link DeviceType#CPU}, of which there is one, or {@link DeviceType#CUDA}
-     * @return as many as the driver shows
-     * @throws DevExchangeException {@link Status#DEVICE} if there is no driver on this machine, or if it has no device,
-     *     and for other types; {@link Status#DRIVER}
+     * @param type {@link DeviceType#CUDA}, or {@link DeviceType#CPU}, which gives 1
+     * @return the number of devices that the driver shows
+     * @throws DevExchangeException {@link Status#DEVICE} if this machine has no driver or no device, and for other
+     *     types; {@link Status#DRIVER}
      */
     public static int count(DeviceType type) {
         return Native.deviceCount(type.value());
     }
 
     /**
-     * What the device is called and how much memory it has.
+     * Returns the name of the device and the size of its memory.
      *
-     * @return as the driver says it now
-     * @throws DevExchangeException {@link Status#DEVICE} if it is not there, and for other types than the CPU and CUDA;
-     *     {@link Status#DRIVER}
+     * @return the driver's present answer
+     * @throws DevExchangeException {@link Status#DEVICE} if there is no such device, and for types other than the CPU
+     *     and CUDA; {@link Status#DRIVER}
      */
     public DeviceInfo info() {
         Scratch scratch = Scratch.get();
@@ -57,27 +57,27 @@ public record Device(DeviceType type, int id) {
         return DeviceInfo.read(scratch.buffer);
     }
 
-    /** As the native methods take it. */
+    /** The device in one number, for the native methods. */
     long packed() {
         return Integer.toUnsignedLong(type.value()) | (long) id << 32;
     }
 
-    /** The other way round. */
+    /** The device of a number that {@link #packed} made. */
     static Device unpack(long packed) {
         return of((int) packed, (int) (packed >> 32));
     }
 
-    /** As the structs say it. */
+    /** The device of the two numbers in a struct. */
     static Device of(int type, int id) {
         return type == CPU.type.value() && id == CPU.id ? CPU : new Device(new DeviceType(type), id);
     }
 
-    /** {@return whether the host may read the memory through its address, once the data is there} */
+    /** {@return whether the host can read the memory through its address, once the data is ready} */
     boolean isHost() {
         return type.equals(DeviceType.CPU) || type.equals(DeviceType.CUDA_HOST) || type.equals(DeviceType.CUDA_MANAGED);
     }
 
-    /** Refuses to read values on the host that are not there, or not yet. */
+    /** Refuses to read values on the host that are not in host memory, or not ready yet. */
     void requireHost(boolean ready) {
         if (!isHost()) {
             throw new DevExchangeException(Status.DEVICE, "device is " + this + ", not host memory");

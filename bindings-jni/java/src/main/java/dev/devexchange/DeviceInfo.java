@@ -6,13 +6,13 @@ import java.nio.charset.StandardCharsets;
 import java.util.UUID;
 
 /**
- * What a device is called and how much memory it has.
+ * The name of a device, and the size of its memory.
  *
- * @param name as the driver says it; {@code host memory} for the CPU
- * @param uuid the same in every process, whatever the order of devices there; zero for the CPU
+ * @param name as reported by the driver; {@code host memory} for the CPU
+ * @param uuid identifies the device in every process, whatever the order of devices there; zero for the CPU
  * @param freeBytes bytes of memory that are free now; −1 for the CPU
  * @param totalBytes bytes of memory in all; −1 for the CPU
- * @param driverVersion the driver's version as CUDA writes it (12040 is 12.4); 0 for the CPU
+ * @param driverVersion the driver's version in CUDA's form (12040 is 12.4); 0 for the CPU
  */
 public record DeviceInfo(String name, UUID uuid, long freeBytes, long totalBytes, int driverVersion) {
     private static final int NAME = Records.DEVICE_INFO.at("name");
@@ -28,7 +28,7 @@ public record DeviceInfo(String name, UUID uuid, long freeBytes, long totalBytes
         while (name[end] != 0) {
             end++;
         }
-        // Its bytes are in the order in which it is written.
+        // The bytes are in the order in which a UUID is written.
         ByteBuffer uuid = record.duplicate().order(ByteOrder.BIG_ENDIAN);
         return new DeviceInfo(
                 new String(name, 0, end, StandardCharsets.UTF_8),

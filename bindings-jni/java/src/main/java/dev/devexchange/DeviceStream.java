@@ -1,22 +1,22 @@
 package dev.devexchange;
 
 /**
- * A queue of work on a device: made here ({@link #create}), or somebody else's ({@link #of}).
+ * A queue of work on a device: made here ({@link #create}), or foreign ({@link #of}).
  *
- * <p>No call of this library waits on the host for what is queued, except those that say so: {@link #synchronize},
- * and copies from and to host memory. What a method "queues" is done by the device, after what was queued before.
+ * <p>No call of this library waits on the host for queued work, except those that say so: {@link #synchronize}, and
+ * copies from and to host memory. The device does what a method "queues" after everything that was queued before.
  *
- * <p>Close a stream when nobody queues work on it any more. One that was made here is destroyed when all tensors and
- * batches are released that were allocated, imported, copied or produced on it, and what was exported of these; and
- * after the releases that wait for queued work then ({@link DevExchange#releasesWaiting}). A stream that is somebody
- * else's has to outlive all that. Where it was only waited on, or named with {@code usedOn}, nothing needs it after that
- * call. One that was made here and is never closed is not destroyed, as others may have its number;
- * {@code DEVEXCHANGE_TRACE=1} says so on stderr. Any thread may use a stream.
+ * <p>Close a stream when nobody queues work on it any more. A closed stream that was made here is destroyed once all
+ * tensors and batches that were allocated, imported, copied or produced on it are released, with everything exported
+ * from them, and after the releases that wait for queued work at that time ({@link DevExchange#releasesWaiting}). A
+ * foreign stream must outlive all that. A stream that was only waited on, or named with {@code usedOn}, is not needed
+ * after that call. A stream that was made here and is never closed is not destroyed, because others may have its
+ * number; {@code DEVEXCHANGE_TRACE=1} reports this on stderr. Any thread may use a stream.
  */
 public final class DeviceStream extends Owned<DeviceStream> implements AutoCloseable {
-    /** The number of the legacy default stream, which all streams wait for that do not say otherwise. */
+    /** The number of the legacy default stream, which every stream waits for unless it was made not to. */
     public static final long LEGACY_DEFAULT = 1;
-    /** The number of the default stream of whatever thread makes a call. */
+    /** The number of the per-thread default stream, which is that of the thread that makes a call. */
     public static final long PER_THREAD_DEFAULT = 2;
 
     private final Device device;
@@ -27,36 +27,38 @@ public final class DeviceStream extends Owned<DeviceStream> implements AutoClose
     }
 
     /**
-     * Makes a stream that does not wait for the legacy default stream. What is queued on it when it is closed is still
-     * done.
+     * Makes a stream that does not wait for the legacy default stream. Work that is queued on it when it is closed is
+     * still done.
      *
      * @param device a CUDA device
      * @return the stream, which the caller closes
-     * @throws DevExchangeException {@link Status#DEVICE} for a device that is not there or has no streams,
-     *     {@link Status#DRIVER}
+     * @throws DevExchangeException {@link Status#DEVICE} for a device that does not exist or has no streams, {@link
+     *     Status#DRIVER}
      */
     public static DeviceStream create(Device device) {
         return new DeviceStream(device).of(Native.streamCreate(device.packed()));
     }
 
     /**
-     * A stream of somebody else's, who also destroys it. A default stream is one of its device, wherever the data is that
-     * it is used with.
+     * Names a foreign stream, which its owner destroys. A default stream is that of {@code device}, wherever the data
+     * is that the stream is used with.
      *
-     * @param device the device that it is on; with that of pinned or managed memory, which is none, a default stream is
-     *     one of the data's device, of such memory the one that it was made for
-     * @param value {@link #LEGACY_DEFAULT}, {@link #PER_THREAD_DEFAULT}, or a handle ({@code CUstream},
-     *     {@code cudaStream_t}); it is not checked that there is such a stream
-     * @return the stream; closing it ends its use here, and nothing else
-     * @throws DevExchangeException {@link Status#DEVICE} for a device that is not there or has no streams,
-     *     {@link Status#INVALID_STREAM} for 0, which is ambiguous, and for negative numbers
+     * @param device the device of the stream. If it is of the type of pinned or managed memory, which has no streams, a
+     *     default stream is that of the data's device; for pinned or managed data, that of the device that the data was
+     *     made for
+     * @param value {@link #LEGACY_DEFAULT}, {@link #PER_THREAD_DEFAULT}, or a handle ({@code CUstream}, {@code
+     *     cudaStream_t}), which is not checked
+     * @return the stream; closing it only ends its use here
+     * @throws DevExchangeException {@link Status#DEVICE} for a device that does not exist or has no streams, {@link
+     *     Status#INVALID_STREAM} for 0, which is ambiguous, and for negative numbers
      */
     public static DeviceStream of(Device device, long value) {
         return new DeviceStream(device).of(Native.streamOf(device.packed(), value));
     }
 
     /**
-     * The stream as the protocols write it, for other libraries. The number of a default stream does not name its device.
+     * The number of the stream in the protocols, for other libraries. The number of a default stream does not name its
+     * device.
      *
      * @return {@link #LEGACY_DEFAULT}, {@link #PER_THREAD_DEFAULT}, or a handle
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -70,7 +72,7 @@ public final class DeviceStream extends Owned<DeviceStream> implements AutoClose
         }
     }
 
-    /** The same as it stands in records of this library: with the device of a default stream. */
+    /** The number of the stream in records of this library, which includes the device of a default stream. */
     long number() {
         long stream = enter("DeviceStream.number");
         try {
@@ -81,7 +83,7 @@ public final class DeviceStream extends Owned<DeviceStream> implements AutoClose
     }
 
     /**
-     * The device that it is on.
+     * The device that the stream is on.
      *
      * @return the device
      * @throws DevExchangeException {@link Status#CLOSED}
@@ -107,7 +109,8 @@ public final class DeviceStream extends Owned<DeviceStream> implements AutoClose
     }
 
     /**
-     * Ends its use. A stream that was made here is destroyed as soon as nothing needs it any more. Closing twice is fine.
+     * Ends the use of the stream. A stream that was made here is destroyed as soon as nothing needs it any more.
+     * Closing twice is fine.
      *
      * @throws DevExchangeException {@link Status#DRIVER}
      */
@@ -140,7 +143,7 @@ public final class DeviceStream extends Owned<DeviceStream> implements AutoClose
         }
     }
 
-    /** As {@link #enter}; 0 if there is none. */
+    /** Enters {@code stream}, or returns 0 if it is null. */
     static long enterIfAny(DeviceStream stream, String method) {
         return stream == null ? 0 : stream.enter(method);
     }

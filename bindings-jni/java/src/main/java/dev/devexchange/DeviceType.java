@@ -19,14 +19,14 @@ public record DeviceType(int value) {
     /** CUDA managed memory. */
     public static final DeviceType CUDA_MANAGED = new DeviceType(13);
 
-    /** {@return the name that people use, for example {@code cuda}, or the number of one without a name} */
+    /** {@return the usual name, for example {@code cuda}, or the number of a type without a name} */
     @Override
     public String toString() {
         String name = name();
         return name == null ? "device type " + value : name;
     }
 
-    /** Null also where the native library cannot be loaded. */
+    /** The name; null if the type has none or the native library cannot be loaded. */
     private String name() {
         try {
             return Native.deviceTypeName(value);

@@ -10,24 +10,24 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 
 /**
- * How native threads have something done in Java: they queue a token and never enter the JVM. The thread
- * {@code devexchange-events} takes the tokens out and hands what they stand for to workers, of which there are as many
- * as are busy at the same time: one that waits for another makes nobody wait.
+ * Runs tasks in Java for native threads, which only queue a token and never enter the JVM. The thread {@code
+ * devexchange-events} takes the tokens out of the queue and hands their tasks to workers. There are as many workers as
+ * there are tasks running at the same time, so a task may wait for another one.
  */
 final class Dispatcher {
-    /** What a token stands for. */
+    /** The task of a token. */
     interface Task {
-        /** Has it done. Called on the thread of the queue, so it does not wait and calls nothing of the user's. */
+        /** Starts the task. Called on the thread of the queue, so it must not wait or call any code of the user. */
         void start(long token);
 
-        /** It could not be started: there is no memory, or no thread. */
+        /** Called when the task could not be started, because there is no memory or no thread. */
         void failed(long token, Throwable why);
     }
 
     private static final Map<Long, Task> TASKS = new ConcurrentHashMap<>();
     private static final AtomicLong WORKERS_MADE = new AtomicLong();
 
-    /** Daemon threads, which end when they had nothing to do for a while. */
+    /** Daemon threads, which end after a while without work. */
     static final Executor WORKERS = new ThreadPoolExecutor(
             0,
             Integer.MAX_VALUE,
@@ -41,7 +41,7 @@ final class Dispatcher {
     static {
         THREAD.start();
         try {
-            // Who still waits for Java then would wait for ever.
+            // A thread that still waits for Java at exit would wait for ever.
             Runtime.getRuntime().addShutdownHook(new Thread(Native::answersClose, "devexchange-exit"));
         } catch (IllegalStateException e) {
             Native.answersClose();
@@ -51,8 +51,8 @@ final class Dispatcher {
     private Dispatcher() {}
 
     /**
-     * A token that may be asked for until it is released; then {@code release}, which may be null, runs on the thread
-     * of the {@link ReleaseQueue}.
+     * Makes a token for a task that native code can start until it releases the token; then {@code release}, which may
+     * be null, runs on the thread of the {@link ReleaseQueue}.
      */
     static Long register(Task task, Runnable release) {
         Registration registration = new Registration(release);
@@ -67,7 +67,7 @@ final class Dispatcher {
         return token;
     }
 
-    /** Takes a registration back whose token will not come. Takes no memory. */
+    /** Takes back a registration whose token will never be queued. Allocates nothing. */
     static void cancel(Long token) {
         ReleaseQueue.cancel(token);
         TASKS.remove(token);
@@ -76,7 +76,7 @@ final class Dispatcher {
     private static final class Registration implements Runnable {
         private final Runnable release;
 
-        /** Written before anybody else knows of it. */
+        /** Written before any other thread knows of it. */
         private Long token;
 
         private Registration(Runnable release) {
@@ -93,8 +93,8 @@ final class Dispatcher {
     }
 
     /**
-     * The workers, or an executor of the user's as seen from any thread of ours: the workers hand over to it, so it may
-     * do what it likes. If it refuses something, {@code refused} is told.
+     * The workers, or a user's executor that any of the library's threads can call: a worker hands each task over to
+     * it, so that its {@code execute} may wait. If it rejects a task, {@code refused} gets the exception.
      */
     static Executor executor(Executor given, Consumer<Throwable> refused) {
         if (given == null) {

@@ -4,12 +4,13 @@ import java.nio.ByteBuffer;
 import java.util.Objects;
 
 /**
- * What a consumer asks of a DLPack export: the arguments of Python's {@code __dlpack__} (array API, data interchange).
+ * What a consumer asks for in a DLPack export: the arguments of Python's {@code __dlpack__} (array API, data
+ * interchange).
  *
  * @param maxMajor highest major version that the consumer reads
- * @param maxMinor highest minor version of that major version that it knows
- * @param stream the consumer's stream, which is made to wait until the data is there: as DLPack numbers it, or as
- *     {@link #withStream(DeviceStream)} does; −1 for no synchronisation, which is the only one on the CPU
+ * @param maxMinor highest minor version of that major version that it knows of
+ * @param stream the consumer's stream, which is made to wait until the data is ready, numbered as in DLPack or by
+ *     {@link #withStream(DeviceStream)}; −1 for no synchronisation, which is the only choice on the CPU
  * @param copy whether a copy is allowed
  */
 public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) {
@@ -18,7 +19,7 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     private static final int STREAM = Records.DLPACK_REQUEST.at("stream");
     private static final int COPY = Records.DLPACK_REQUEST.at("copy");
 
-    /** "Do not synchronise" as a stream. */
+    /** In place of a stream: do not synchronise. */
     public static final long NO_SYNC = -1;
 
     /** The newest version, no synchronisation, no copy. */
@@ -26,7 +27,7 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
             new DlpackRequest(Dlpack.MAJOR_VERSION, Dlpack.MINOR_VERSION, NO_SYNC, Copy.NEVER);
 
     /**
-     * Checks that the version is one.
+     * Creates a request. Checks only that the version is not negative and {@code copy} is not null.
      *
      * @param maxMajor highest major version that the consumer reads
      * @param maxMinor highest minor version of it
@@ -44,7 +45,7 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     }
 
     /**
-     * The same request for a consumer that reads up to this version.
+     * Returns the same request for a consumer that reads up to this version.
      *
      * @param major highest major version
      * @param minor highest minor version of it
@@ -55,9 +56,9 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     }
 
     /**
-     * The same request for a consumer's stream.
+     * Returns the same request for a consumer's stream.
      *
-     * @param consumerStream as DLPack numbers streams; a default stream is that of the tensor's device
+     * @param consumerStream the stream, as DLPack numbers it; a default stream is that of the tensor's device
      * @return the request
      */
     public DlpackRequest withStream(long consumerStream) {
@@ -65,8 +66,8 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     }
 
     /**
-     * The same request for a stream, which is a default one of its own device, wherever the data is. It stays open until
-     * the request was used.
+     * Returns the same request for a consumer's stream. A default stream is that of the {@code DeviceStream}'s own
+     * device, wherever the data is. The stream must stay open until the request has been used.
      *
      * @param queue the stream
      * @return the request
@@ -77,7 +78,7 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     }
 
     /**
-     * The same request with another policy for copies.
+     * Returns the same request with another policy for copies.
      *
      * @param policy whether a copy is allowed
      * @return the request
@@ -86,7 +87,7 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
         return new DlpackRequest(maxMajor, maxMinor, stream, policy);
     }
 
-    /** Whether an export for it only describes: no stream waits, and nothing is copied. */
+    /** Whether an export for this request only describes the tensor: no stream waits, and nothing is copied. */
     boolean isImmediate() {
         return stream == NO_SYNC && copy == Copy.NEVER;
     }

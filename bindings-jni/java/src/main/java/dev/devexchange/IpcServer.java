@@ -30,7 +30,7 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     /**
      * Says how a tensor can be offered to other processes. Nothing is taken.
      *
-     * @param tensor which stays open
+     * @param tensor the tensor; it stays open
      * @return as a view, with a copy, or not at all, and why
      * @throws DevExchangeException {@link Status#CLOSED}
      */
@@ -41,7 +41,7 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     /**
      * Says how a batch can be offered to other processes. Nothing is taken.
      *
-     * @param batch which stays open
+     * @param batch the batch; it stays open
      * @return as a view, with a copy, or not at all, and why
      * @throws DevExchangeException {@link Status#CLOSED}
      */
