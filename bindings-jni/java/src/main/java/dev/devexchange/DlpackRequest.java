@@ -7,7 +7,7 @@ import java.util.Objects;
  * What a consumer asks for in a DLPack export: the arguments of Python's {@code __dlpack__} (array API, data
  * interchange).
  *
- * @param maxMajor highest major version that the consumer reads
+ * @param maxMajor highest major version that the consumer can read
  * @param maxMinor highest minor version of that major version that it knows of
  * @param stream the consumer's stream, which is made to wait until the data is ready, numbered as in DLPack or by
  *     {@link #withStream(DeviceStream)}; −1 for no synchronisation, which is the only choice on the CPU
@@ -29,7 +29,7 @@ public record DlpackRequest(int maxMajor, int maxMinor, long stream, Copy copy) 
     /**
      * Creates a request. Checks only that the version is not negative and {@code copy} is not null.
      *
-     * @param maxMajor highest major version that the consumer reads
+     * @param maxMajor highest major version that the consumer can read
      * @param maxMinor highest minor version of it
      * @param stream the consumer's stream, or −1
      * @param copy whether a copy is allowed

@@ -1,6 +1,6 @@
 package dev.devexchange;
 
-/** Numbers as they lie in memory, and as which Java types they can be read without losing anything. */
+/** The number types as they lie in memory, with the Java types that can hold them without loss. */
 enum Element {
     INT8(1),
     INT16(2),
@@ -16,14 +16,14 @@ enum Element {
     BFLOAT16(2),
     BOOL(1);
 
-    /** Bytes of a value. */
+    /** The bytes of a value. */
     final int width;
 
     Element(int width) {
         this.width = width;
     }
 
-    /** The element of a tensor; {@code null} if there is no Java number for it. */
+    /** The element of a tensor; {@code null} if no Java number can hold it. */
     static Element of(DType dtype) {
         if (dtype.lanes() != 1) {
             return null;
@@ -75,7 +75,7 @@ enum Element {
         return this == UINT8 || this == UINT16 || this == UINT32 || this == UINT64;
     }
 
-    /** The value of an integer; the 64 bits of one that {@link #isTooLarge}. */
+    /** The value of an integer; for a value that {@link #isTooLarge}, its 64 bits. */
     long readLong(HostMemory memory, long at) {
         return switch (this) {
             case INT8 -> memory.i8(at);
@@ -106,7 +106,7 @@ enum Element {
         return this == UINT64 && read < 0;
     }
 
-    /** What to say of it. */
+    /** The message for a value that a long cannot hold. */
     static String tooLarge(long read) {
         return "the value is " + Long.toUnsignedString(read) + ": more than a long can hold";
     }

@@ -2,11 +2,11 @@ package dev.devexchange;
 
 import java.util.Arrays;
 
-/** The elements of a tensor in host memory, one by one. Whoever uses this sees to it that the memory is still there. */
+/** Reads single elements of a tensor in host memory. The caller must keep the memory alive. */
 final class Elements {
     private final Description of;
 
-    /** Null for a type whose values Java does not have. */
+    /** The element type; null for a type that Java cannot read. */
     private final Element element;
 
     private volatile HostMemory memory;
@@ -36,7 +36,7 @@ final class Elements {
         return read;
     }
 
-    /** Bytes from the lowest element to the one at an index. */
+    /** The number of bytes from the lowest element to the element at an index. */
     private long place(long[] index) {
         long[] shape = of.shape();
         if (index.length != shape.length) {

@@ -7,24 +7,24 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The fields of a schema in Java, read once, when somebody first asks: there is one object for a schema and for all
- * batches that are known to be of it.
+ * The fields of a schema in Java, read once, when they are first asked for. A schema and all batches that are known to
+ * have it share one object.
  */
 final class Fields {
     private volatile Field root;
 
-    /** By their nodes, once somebody asked for that of a column. */
+    /** The fields by node; null until the field of a column is asked for. */
     private volatile Field[] nodes;
 
-    /** The children of the whole by their names, the first of each, once somebody asked for one among many. */
+    /** The children of the root by name (the first child of each name); null until a child among many is asked for. */
     private volatile Map<String, Integer> children;
 
-    /** The field of the whole, if somebody has asked already. */
+    /** The root field; null if it has not been read. */
     Field known() {
         return root;
     }
 
-    /** The field of the whole. The caller is inside the schema. */
+    /** The root field. The caller must be inside the schema. */
     Field root(long schema) {
         Field known = root;
         if (known == null) {
@@ -34,7 +34,7 @@ final class Fields {
         return known;
     }
 
-    /** The field of a node. The caller is inside the batch. */
+    /** The field of a node. The caller must be inside the batch. */
     Field at(int node, Batch batch) {
         Field[] known = nodes;
         if (known == null) {
@@ -46,7 +46,7 @@ final class Fields {
         return known[node];
     }
 
-    /** Which child of the whole is the first with this name; -1 if none is. The caller is inside the batch. */
+    /** The index of the root's first child with this name; -1 if there is none. The caller must be inside the batch. */
     int child(String name, Batch batch) {
         Map<String, Integer> known = children;
         if (known == null) {
@@ -60,7 +60,10 @@ final class Fields {
         return known.getOrDefault(name, -1);
     }
 
-    /** Nodes are numbered level by level: the children of each one in a row, and its dictionary behind them. */
+    /**
+     * The fields in the order of the nodes, which are numbered level by level: the children of each node in a row, then
+     * its dictionary.
+     */
     private static Field[] byLevel(Field root) {
         List<Field> fields = new ArrayList<>(List.of(root));
         for (int node = 0; node < fields.size(); node++) {

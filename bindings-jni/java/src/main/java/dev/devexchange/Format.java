@@ -41,9 +41,9 @@ public final class Format {
     public static final String UTF8 = "u";
     /** UTF-8 text, with 64-bit offsets. */
     public static final String LARGE_UTF8 = "U";
-    /** Bytes; short ones in place, long ones in any of several data buffers. */
+    /** Bytes; short values in place, long ones in any of several data buffers. */
     public static final String BINARY_VIEW = "vz";
-    /** UTF-8 text; short ones in place, long ones in any of several data buffers. */
+    /** UTF-8 text; short values in place, long ones in any of several data buffers. */
     public static final String UTF8_VIEW = "vu";
     /** Days since 1970-01-01, 32-bit. */
     public static final String DATE32 = "tdD";
@@ -55,7 +55,7 @@ public final class Format {
     public static final String INTERVAL_DAY_TIME = "tiD";
     /** Months and days, 32-bit each, and nanoseconds, 64-bit. */
     public static final String INTERVAL_MONTH_DAY_NANO = "tin";
-    /** A column for each child. */
+    /** A struct with a column for each child. */
     public static final String STRUCT = "+s";
     /** Lists of the child's values, with 32-bit offsets. */
     public static final String LIST = "+l";
@@ -73,7 +73,7 @@ public final class Format {
     private Format() {}
 
     /**
-     * Time of day: 32-bit for seconds and milliseconds, 64-bit for the finer units.
+     * Returns the format of times of day: 32-bit for seconds and milliseconds, 64-bit for the finer units.
      *
      * @param unit seconds, milli-, micro- or nanoseconds
      * @return the format string
@@ -84,7 +84,8 @@ public final class Format {
     }
 
     /**
-     * Point in time, 64-bit, since 1970-01-01 00:00 UTC, or of the local clock if there is no zone.
+     * Returns the format of 64-bit timestamps: points in time since 1970-01-01 00:00 UTC, or times of a local clock if
+     * there is no zone.
      *
      * @param unit seconds, milli-, micro- or nanoseconds
      * @param zone name or offset of the time zone; empty for none
@@ -96,7 +97,7 @@ public final class Format {
     }
 
     /**
-     * Span of time, 64-bit.
+     * Returns the format of 64-bit spans of time.
      *
      * @param unit seconds, milli-, micro- or nanoseconds
      * @return the format string
@@ -107,9 +108,9 @@ public final class Format {
     }
 
     /**
-     * So many bytes each.
+     * Returns the format of values of a fixed number of bytes.
      *
-     * @param bytes of a value
+     * @param bytes the number of bytes of a value
      * @return the format string
      */
     public static String fixedSizeBinary(int bytes) {
@@ -117,9 +118,9 @@ public final class Format {
     }
 
     /**
-     * So many of the child's values each.
+     * Returns the format of lists of a fixed number of the child's values.
      *
-     * @param values of a list
+     * @param values the number of values of a list
      * @return the format string
      */
     public static String fixedSizeList(int values) {
@@ -127,11 +128,11 @@ public final class Format {
     }
 
     /**
-     * Decimal number.
+     * Returns the format of decimal numbers.
      *
      * @param precision decimal digits
      * @param scale digits after the point
-     * @param bits of a value: 32, 64, 128 or 256
+     * @param bits the bits of a value: 32, 64, 128 or 256
      * @return the format string
      */
     public static String decimal(int precision, int scale, int bits) {
@@ -139,7 +140,8 @@ public final class Format {
     }
 
     /**
-     * A value of one of the children, which all have as many rows as the union.
+     * Returns the format of sparse unions: each value is in one of the children, which all have as many rows as the
+     * union.
      *
      * @param typeIds the number that stands for each child, from 0 to 127
      * @return the format string
@@ -149,7 +151,7 @@ public final class Format {
     }
 
     /**
-     * A value of one of the children, with a 32-bit offset into it.
+     * Returns the format of dense unions: each value is in one of the children, at a 32-bit offset.
      *
      * @param typeIds the number that stands for each child, from 0 to 127
      * @return the format string

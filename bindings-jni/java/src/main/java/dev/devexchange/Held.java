@@ -1,24 +1,24 @@
 package dev.devexchange;
 
 /**
- * One reference to a tensor or a batch, and what that is: asked for by whoever first wants to know, as it is often only
- * handed on, and then known to Java.
+ * One reference to a tensor or a batch, and its description. The description is read when it is first asked for,
+ * because many tensors and batches are only handed on, and is then kept in Java.
  *
- * @param <S> the class that it is of
- * @param <T> what Java knows of it
+ * @param <S> the subclass
+ * @param <T> the class of the description
  */
 abstract class Held<S, T> extends Owned<S> {
-    /** What it is, once somebody asked. */
+    /** The description; null until it is asked for. */
     private volatile T known;
 
     Held(Handle.Kind kind) {
         super(kind);
     }
 
-    /** Asks the native library what it is. The caller is inside. */
+    /** Reads the description from the native library. The caller must be inside. */
     abstract T describe(long address);
 
-    /** What it is; {@code method} is for the message if it is closed. */
+    /** The description; {@code method} is for the message if this is closed. */
     final T is(String method) {
         T is = known;
         if (is != null) {
@@ -33,7 +33,7 @@ abstract class Held<S, T> extends Owned<S> {
         }
     }
 
-    /** As {@link #is}, of a caller that is inside: whoever closes it meanwhile comes later. */
+    /** Same as {@link #is}, for a caller that is inside: a close at the same time counts as later. */
     final T isInside() {
         T is = known;
         if (is == null) {
@@ -43,17 +43,17 @@ abstract class Held<S, T> extends Owned<S> {
         return is;
     }
 
-    /** Has it looked at anew when it is asked next: what is known of it is not so any more. */
+    /** Drops the description, which is no longer true, so that it is read anew. */
     void forget() {
         known = null;
     }
 
-    /** A native call that writes to an address what it says of a handle. */
+    /** A native call that writes its answer about a handle to an address. */
     interface Ask {
         void accept(long handle, long address);
     }
 
-    /** How it can be had as something else. */
+    /** Makes the plan of a conversion. */
     final Plan plan(String method, Ask ask) {
         long address = enter(method);
         try {
@@ -65,7 +65,7 @@ abstract class Held<S, T> extends Owned<S> {
         }
     }
 
-    /** Puts it into the order of a stream. */
+    /** Orders this on a stream. */
     final void order(String method, DeviceStream stream, DeviceStream.Order order) {
         long address = enter(method);
         try {
@@ -75,7 +75,7 @@ abstract class Held<S, T> extends Owned<S> {
         }
     }
 
-    /** As {@link #order}, while nobody else uses it, of what changes when the data is there. */
+    /** Same as {@link #order}, but while nobody else uses this, for a call that changes when the data is ready. */
     final void orderAlone(String method, DeviceStream stream, DeviceStream.Order order) {
         long address = handle.enterAlone(method);
         try {

@@ -2,13 +2,13 @@ package dev.devexchange;
 
 /** How host memory is pinned, as bits: {@code DEVX_HOST_…}. */
 public final class HostFlags {
-    /** None. */
+    /** No flags. */
     public static final int NONE = 0;
-    /** For all contexts, not only for the one of its device. */
+    /** Pinned for all contexts, not only for that of its device. */
     public static final int PORTABLE = 1;
     /** Devices can use it. */
     public static final int MAPPED = 2;
-    /** The host writes it fast and reads it slowly. */
+    /** Fast for the host to write, slow to read. */
     public static final int WRITE_COMBINED = 4;
 
     private HostFlags() {}

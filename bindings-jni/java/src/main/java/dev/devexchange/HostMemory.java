@@ -4,14 +4,14 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * Read access to host memory of any size. Offsets are in bytes; a value lies at a multiple of its size. Whoever uses
- * this sees to it that the memory is still there.
+ * Read access to host memory of any size. Offsets are in bytes; a value lies at a multiple of its size. The caller must
+ * keep the memory alive.
  */
 final class HostMemory {
-    /** A buffer has at most 2 GiB, so large memory is seen in parts. */
+    /** The size of a part, as a power of 2. A buffer has at most 2 GiB, so large memory is split into parts. */
     private static final int SHIFT = 30;
 
-    /** No memory has more: an address of a process has so many bits. */
+    /** The most bytes that any memory can have: the range of a process's addresses. */
     static final long MOST_BYTES = 1L << 47;
 
     private final ByteBuffer[] parts;
@@ -22,12 +22,12 @@ final class HostMemory {
         this.shift = shift;
     }
 
-    /** Of {@link #MOST_BYTES} at most. */
+    /** Access to {@link #MOST_BYTES} bytes at most. */
     static HostMemory of(long address, long bytes) {
         return of(address, bytes, SHIFT);
     }
 
-    /** In parts of {@code 1 << shift} bytes. */
+    /** Access in parts of {@code 1 << shift} bytes. */
     static HostMemory of(long address, long bytes, int shift) {
         ByteBuffer[] parts = new ByteBuffer[Math.toIntExact((bytes + (1L << shift) - 1) >>> shift)];
         for (int i = 0; i < parts.length; i++) {
@@ -37,12 +37,12 @@ final class HostMemory {
         return new HostMemory(parts, shift);
     }
 
-    /** A buffer in native order over memory, of one byte at least. */
+    /** A buffer in native order over memory of at least one byte. */
     static ByteBuffer view(long address, long bytes) {
         return Calls.view(address, bytes).order(ByteOrder.nativeOrder());
     }
 
-    /** The address of the first byte that is left in a buffer of the caller's. */
+    /** The address of the first remaining byte of a caller's buffer. */
     static long address(ByteBuffer buffer, String name) {
         if (!buffer.isDirect()) {
             throw new DevExchangeException(
@@ -89,7 +89,7 @@ final class HostMemory {
         return part(at).getDouble(index(at));
     }
 
-    /** Bit {@code index} of a bitmap, the lowest bit of each byte first. */
+    /** Bit {@code index} of a bitmap, in which the lowest bit of each byte comes first. */
     boolean bit(long index) {
         return (i8(index >>> 3) >> (index & 7) & 1) == 1;
     }

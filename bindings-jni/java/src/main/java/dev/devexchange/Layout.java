@@ -1,23 +1,23 @@
 package dev.devexchange;
 
 /**
- * How the values of a column lie in its buffers and what they mean, as its format string says. The native library has
- * checked the string, so this only tells apart what is known to be there.
+ * The layout of the values of a column and their meaning, from its format string. The native library has checked the
+ * string, so this only distinguishes valid formats.
  *
  * @param kind how a row lies in the buffers
  * @param width bytes of a value ({@code NUMBER}, {@code FIXED}), of an offset ({@code TEXT}, {@code BYTES},
  *     {@code LIST}, {@code LIST_VIEW}) or of a view; values of a {@code FIXED_LIST}; otherwise 0
  * @param element how numbers are read ({@code NUMBER}), otherwise null
  * @param meaning what a number or fixed number of bytes stands for
- * @param parameter of the meaning: nanoseconds of a unit, digits after the point
+ * @param parameter the parameter of the meaning: nanoseconds of a unit, or digits after the point
  */
 record Layout(Kind kind, int width, Element element, Meaning meaning, long parameter) {
     enum Kind {
         NULL,
         BOOL,
-        /** Numbers, and dates and times as the integers that they are stored as. */
+        /** Numbers, and dates and times as the integers that store them. */
         NUMBER,
-        /** Values of a fixed number of bytes that Java has no number for. */
+        /** Values of a fixed number of bytes that no Java number can hold. */
         FIXED,
         TEXT,
         BYTES,
@@ -55,7 +55,7 @@ record Layout(Kind kind, int width, Element element, Meaning meaning, long param
     }
 
     enum Meaning {
-        /** Itself. */
+        /** Just the number or the bytes. */
         PLAIN,
         DATE,
         TIME,
@@ -122,7 +122,7 @@ record Layout(Kind kind, int width, Element element, Meaning meaning, long param
             case "+us" -> of(Kind.SPARSE_UNION, 0);
             case "+ud" -> of(Kind.DENSE_UNION, 0);
             case "d" -> decimal(parameter.split(","));
-            // What is left are the timestamps.
+            // Only timestamps are left.
             default -> number(Element.INT64, Meaning.TIMESTAMP, nanos(format.charAt(2)));
         };
     }
@@ -148,7 +148,7 @@ record Layout(Kind kind, int width, Element element, Meaning meaning, long param
         return new Layout(kind, width, null, Meaning.PLAIN, 0);
     }
 
-    /** Of the unit that a format string ends with. */
+    /** The nanoseconds of a unit of a format string. */
     private static long nanos(char unit) {
         return switch (unit) {
             case 's' -> 1_000_000_000;

@@ -3,7 +3,7 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 
 /**
- * What this library has handed out and taken in.
+ * Counts of what this library has handed out and taken in.
  *
  * @param tensorExports DLPack tensors handed to consumers
  * @param tensorImports DLPack tensors taken from producers
@@ -11,7 +11,7 @@ import java.nio.ByteBuffer;
  * @param batchImports Arrow arrays taken from producers
  * @param schemaExports Arrow schemas handed to consumers
  * @param schemaImports Arrow schemas taken from producers
- * @param owners memory of this side, of which the release has to be told
+ * @param owners memory of this side whose release must be reported
  * @param streamExports streams of Arrow arrays handed to consumers
  * @param streamImports streams of Arrow arrays taken from producers
  */
@@ -27,10 +27,10 @@ public record Ledger(
         Count streamImports) {
 
     /**
-     * How many there were.
+     * The numbers of one kind.
      *
-     * @param total since the library was loaded
-     * @param live not released yet
+     * @param total all since the library was loaded
+     * @param live those not released yet
      */
     public record Count(long total, long live) {}
 

@@ -14,7 +14,7 @@ import java.util.Objects;
 final class Metadata {
     private Metadata() {}
 
-    /** Pairs of the user's, in their order, which do not change any more. */
+    /** An unmodifiable copy of a user's pairs, in their order. */
     static Map<String, String> copy(Map<String, String> pairs) {
         Map<String, String> copy = new LinkedHashMap<>();
         pairs.forEach((key, value) ->
@@ -22,7 +22,7 @@ final class Metadata {
         return Collections.unmodifiableMap(copy);
     }
 
-    /** The block of these pairs; {@code context} is put before what a refusal says. */
+    /** The block of these pairs; {@code context} begins the message of a refusal. */
     static byte[] block(Map<String, String> pairs, String context) {
         List<byte[]> parts = new ArrayList<>();
         long size = Integer.BYTES;
@@ -45,7 +45,7 @@ final class Metadata {
         return block.array();
     }
 
-    /** The block of these pairs in memory off the heap; {@code null} if there are none. */
+    /** The block of these pairs in off-heap memory; {@code null} if there are no pairs. */
     static Scratch offHeap(Map<String, String> pairs) {
         if (pairs.isEmpty()) {
             return null;
@@ -58,14 +58,14 @@ final class Metadata {
 
     /**
      * The pairs of a block that the core has checked; none for the address 0. Bytes that are not UTF-8 are replaced,
-     * and the last one of several values of a key stays.
+     * and the last value of a key wins.
      */
     static Map<String, String> read(long address) {
         long size = Native.metadataBytes(address);
         return size == 0 ? Map.of() : read(HostMemory.view(address, size));
     }
 
-    /** As {@link #read(long)}, of a block in native order that has some. */
+    /** Same as {@link #read(long)}, for a block in native order that is not empty. */
     static Map<String, String> read(ByteBuffer block) {
         Map<String, String> pairs = new LinkedHashMap<>();
         for (int left = block.getInt(); left > 0; left--) {

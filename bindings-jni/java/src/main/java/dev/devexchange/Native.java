@@ -3,10 +3,11 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 
 /**
- * The native methods: what {@code bindings-jni/src} defines. Handles are those of {@link Handle}, and whoever calls
- * one of these is between its {@code enter} and {@code exit}. Addresses named {@code out}, {@code column},
- * {@code request} and so on are those of records ({@link Records}). A {@code device} is the number of its type and,
- * above 32 bits, its id; a {@code stream} is a handle, or 0. What fails throws a {@link DevExchangeException}.
+ * The native methods, defined in {@code bindings-jni/src}. Handles are those of {@link Handle}; a caller must be
+ * between {@code enter} and {@code exit} of each handle that it passes. Parameters named {@code out}, {@code column},
+ * {@code request} and so on are addresses of records ({@link Records}). A {@code device} is the number of its type in
+ * the lower 32 bits and its id in the upper ones; a {@code stream} is a handle, or 0. A method that fails throws a
+ * {@link DevExchangeException}.
  */
 final class Native {
     static {
@@ -29,7 +30,7 @@ final class Native {
 
     static native boolean tracing();
 
-    /** Panics, so that the tests can see what becomes of it. */
+    /** Panics, for the tests of what becomes of a panic. */
     static native void panic(String text);
 
     // memory.rs
@@ -136,7 +137,7 @@ final class Native {
 
     static native long tensorExport(long tensor, long request, boolean legacy);
 
-    /** Takes the reference, unless it is refused; a long behind the request says so, 1 or 0. */
+    /** Takes the reference, unless the move is refused; writes 1 or 0 to the long behind the request accordingly. */
     static native long tensorMove(long tensor, long request, boolean legacy);
 
     static native void dlpackRelease(long source, boolean legacy);
@@ -203,7 +204,7 @@ final class Native {
 
     static native long batchStreamCreate(long schema, int deviceType, long token);
 
-    /** Takes the reference. */
+    /** Takes the reference to the batch. */
     static native void sourceAnswer(long token, long batch);
 
     static native void sourceFail(long token, int status, int driverCode, String text);

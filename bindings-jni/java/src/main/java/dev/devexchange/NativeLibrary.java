@@ -11,12 +11,15 @@ import java.util.Locale;
 /** Finds and loads the native half of this binding. */
 final class NativeLibrary {
     /**
-     * System property: the path of the library, or of the directory that it is in. The JVM loads a file for one class
-     * loader only, so a second loader that has these classes needs another file.
+     * The system property for the path of the library, or of its directory. The JVM loads a file for only one class
+     * loader, so a second loader that has these classes needs another file.
      */
     static final String PROPERTY = "devexchange.library.path";
 
-    /** The two halves are private to each other, so that only those of one version fit together. */
+    /**
+     * The version of both halves. The interface between them is private, so only halves of the same version fit
+     * together.
+     */
     static final String VERSION = "0.1.0";
 
     private static final String FILE = "libdevexchange_jni.so";
@@ -41,7 +44,7 @@ final class NativeLibrary {
             System.load(file);
         } catch (UnsatisfiedLinkError refusal) {
             String why = refusal.getMessage();
-            // The JVM's words, which nothing but a text tells from others.
+            // Only the JVM's text tells this reason from others.
             if (why != null && why.contains("already loaded in another classloader")) {
                 why = "a class loader that is not this one has the library from that file; this one needs a copy of it,"
                         + " or no such property, as the jar carries a library for each";
@@ -60,17 +63,21 @@ final class NativeLibrary {
         }
     }
 
-    /** The JVM loads files only, so the resource becomes one until it is loaded. */
+    /**
+     * Loads the library from the jar. The JVM loads only files, so the resource is written to a file until it is
+     * loaded.
+     */
     private static void loadResource() {
         String resource = "/native/" + platform() + "/" + FILE;
         try (InputStream library = NativeLibrary.class.getResourceAsStream(resource)) {
             if (library == null) {
                 throw problem("there is no " + resource + " in the jar of devexchange", null);
             }
-            // The JVM loads by absolute paths only, and java.io.tmpdir may be none.
+            // The JVM loads only by absolute paths, and java.io.tmpdir may be relative.
             Path file = Files.createTempFile("devexchange-", "-" + FILE).toAbsolutePath();
             try {
-                // Into this very file, which only its user may write: another one in its place would be like any other.
+                // Written into this very file, which only its user may write: a new file in its place would not have
+                // these permissions.
                 try (OutputStream out = Files.newOutputStream(file, StandardOpenOption.WRITE)) {
                     library.transferTo(out);
                 }
@@ -81,7 +88,7 @@ final class NativeLibrary {
                                 + "); where that is mounted noexec, -Djava.io.tmpdir=PATH names another one",
                         refusal);
             } finally {
-                // What is loaded stays, and a JVM that is killed deletes nothing.
+                // A loaded library stays. Deleted now, because a JVM that is killed deletes nothing.
                 Files.delete(file);
             }
         } catch (IOException e) {
@@ -99,7 +106,7 @@ final class NativeLibrary {
         return error;
     }
 
-    /** Operating system and architecture as the JVM calls them, for example {@code linux-amd64}. */
+    /** Operating system and architecture, as the JVM names them, for example {@code linux-amd64}. */
     private static String platform() {
         return (System.getProperty("os.name") + "-" + System.getProperty("os.arch")).toLowerCase(Locale.ROOT);
     }

@@ -5,12 +5,12 @@ import java.lang.ref.ReferenceQueue;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 
 /**
- * What holds every open {@link Handle}, so that one whose owner is collected without being closed is found. A {@code
- * Cleaner} does the same, but each of its registrations takes a lock twice and makes two objects: most handles are
- * closed soon, so here a handle goes to a free place of its thread's and leaves it without a lock.
+ * Holds every open {@link Handle}, so that a handle whose owner is collected without being closed is found. A {@code
+ * Cleaner} does the same, but each registration with it takes a lock twice and makes two objects. Most handles are
+ * closed soon, so here a handle takes a free place in the row of its thread, and leaves it, without a lock.
  */
 final class Net {
-    /** Threads share a row of places only if there are more of them than rows. */
+    /** The number of rows of places. Threads share a row only if there are more threads than rows. */
     private static final int ROWS = 16;
 
     private static final int PLACES_OF_ROW = 64;
@@ -18,12 +18,12 @@ final class Net {
     private static final AtomicReferenceArray<Handle> PLACES = new AtomicReferenceArray<>(ROWS * PLACES_OF_ROW);
 
     /**
-     * Those that found their row full, of a program that keeps many open: for each row a ring, which is its own lock.
-     * To enter it takes no memory.
+     * The handles that found their row full, when a program keeps many open: for each row a ring, whose head is its
+     * lock. Entering a ring allocates nothing.
      */
     private static final Handle[] RINGS = new Handle[ROWS];
 
-    /** Where the handles come to whose owners are gone, and the views whose buffers are. */
+    /** The queue of handles whose owners were collected, and of views whose buffers were. */
     static final ReferenceQueue<Object> COLLECTED = new ReferenceQueue<>();
 
     static {
@@ -38,9 +38,9 @@ final class Net {
 
     private Net() {}
 
-    /** Holds a handle until {@link #drop}; returns what that is to be told. Takes no memory. */
+    /** Holds a handle until {@link #drop}; returns the place to pass to it. Allocates nothing. */
     static int hold(Handle handle) {
-        // A class of the user's may have its own idea of a thread's number.
+        // A user's subclass of {@code Thread} may return any number as its id.
         int row = Math.floorMod(Thread.currentThread().getId(), ROWS);
         int first = row * PLACES_OF_ROW;
         for (int place = first; place < first + PLACES_OF_ROW; place++) {
@@ -55,11 +55,11 @@ final class Net {
             ring.next.previous = handle;
             ring.next = handle;
         }
-        // A place is not negative.
+        // Negative, unlike a place.
         return ~row;
     }
 
-    /** Holds it no more, which is done once. */
+    /** Stops holding a handle. Must be called once. */
     static void drop(Handle handle, int place) {
         if (place >= 0) {
             PLACES.setRelease(place, null);
@@ -83,7 +83,7 @@ final class Net {
                     ((View) gone).drop();
                 }
             } catch (InterruptedException ignored) {
-                // Nobody has a reason to.
+                // Nobody has a reason to interrupt this thread.
             } catch (Throwable thrown) {
                 Background.log("a handle that nobody closed could not be given up", thrown);
             }

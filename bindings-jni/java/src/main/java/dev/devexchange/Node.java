@@ -8,12 +8,11 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * One array of a batch that is being made: a length, and buffers in the order of the Arrow columnar format, validity
- * first. Nodes are values; the methods {@code with…} return another one. What a node says is checked by
- * {@link Batch#create}.
+ * Describes one array of a new batch: a length, and buffers in the order of the Arrow columnar format, validity first.
+ * Nodes are immutable values; the methods {@code with…} return a new node. {@link Batch#create} checks the content.
  */
 public final class Node {
-    /** The number of nulls is not known. */
+    /** In place of a number of nulls: not known. */
     public static final long UNKNOWN = -1;
 
     private final long length;
@@ -21,7 +20,10 @@ public final class Node {
     private final long offset;
     private final List<Memory> buffers;
 
-    /** A buffer of Java's, as it was when it was given, and what is kept for it; or if there is none, an address. */
+    /**
+     * A byte buffer as it was when it was given, with the object to keep reachable for it; or, without a buffer, an
+     * address.
+     */
     private record Memory(ByteBuffer buffer, ByteBuffer kept, long address) {
         static final Memory NONE = at(0);
 
@@ -42,11 +44,11 @@ public final class Node {
     }
 
     /**
-     * An array over direct buffers in native byte order, each from its position to its limit as they are now.
+     * Describes an array over direct buffers in native byte order, each from its current position to its current limit.
      *
      * @param length number of elements
-     * @param buffers in the order of the format; {@code null} where there is none, as a validity buffer without nulls.
-     *     None at all for a type that has no buffers
+     * @param buffers in the order of the format; {@code null} for a buffer that does not exist (a validity without
+     *     nulls). Empty for a type without buffers
      * @return the node, with an unknown number of nulls and offset 0
      */
     public static Node of(long length, ByteBuffer... buffers) {
@@ -54,10 +56,10 @@ public final class Node {
     }
 
     /**
-     * An array over memory at addresses. How long it is cannot be checked.
+     * Describes an array over memory at addresses. The sizes of the buffers cannot be checked.
      *
      * @param length number of elements
-     * @param addresses in the order of the format; 0 where there is no buffer
+     * @param addresses in the order of the format; 0 for a buffer that does not exist
      * @return the node, with an unknown number of nulls and offset 0
      */
     public static Node ofAddresses(long length, long... addresses) {
@@ -65,10 +67,10 @@ public final class Node {
     }
 
     /**
-     * The same node with one more buffer.
+     * Returns the same node with one more buffer.
      *
-     * @param buffer a direct buffer in native byte order, from its position to its limit; or {@code null} if there is
-     *     none
+     * @param buffer a direct buffer in native byte order, from its current position to its current limit; {@code null}
+     *     if there is no such buffer
      * @return the node
      */
     public Node withBuffer(ByteBuffer buffer) {
@@ -76,9 +78,9 @@ public final class Node {
     }
 
     /**
-     * The same node with one more buffer, at an address. How long it is cannot be checked.
+     * Returns the same node with one more buffer, at an address. Its size cannot be checked.
      *
-     * @param address where it is; 0 if there is none
+     * @param address where the buffer is; 0 if there is no such buffer
      * @return the node
      */
     public Node withAddress(long address) {
@@ -86,10 +88,10 @@ public final class Node {
     }
 
     /**
-     * The same node with these data buffers of views, and the buffer of their sizes, which is made here. To be called
-     * when the node has validity and views.
+     * Returns the same node with these data buffers of views, and the buffer of their sizes, which is made here. Call
+     * this when the node already has validity and views.
      *
-     * @param data direct buffers in native byte order, each from its position to its limit; there may be none
+     * @param data direct buffers in native byte order, each from its position to its limit; may be empty
      * @return the node
      */
     public Node withViewData(ByteBuffer... data) {
@@ -98,10 +100,10 @@ public final class Node {
     }
 
     /**
-     * The same node with the last buffer of views: the sizes of the data buffers. It is made here, in host memory, as
-     * consumers expect it of arrays on any device.
+     * Returns the same node with the last buffer of views: the sizes of the data buffers. It is made here, in host
+     * memory, where consumers expect it for arrays on any device.
      *
-     * @param bytes of each data buffer
+     * @param bytes the size of each data buffer
      * @return the node
      */
     public Node withViewSizes(long... bytes) {
@@ -117,9 +119,9 @@ public final class Node {
     }
 
     /**
-     * The same node with a number of nulls.
+     * Returns the same node with a number of nulls.
      *
-     * @param count how many elements are null, or {@link #UNKNOWN}
+     * @param count the number of elements that are null, or {@link #UNKNOWN}
      * @return the node
      */
     public Node withNullCount(long count) {
@@ -127,9 +129,9 @@ public final class Node {
     }
 
     /**
-     * The same node as a slice: its first element is not the first one in the buffers.
+     * Returns the same node as a slice: its first element is not the first one in the buffers.
      *
-     * @param elements to skip in each buffer
+     * @param elements the number of elements to skip in each buffer
      * @return the node
      */
     public Node withOffset(long elements) {
@@ -148,12 +150,12 @@ public final class Node {
         return buffers.size();
     }
 
-    /** What has to stay reachable as long as the memory is used. */
+    /** The object that must stay reachable as long as the memory is used. */
     Object kept() {
         return buffers;
     }
 
-    /** Writes the record at {@code at}, whose table of buffers is going to be at {@code table}. */
+    /** Writes the record at {@code at}; its table of buffers will be at {@code table}. */
     void write(ByteBuffer out, int at, long table) {
         out.putLong(at + Records.NODE.at("length"), length);
         out.putLong(at + Records.NODE.at("null_count"), nullCount);
@@ -170,12 +172,12 @@ public final class Node {
                 : HostMemory.address(memory.buffer, name + ".buffers[" + index + "]");
     }
 
-    /** Whether a buffer is one of Java's that has bytes. */
+    /** Whether a buffer is a byte buffer that is not empty. */
     boolean isHostMemory(int index) {
         return room(index) > 0;
     }
 
-    /** How many bytes a buffer has; −1 if that is not known. */
+    /** The number of bytes of a buffer; −1 if it is not known. */
     long room(int index) {
         ByteBuffer buffer = buffers.get(index).buffer;
         return buffer == null ? -1 : buffer.remaining();

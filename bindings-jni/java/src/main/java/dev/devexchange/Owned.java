@@ -4,10 +4,11 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
- * One reference to a native thing, which somebody closes. A native call may be the last use of this that the JVM knows
- * of: so whatever ends one keeps this reachable until then, and {@link Net} does not find it meanwhile.
+ * One reference to a native object, to be closed. A native call may be the last use of this that the JVM knows of.
+ * Therefore every method that ends a use keeps this reachable until then, so that {@link Net} does not find it during
+ * the call.
  *
- * @param <S> the class that it is of
+ * @param <S> the subclass
  */
 abstract class Owned<S> implements AutoCloseable {
     final Handle handle;
@@ -16,7 +17,7 @@ abstract class Owned<S> implements AutoCloseable {
         handle = new Handle(this, kind);
     }
 
-    /** Of the reference that Java was just given. Takes no memory. */
+    /** Takes the reference that Java was just given. Allocates nothing. */
     @SuppressWarnings("unchecked")
     final S of(long address) {
         handle.hold(address);
@@ -42,19 +43,19 @@ abstract class Owned<S> implements AutoCloseable {
         handle.check(method);
     }
 
-    /** A buffer in native order over memory of this, which keeps this reachable. The caller is inside. */
+    /** A buffer in native order over memory of this, which keeps this reachable. The caller must be inside. */
     final ByteBuffer view(long address, long bytes) {
         return View.of(handle, this, address, bytes);
     }
 
-    /** Closes it, and says whether it was this call that did. */
+    /** Closes this; returns whether it was open. */
     final boolean closeOnce() {
         boolean first = handle.close();
         Reference.reachabilityFence(this);
         return first;
     }
 
-    // What is public is not final: so the public classes get methods of their own for it, as reflection needs them.
+    // The public methods are not final, so that the public classes can have their own, as reflection needs them.
 
     /** {@return whether it was closed} */
     public boolean isClosed() {

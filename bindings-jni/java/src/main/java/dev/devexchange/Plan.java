@@ -5,10 +5,10 @@ import java.nio.charset.StandardCharsets;
 import java.util.Objects;
 
 /**
- * The answer to "can this be seen as that?", asked before anything is taken.
+ * Says how a conversion or an offer can be done, before anything is taken.
  *
  * @param kind how it can be done
- * @param copyBytes bytes that a copy would write; 0 for a view
+ * @param copyBytes the number of bytes that a copy would write; 0 for a view
  * @param reason why a view is not possible; empty for a view
  */
 public record Plan(Kind kind, long copyBytes, String reason) {
@@ -23,10 +23,10 @@ public record Plan(Kind kind, long copyBytes, String reason) {
     }
 
     /**
-     * Checks that there is a kind and a reason, nothing more.
+     * Creates a plan. Checks only that {@code kind} and {@code reason} are not null.
      *
      * @param kind how it can be done
-     * @param copyBytes bytes that a copy would write
+     * @param copyBytes the number of bytes that a copy would write
      * @param reason why a view is not possible
      */
     public Plan {

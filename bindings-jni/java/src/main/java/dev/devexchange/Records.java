@@ -5,8 +5,8 @@ import java.util.Map;
 
 /**
  * The C structs that cross the boundary: those of the standards and the records of {@code devexchange/types.h}. Members
- * are listed as in C, and laid out by C's rules on machines with 64-bit pointers; a test compares the result with the
- * table that the C compiler agrees with.
+ * are listed as in C, and laid out by C's rules for machines with 64-bit pointers. A test compares the result with the
+ * table that is checked against the C compiler.
  */
 final class Records {
     /** A struct: its members, in order. */
@@ -22,7 +22,7 @@ final class Records {
             return offsets.get(member);
         }
 
-        /** Bytes of the struct, padding at the end included. */
+        /** The size of the struct in bytes, including padding at the end. */
         int size() {
             return roundUp(end, align);
         }

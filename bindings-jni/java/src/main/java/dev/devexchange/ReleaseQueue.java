@@ -9,18 +9,18 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Where release callbacks run: one daemon thread, {@code devexchange-releases}, in the order in which the memory was
- * given up.
+ * Runs release callbacks on one daemon thread, {@code devexchange-releases}, in the order in which the memory was given
+ * up.
  *
- * <p>Whoever gives up memory of Java's, a consumer in C on a thread of its own for example, only queues a token and
- * never enters the JVM. What a callback throws is logged ({@code System.Logger} "dev.devexchange"), counted, and does
- * not stop the thread. The thread does not keep the JVM from exiting; callbacks that are not due by then do not run.
+ * <p>Giving up Java-owned memory, for example by a C consumer on its own thread, only queues a token; it never enters
+ * the JVM. An exception of a callback is logged ({@code System.Logger} "dev.devexchange") and counted; it does not stop
+ * the thread. The thread does not keep the JVM from exiting; callbacks that are not due by then do not run.
  */
 public final class ReleaseQueue {
-    /** Bits of a token that say what it is; 0 is an entry of the table, the others are those of {@link Handle.Kind}. */
+    /** The bits of a token that say what it is: 0 for an entry of the table, else a tag of {@link Handle.Kind}. */
     private static final int TAG_BITS = 4;
 
-    /** What memory of Java's needs until it is released. */
+    /** What Java-owned memory needs until it is released. */
     private record Entry(Object kept, Runnable release) {}
 
     private static final Map<Long, Entry> TABLE = new ConcurrentHashMap<>();
@@ -35,10 +35,10 @@ public final class ReleaseQueue {
     private ReleaseQueue() {}
 
     /**
-     * Waits until every release that has arrived by now has run. Memory that a consumer still holds does not count: its
-     * release arrives when the consumer gives it up.
+     * Waits until every release that has arrived before this call has run. Memory that a consumer still holds does not
+     * count: its release arrives when the consumer gives it up.
      *
-     * @param timeout how long to wait at most
+     * @param timeout the longest time to wait
      * @return false if it took longer
      * @throws InterruptedException if the calling thread is interrupted meanwhile
      * @throws IllegalStateException on the thread of the queue itself, which would wait for itself
@@ -53,17 +53,18 @@ public final class ReleaseQueue {
     }
 
     /**
-     * How much of this side the library keeps: memory that was given to tensors and batches, or by an {@link Allocator},
-     * and not got back yet; sources of streams, allocators of managers, asynchronous readers and writers.
+     * The number of Java objects that the library still needs: memory that was given to tensors and batches or by an
+     * {@link Allocator} and is not released yet, sources of streams, allocators of managers, asynchronous readers and
+     * writers.
      *
-     * @return 0 when every callback has run, or is the one that runs now
+     * @return 0 when every callback has run or is running
      */
     public static int pending() {
         return TABLE.size();
     }
 
     /**
-     * How many callbacks have thrown.
+     * The number of callbacks that have thrown an exception.
      *
      * @return the number since the library was loaded
      */
@@ -71,29 +72,32 @@ public final class ReleaseQueue {
         return FAILURES.get();
     }
 
-    /** Keeps {@code kept} reachable until the token comes back, and then runs {@code release}, which may be null. */
+    /**
+     * Makes a token. Keeps {@code kept} reachable until the token comes back, and then runs {@code release}, which may
+     * be null.
+     */
     static Long register(Object kept, Runnable release) {
         Long token = NEXT.incrementAndGet() << TAG_BITS;
         TABLE.put(token, new Entry(kept, release));
         return token;
     }
 
-    /** One callback in place of several, each of which runs whatever becomes of the others; null for none. */
+    /** Combines several callbacks into one. Each runs even if others fail. Null if the list is empty. */
     static Runnable all(List<Runnable> releases) {
         return releases.isEmpty() ? null : () -> releases.forEach(ReleaseQueue::call);
     }
 
-    /** Takes a registration back whose token will not come. Takes no memory. */
+    /** Takes back a registration whose token will never be queued. Allocates nothing. */
     static void cancel(Long token) {
         TABLE.remove(token);
     }
 
-    /** Has a handle released that nobody closed. */
+    /** Queues the release of a handle that nobody closed. */
     static void giveUp(long token) {
         Native.queuePush(token);
     }
 
-    /** Whatever goes wrong with one release, the next one is due. */
+    /** Runs a release. Must not throw, because the next release is due whatever goes wrong with this one. */
     private static void deliver(long token) {
         try {
             if ((token & (1 << TAG_BITS) - 1) != 0) {

@@ -4,23 +4,23 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.LongBuffer;
 
-/** Off-heap memory for the arguments and results of one native call. Each thread has its own. */
+/** Off-heap memory for the arguments and results of one native call. Each thread has its own memory. */
 final class Scratch {
     /** Enough for a description of a tensor with the most dimensions. */
     private static final int LEAST = 4096;
 
-    /** A thread keeps no more than this. */
+    /** The most bytes that a thread keeps. */
     private static final int MOST = 1 << 18;
 
     private static final ThreadLocal<Scratch> OF_THREAD = ThreadLocal.withInitial(() -> new Scratch(LEAST));
 
-    /** In native order; all of it may be used. */
+    /** The memory, in native order; all of it may be used. */
     final ByteBuffer buffer;
 
-    /** The same, as longs. */
+    /** The memory as longs. */
     final LongBuffer longs;
 
-    /** Of index 0. */
+    /** The address of index 0. */
     final long address;
 
     private Scratch(int bytes) {
@@ -29,19 +29,19 @@ final class Scratch {
         address = Calls.bufferAddress(buffer);
     }
 
-    /** The calling thread's, with what the last call left in it. */
+    /** The calling thread's memory, with the content that the last call left. */
     static Scratch get() {
         return OF_THREAD.get();
     }
 
-    /** How many bytes there are. */
+    /** The size in bytes. */
     int room() {
         return buffer.capacity();
     }
 
     /**
-     * Room for so many bytes, which the caller keeps reachable over the call. The calling thread keeps it for the next
-     * time, unless it is much.
+     * Memory for a number of bytes, which the caller must keep reachable during the call. The calling thread keeps it
+     * for its next calls, unless it is larger than {@link #MOST}.
      */
     static Scratch of(long bytes) {
         Scratch kept = get();

@@ -4,19 +4,19 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 
-/** A step that is taken again and again, once at least after each time that somebody asks, and never twice at once. */
+/** Runs a step at least once after each request, and never twice at the same time. */
 final class Serial {
     private final Executor executor;
     private final Runnable step;
 
-    /** How often somebody asked since the last step began. */
+    /** The number of requests since the last step began. */
     private final AtomicLong asked = new AtomicLong();
 
     private final Consumer<Throwable> refused;
 
     /**
-     * {@code refused} is told that the executor cannot take a step, and what a step throws that has no memory: whoever
-     * counts on it would wait for ever.
+     * {@code refused} gets the exception if the executor rejects a step, or if a step throws, for example for lack of
+     * memory: whoever depends on the step would otherwise wait for ever.
      */
     Serial(Executor executor, Runnable step, Consumer<Throwable> refused) {
         this.executor = executor;
@@ -24,13 +24,13 @@ final class Serial {
         this.refused = refused;
     }
 
-    /** Has a step taken, on a thread of the executor. */
+    /** Requests a step, which runs on a thread of the executor. */
     void schedule() {
         if (asked.getAndIncrement() == 0) {
             try {
                 executor.execute(this::run);
             } catch (Throwable thrown) {
-                // Others who asked meanwhile count on this step.
+                // Requests that came meanwhile depended on this step; {@code refused} answers for them, too.
                 asked.set(0);
                 refused.accept(thrown);
             }

@@ -1,8 +1,8 @@
 package dev.devexchange;
 
 /**
- * The reasons for a refusal, as numbers: the same as {@code DEVX_…} in C. The set is open, and a number is never given
- * a second meaning.
+ * The reasons for a refusal, as numbers, which are those of {@code DEVX_…} in C. The set is open, and a number is never
+ * given a second meaning.
  */
 public final class Status {
     /** Success; no exception has it. */
@@ -25,13 +25,13 @@ public final class Status {
     public static final int INVALID_LENGTH = 8;
     /** An Arrow null count does not fit its array. */
     public static final int INVALID_NULL_COUNT = 9;
-    /** The number of buffers is wrong, one that must be there is missing, or one is too small. */
+    /** The number of buffers is wrong, a required buffer is missing, or a buffer is too small. */
     public static final int INVALID_BUFFERS = 10;
     /** The children of an Arrow struct are wrong in number, NULL or released. */
     public static final int INVALID_CHILDREN = 11;
     /** Arrow metadata has a negative or oversized count or length. */
     public static final int INVALID_METADATA = 12;
-    /** Two things that belong together differ, or a value is asked for as another type. */
+    /** Two things that must agree differ, or a value is asked for as another type. */
     public static final int MISMATCH = 13;
     /** The tree is deeper or larger than the limits. */
     public static final int TOO_DEEP = 14;
@@ -55,13 +55,16 @@ public final class Status {
     public static final int OUT_OF_RANGE = 23;
     /** A stream value that the device does not take (DLPack {@code stream}). */
     public static final int INVALID_STREAM = 24;
-    /** What is asked for is not ready, and this call does not wait for it, or not any longer. */
+    /** The result is not ready, and the call does not wait for it, or has stopped waiting. */
     public static final int NOT_READY = 25;
     /** A call of the device driver failed. */
     public static final int DRIVER = 26;
-    /** A callback failed, of the caller or of a producer, consumer or manager, or gave what it must not; or a call of the JVM. */
+    /**
+     * A callback of the caller, a producer, a consumer or a manager failed or gave an invalid result, or a call of the
+     * JVM failed.
+     */
     public static final int CALLBACK = 27;
-    /** The object is in use by another call; it takes one at a time. */
+    /** The object is in use by another call; it takes one call at a time. */
     public static final int BUSY = 28;
     /** A call of the operating system failed; the text says which and how. */
     public static final int SYSTEM = 29;

@@ -12,7 +12,7 @@ import java.time.ZonedDateTime;
 import java.util.function.Supplier;
 
 /**
- * Numbers of the unit of time that a column has, as the classes of {@code java.time}. Whoever uses this is inside the
+ * Converts numbers in the time unit of a column to the classes of {@code java.time}. The caller must be inside the
  * batch; the row that the number was read from is for errors.
  */
 final class Times {
@@ -22,7 +22,7 @@ final class Times {
 
     private Times() {}
 
-    /** The day that a number of units since 1970-01-01 is in. */
+    /** The day that contains the time at a number of units since 1970-01-01. */
     static LocalDate date(ColumnRows column, long row, long value) {
         long ofDay = NANOS_OF_DAY / nanosOfUnit(column);
         return inRange(
@@ -37,7 +37,7 @@ final class Times {
         return LocalTime.ofNanoOfDay(value * nanosOfUnit);
     }
 
-    /** The point in time so many units after 1970-01-01 00:00 UTC. */
+    /** The point in time at a number of units after 1970-01-01 00:00 UTC. */
     static Instant instant(ColumnRows column, long row, long value) {
         long nanosOfUnit = nanosOfUnit(column);
         long ofSecond = NANOS_OF_SECOND / nanosOfUnit;
@@ -45,13 +45,13 @@ final class Times {
                 Math.floorDiv(value, ofSecond), Math.floorMod(value, ofSecond) * nanosOfUnit));
     }
 
-    /** As {@link #instant}, on a clock whose zone nobody named. */
+    /** Same as {@link #instant}, but as the time of a local clock of unknown zone. */
     static LocalDateTime dateTime(ColumnRows column, long row, long value) {
         Instant instant = instant(column, row, value);
         return inRange(column, row, value, TIMESTAMP, () -> LocalDateTime.ofInstant(instant, ZoneOffset.UTC));
     }
 
-    /** As {@link #instant}, as clocks in the column's zone show it. */
+    /** Same as {@link #instant}, but as clocks in the column's zone show it. */
     static ZonedDateTime zoned(ColumnRows column, long row, long value) {
         Instant instant = instant(column, row, value);
         String zone = column.is().timeZone();
@@ -66,7 +66,7 @@ final class Times {
         return inRange(column, row, value, TIMESTAMP, () -> instant.atZone(known));
     }
 
-    /** Every number is one. */
+    /** The span of a number of units; every number is valid. */
     static Duration duration(ColumnRows column, long value) {
         long nanosOfUnit = nanosOfUnit(column);
         long ofSecond = NANOS_OF_SECOND / nanosOfUnit;

@@ -5,20 +5,20 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * What keeps a tensor or a batch reachable as long as a buffer over its memory is: {@link Net} has the handle, the
- * handle its views, and a view the owner until its buffer is gone. A closed handle is not in the net any more, and then
- * all of this is garbage at once.
+ * Keeps the owner of a handle reachable as long as a buffer over its memory is reachable: {@link Net} refers to the
+ * handle, the handle to its views, and a view to the owner until its buffer is collected. A closed handle is no longer
+ * in the net, so all of this becomes garbage at once.
  */
 final class View extends WeakReference<ByteBuffer> {
     private final Handle handle;
     private final long address;
     private final long bytes;
 
-    /** Only held. */
+    /** Only kept reachable. */
     @SuppressWarnings("unused")
     private Object owner;
 
-    // Of the handle, which is the lock.
+    // Neighbours in the list of the handle, which is the lock.
     private View next;
     private View previous;
 
@@ -30,14 +30,15 @@ final class View extends WeakReference<ByteBuffer> {
         this.bytes = bytes;
     }
 
-    /** A buffer in native order over memory of a handle's; whoever calls this is inside. */
+    /** A buffer in native order over memory of a handle. The caller must be inside. */
     static ByteBuffer of(Handle handle, Object owner, long address, long bytes) {
         synchronized (handle) {
             View newest = handle.views;
             boolean same = newest != null && newest.address == address && newest.bytes == bytes;
             ByteBuffer buffer = same ? newest.get() : null;
             if (buffer == null) {
-                // By JNI whatever the backend is: a memory segment of a buffer that is a segment's keeps that, not the buffer.
+                // Through JNI with either backend: a segment made from a segment's buffer refers to that segment, not
+                // the buffer.
                 buffer = bytes == 0 ? ByteBuffer.allocateDirect(0) : Native.view(address, bytes);
                 View view = new View(buffer, handle, owner, address, bytes);
                 view.next = newest;
@@ -46,12 +47,13 @@ final class View extends WeakReference<ByteBuffer> {
                 }
                 handle.views = view;
             }
-            // What is made of a buffer refers to it. Nobody else has this one, so its position stays.
+            // Buffers derived from a buffer refer to it. Only duplicates go out, so the position of this one never
+            // changes.
             return buffer.duplicate().order(ByteOrder.nativeOrder());
         }
     }
 
-    /** The buffer is gone, and all that was made of it. */
+    /** Called when the buffer and everything derived from it are collected. */
     void drop() {
         synchronized (handle) {
             if (previous == null) {

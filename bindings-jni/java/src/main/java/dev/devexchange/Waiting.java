@@ -9,12 +9,12 @@ import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
- * Calls that wait in native code until a thread of Java's answers, or another process. A virtual thread keeps its
- * carrier as long as it is in native code: if all carriers wait like that, none is left for the virtual thread that the
- * answer may need. So a worker makes the call for it, and it waits in Java.
+ * Makes calls that wait in native code for an answer of a Java thread or of another process. A virtual thread holds its
+ * carrier while it is in native code. If all carriers waited like that, none would be left for the virtual thread that
+ * the answer may need. So a worker makes the call for a virtual thread, which waits in Java.
  */
 final class Waiting {
-    /** {@code Thread.isVirtual}; null on a JVM that has no such threads. */
+    /** {@code Thread.isVirtual}; null on a JVM without virtual threads. */
     private static final MethodHandle IS_VIRTUAL = isVirtual();
 
     private Waiting() {}
@@ -36,7 +36,7 @@ final class Waiting {
         }
     }
 
-    /** Makes the call, and waits for it, also if the thread is interrupted. */
+    /** Makes the call, and waits for it even if the thread is interrupted. */
     static <T> T call(Supplier<T> call) {
         if (!onVirtual()) {
             return call.get();
@@ -56,7 +56,7 @@ final class Waiting {
         }
     }
 
-    /** What a call threw, which knows only where the worker was. */
+    /** What a call threw, with the caller's stack trace appended to the worker's. */
     private static RuntimeException thrown(CompletionException failed) {
         Throwable cause = failed.getCause();
         cause.setStackTrace(Stream.of(cause.getStackTrace(), failed.getStackTrace())

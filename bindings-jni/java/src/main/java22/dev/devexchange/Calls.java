@@ -15,10 +15,9 @@ import java.util.Arrays;
 import java.util.Map;
 
 /**
- * The native calls that are made often, come back soon and call nobody, on JDK 22 and newer: without JNI, and without
- * leaving the state of a thread that runs Java ({@link Linker.Option#critical}). They are the same functions, declared
- * in {@link Native}, and get NULL for what JNI would give them ({@code foreign.rs}). The class of JDK 17 is in {@code
- * src/main/java}.
+ * The native calls that are frequent, return soon and call nobody back, for JDK 22 and newer: without JNI, and without
+ * a change of the thread's state ({@link Linker.Option#critical}). The functions are those declared in {@link Native};
+ * they get NULL in place of JNI's own arguments ({@code foreign.rs}). The class for JDK 17 is in {@code src/main/java}.
  */
 final class Calls {
     private static final String SYMBOLS = "Java_dev_devexchange_Native_";
@@ -30,7 +29,7 @@ final class Calls {
 
     static final Backend BACKEND = choose();
 
-    /** One long, not 0 once a call has failed. */
+    /** One long, which is not 0 after a call has failed. */
     private static final MemorySegment FAILED =
             BACKEND == Backend.FFM ? memory(Native.foreignFailed(), Long.BYTES) : MemorySegment.NULL;
 
@@ -46,7 +45,10 @@ final class Calls {
 
     private Calls() {}
 
-    /** A JVM may refuse, or have no foreign functions for its machine: then it is JNI, unless that was not wanted. */
+    /**
+     * Chooses the backend. If the JVM refuses foreign functions or has none for its machine, it is JNI, unless the
+     * property asks for foreign functions.
+     */
     private static Backend choose() {
         Backend wanted = Backend.wanted();
         if (wanted == Backend.JNI) {
@@ -71,7 +73,7 @@ final class Calls {
                 .orElseThrow(() -> new NoSuchMethodError(name));
     }
 
-    /** A native method of that name, called as the backend calls it. */
+    /** The handle that calls the native method of that name through the backend. */
     private static MethodHandle handle(String name) {
         Method method = declaration(name);
         return BACKEND == Backend.FFM ? foreign(method) : jni(method);
@@ -87,10 +89,10 @@ final class Calls {
 
     @SuppressWarnings("restricted")
     private static MethodHandle foreign(Method method) {
-        // Loads the library, if nobody has yet.
+        // Loads the library if it is not loaded yet.
         Native.foreignFailed();
         MethodType type = MethodType.methodType(method.getReturnType(), method.getParameterTypes());
-        // JNI appends the types of the arguments, which are a letter each.
+        // JNI appends the types of the arguments, a letter each.
         String descriptor = type.descriptorString();
         String symbol = SYMBOLS + method.getName() + "__" + descriptor.substring(1, descriptor.indexOf(')'));
         MemorySegment address =
@@ -109,14 +111,14 @@ final class Calls {
         return MemorySegment.ofAddress(address).reinterpret(bytes);
     }
 
-    /** Throws what the call before has failed with, if it did. */
+    /** Throws the error of the previous call, if it failed. */
     private static void check() {
         if (BACKEND == Backend.FFM && FAILED.get(ValueLayout.JAVA_LONG, 0) != 0) {
             Native.foreignThrow();
         }
     }
 
-    /** What a handle threw, which declares that it throws anything. */
+    /** Rethrows what a method handle threw, whose declaration allows any {@code Throwable}. */
     private static RuntimeException thrown(Throwable thrown) {
         if (thrown instanceof Error error) {
             throw error;
