@@ -1,7 +1,7 @@
 //! A memory manager that is written in Java.
 //!
-//! Whoever allocates does not enter the JVM: it leaves a question, queues the manager's token and waits, and a thread
-//! of Java's takes the question and answers. As many at once as there are threads that ask.
+//! A thread that allocates does not enter the JVM: it leaves a question, queues the manager's token and waits until a
+//! Java thread has taken the question and answered. Any number of threads can ask at once.
 
 use core::ffi::c_void;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +23,7 @@ use crate::handle::{give, take};
 use crate::native::{native, plain};
 use crate::queue::{ask, owner, try_owner};
 
-/// What is asked, one of the numbers below, and what about. `AllocatorTask.java` has the same numbers.
+/// The kind of a question, one of the numbers below, and its arguments. `AllocatorTask.java` has the same numbers.
 type Question = [jlong; 5];
 
 const INITIALIZE: jlong = 0;
@@ -35,7 +35,8 @@ const RESET: jlong = 5;
 const TRIM: jlong = 6;
 const DEFER_CLEANUP: jlong = 7;
 
-/// What Java says: two numbers, whose meaning is the question's, who gives memory back, and a handle if that was asked for.
+/// Java's answer: two numbers, whose meaning depends on the question, the owner that gives memory back, and a handle if
+/// one was asked for.
 struct Answer {
     first: jlong,
     second: jlong,
@@ -43,10 +44,10 @@ struct Answer {
     ipc_handle: Option<IpcHandle>,
 }
 
-/// Who waits for which question.
+/// The threads that wait, by question.
 static ANSWERS: Answers<CoreResult<Answer>> = Answers::new();
 
-/// What was asked and not taken yet, oldest first, by the token of the manager.
+/// The questions that were not taken yet, oldest first, by the token of the manager.
 static QUESTIONS: Mutex<BTreeMap<jlong, VecDeque<(jlong, Question)>>> = Mutex::new(BTreeMap::new());
 
 static LAST: AtomicI64 = AtomicI64::new(0);
@@ -55,20 +56,20 @@ fn questions() -> MutexGuard<'static, BTreeMap<jlong, VecDeque<(jlong, Question)
     QUESTIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends every wait for Java, and those to come.
+/// Ends every wait for Java, present and future.
 pub(crate) fn close() {
     ANSWERS.close();
 }
 
-/// A manager of Java's.
+/// A manager that is written in Java.
 #[derive(Debug)]
 struct Allocator {
     token: jlong,
     _owner: Owner,
 }
 
-/// A manager that asks Java with `token`, which is released with it and all its memory. If this fails, Java keeps what
-/// the token stands for.
+/// Makes a manager that asks Java with `token`, which is released with the manager and all its memory. If this fails,
+/// Java keeps what the token stands for.
 pub(crate) fn manager(token: jlong) -> CoreResult<Shared> {
     Shared::of_callbacks(|| Ok(Allocator { token, _owner: try_owner(token)? }))
 }
@@ -84,7 +85,7 @@ impl Allocator {
     }
 }
 
-// SAFETY: as the documentation of `Allocator` in Java has it, the memory is what Java says.
+// SAFETY: the documentation of `Allocator` in Java requires that the memory is what Java says.
 unsafe impl Callbacks for Allocator {
     fn initialize(&self, ordinal: i32) -> CoreResult<()> {
         self.ask([INITIALIZE, ordinal.into(), 0, 0, 0]).map(drop)
@@ -126,7 +127,7 @@ unsafe impl Callbacks for Allocator {
     }
 }
 
-/// The oldest question to a manager.
+/// Takes the oldest question to a manager.
 fn next(token: jlong) -> Option<(jlong, Question)> {
     let mut all = questions();
     let to_it = all.get_mut(&token)?;
@@ -138,8 +139,8 @@ fn next(token: jlong) -> Option<(jlong, Question)> {
 }
 
 plain! { allocator_take(token: jlong, out: jlong) -> jlong }
-/// The number of the next question to the manager with this token, 0 if there is none. It is written as five longs,
-/// unless `out` is 0.
+/// Takes the next question to the manager with this token; returns its number, 0 if there is none. The question is
+/// written as five longs, unless `out` is 0.
 fn allocator_take(token: jlong, out: jlong) -> Result<jlong> {
     let Some((number, question)) = next(token) else { return Ok(0) };
     if out != 0 {
@@ -150,14 +151,15 @@ fn allocator_take(token: jlong, out: jlong) -> Result<jlong> {
 }
 
 plain! { allocator_answer(question: jlong, first: jlong, second: jlong, token: jlong) }
-/// Answers. `token` stands for what gives memory back, or is 0; if nobody waits any more, it is released now.
+/// Answers a question. `token` stands for what gives memory back, or is 0; if nobody waits any more, it is released
+/// now.
 fn allocator_answer(question: jlong, first: jlong, second: jlong, token: jlong) -> Result<()> {
     ANSWERS.give(question, Ok(Answer { first, second, owner: owner(token), ipc_handle: None }));
     Ok(())
 }
 
 plain! { allocator_answer_ipc_handle(question: jlong, record: jlong) }
-/// Answers with the address of a record.
+/// Answers a question with the address of a record.
 fn allocator_answer_ipc_handle(question: jlong, record: jlong) -> Result<()> {
     // SAFETY: Java gives the address of a record that it filled in.
     let found = unsafe { take::<DevxIpcHandle>(record).read() };
@@ -167,7 +169,7 @@ fn allocator_answer_ipc_handle(question: jlong, record: jlong) -> Result<()> {
 }
 
 native! { allocator_fail(question: jlong, status: jint, driver_code: jint, text: JString) }
-/// Says why there is no answer.
+/// Answers a question with an error.
 fn allocator_fail<'l>(
     env: &mut Env<'l>,
     _: JClass<'l>,

@@ -1,5 +1,5 @@
-//! Answers of Java's that native threads wait for. They ask with a token ([`ask`](crate::queue::ask)) and never enter
-//! the JVM; a thread of Java's answers.
+//! Answers of Java that native threads wait for. They ask with a token ([`ask`](crate::queue::ask)) and never enter the
+//! JVM; a Java thread answers.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,7 +11,7 @@ use jni::Env;
 use jni::objects::JString;
 use jni::sys::{jint, jlong};
 
-/// Who waits for an answer, by the number of the question. `None` when no more answers come.
+/// The threads that wait for an answer, by the number of the question. `None` when no more answers come.
 pub(crate) struct Answers<A>(Mutex<Option<BTreeMap<jlong, SyncSender<A>>>>);
 
 impl<A> Answers<A> {
@@ -23,8 +23,8 @@ impl<A> Answers<A> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, and waits for the answer to a question that nobody else asks now. `None` if no more answers come: the JVM
-    /// is exiting.
+    /// Asks a question, which no other thread may be asking now, and waits for the answer. `None` if no more answers
+    /// come because the JVM is exiting.
     pub(crate) fn wait(&self, question: jlong, ask: impl FnOnce()) -> Option<A> {
         let (sender, answer) = sync_channel(1);
         self.waiting().as_mut()?.insert(question, sender);
@@ -32,23 +32,23 @@ impl<A> Answers<A> {
         answer.recv().ok()
     }
 
-    /// Tells whoever waits; if nobody does, the answer is dropped.
+    /// Gives the answer to the thread that waits; if none does, the answer is dropped.
     pub(crate) fn give(&self, question: jlong, answer: A) {
         let sender = self.waiting().as_mut().and_then(|waiting| waiting.remove(&question));
         if let Some(sender) = sender {
-            // There is room for the one answer; who is gone wants none.
+            // The channel has room for the one answer. It only fails if nobody waits any more.
             let _ = sender.send(answer);
         }
     }
 
-    /// Ends every wait, and those to come.
+    /// Ends every wait, present and future.
     pub(crate) fn close(&self) {
         let left = self.waiting().take();
         drop(left);
     }
 }
 
-/// What a callback of Java's threw, as an error.
+/// The error for what a Java callback threw.
 pub(crate) fn thrown(env: &Env<'_>, status: jint, driver_code: jint, text: &JString<'_>) -> Error {
     let text = text.try_to_string(env).unwrap_or_else(|_| "a callback failed, and its text cannot be read".to_owned());
     Error::driver(DevxStatus(status), driver_code, text)

@@ -1,4 +1,4 @@
-//! The consumer of somebody's asynchronous stream. Nothing here waits: Java polls, after its token came as an event.
+//! The consumer of an asynchronous stream. Nothing here waits: Java polls after its token came as an event.
 
 use core::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
@@ -13,10 +13,10 @@ use crate::handle::{give, take};
 use crate::native::plain;
 use crate::queue::bell;
 
-/// What Java holds.
+/// The reader that Java holds.
 struct Reader {
     reader: AsyncReader,
-    /// That of the batch that was given last: Java reads it before it asks for the next one.
+    /// The metadata of the last batch: Java reads it before it asks for the next batch.
     metadata: Mutex<Option<MetadataBlock>>,
 }
 
@@ -26,7 +26,7 @@ impl Held for Reader {
 }
 
 impl Reader {
-    /// The address of a block that stays until the next one comes.
+    /// Keeps a block until the next one comes; returns its address.
     fn keep(&self, block: Option<MetadataBlock>) -> jlong {
         let address = address(block.as_ref());
         *self.metadata.lock().unwrap_or_else(PoisonError::into_inner) = block;
@@ -34,28 +34,28 @@ impl Reader {
     }
 }
 
-/// Where a block is, 0 for none.
+/// The address of a block, 0 for none.
 fn address(block: Option<&MetadataBlock>) -> jlong {
     block.map_or(0, |block| give(block.as_bytes().as_ptr().cast_mut().cast::<c_char>()))
 }
 
 /// # Safety
-/// `out` is the address of room for so many longs.
+/// `out` is the address of memory for `N` longs.
 unsafe fn write<const N: usize>(out: jlong, values: [jlong; N]) {
     // SAFETY: the caller's contract.
     unsafe { take::<[jlong; N]>(out).write_unaligned(values) };
 }
 
 plain! { async_reader_create(abi_h_metadata: jboolean, token: jlong) -> jlong }
-/// A reader that asks for `token` when there is something to poll for. The token is released with it. If this fails,
-/// Java keeps what the token stands for, which may still come.
+/// Makes a reader that queues `token` when there is something to poll. The token is released with the reader. If this
+/// fails, Java keeps what the token stands for, and the token may still come.
 fn async_reader_create(abi_h_metadata: bool, token: jlong) -> Result<jlong> {
     let reader = AsyncReader::new(ReaderOptions { limit: 0, abi_h_metadata }, Some(bell(token)?))?;
     hold(Reader { reader, metadata: Mutex::new(None) })
 }
 
 plain! { async_reader_handler(handle: jlong) -> jlong }
-/// The handler for a producer, once.
+/// Returns the handler for a producer, once.
 fn async_reader_handler(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     Ok(give(unsafe { held::<Reader>(handle) }?.reader.handler()?))
@@ -77,8 +77,8 @@ fn async_reader_cancel(handle: jlong) -> Result<()> {
 }
 
 plain! { async_reader_schema(handle: jlong, out: jlong) -> jlong }
-/// A reference to the schema, or 0 if it has not come. With it, writes two longs: the device type, and the address of
-/// the producer's metadata or 0.
+/// Returns a reference to the schema, or 0 if it has not come. If it has, writes two longs: the device type, and the
+/// address of the producer's metadata or 0.
 fn async_reader_schema(handle: jlong, out: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let reader = &unsafe { held::<Reader>(handle) }?.reader;
@@ -96,8 +96,8 @@ const BATCH: jint = 1;
 const END: jint = 2;
 
 plain! { async_reader_next(handle: jlong, out: jlong) -> jint }
-/// What comes next: 0 if nothing has come, 2 for the end, 1 for a batch. Of that, two longs are written: its handle,
-/// and the address of its metadata or 0, valid until the next call.
+/// Says what comes next: 0 if nothing has come, 2 for the end, 1 for a batch. For a batch, writes two longs: its
+/// handle, and the address of its metadata or 0, valid until the next call.
 fn async_reader_next(handle: jlong, out: jlong) -> Result<jint> {
     // SAFETY: Java gives a living handle.
     let reader = unsafe { held::<Reader>(handle) }?;
@@ -109,8 +109,8 @@ fn async_reader_next(handle: jlong, out: jlong) -> Result<jint> {
 }
 
 plain! { async_reader_error(handle: jlong, out: jlong) }
-/// What the producer said with its error, as two longs: the code, 0 if it said nothing, and the address of the metadata
-/// or 0.
+/// Writes what the producer reported with its error as two longs: the code, 0 if it reported none, and the address of
+/// the metadata or 0.
 fn async_reader_error(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let (code, block) = unsafe { held::<Reader>(handle) }?.reader.producer_error().unwrap_or((0, None));

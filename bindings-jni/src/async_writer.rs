@@ -1,5 +1,4 @@
-//! The producer of an asynchronous stream, for somebody's handler, which is called within these functions and nowhere
-//! else.
+//! The producer of an asynchronous stream for a consumer's handler, which is called only within these functions.
 
 use devexchange_core::arrow::asynchronous::AsyncWriter;
 use devexchange_core::arrow::metadata;
@@ -20,15 +19,15 @@ impl Held for AsyncWriter {
 }
 
 plain! { async_writer_create(handler: jlong, device_type: jint, block: jlong, token: jlong) -> jlong }
-/// Takes a handler from its consumer; if this fails, it is untouched. `block` is the address of a metadata block, or 0.
-/// The token is asked for when the consumer wants something, and released with the writer. If this fails, Java keeps what
-/// the token stands for, which may still come.
+/// Takes a handler from its consumer; if this fails, the handler is untouched. `block` is the address of a metadata
+/// block, or 0. The token is queued when the consumer requested or cancelled, and released with the writer. If this
+/// fails, Java keeps what the token stands for, and the token may still come.
 fn async_writer_create(handler: jlong, device_type: jint, block: jlong, token: jlong) -> Result<jlong> {
     let (room, wake) = (Room::new()?, bell(token)?);
     let handler = address(handler, "handler")?;
     // SAFETY: Java gives 0 or a block.
     let metadata = unsafe { metadata::block(take(block)) }?;
-    // SAFETY: Java's caller says that there is a handler that no other producer has.
+    // SAFETY: Java's caller guarantees a handler that no other producer has.
     let writer = unsafe { AsyncWriter::new(handler, DeviceType(device_type), metadata, Some(wake)) }?;
     Ok(room.hold(writer))
 }
@@ -43,7 +42,7 @@ fn async_writer_start(handle: jlong, schema_handle: jlong) -> Result<()> {
 }
 
 plain! { async_writer_demand(handle: jlong) -> jlong }
-/// How many batches may be sent. If no more can be, throws why; then the handler is released.
+/// The number of batches that may be sent. If no more can be sent, throws the reason, and the handler is released.
 fn async_writer_demand(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let writer = unsafe { held::<AsyncWriter>(handle) }?;

@@ -1,4 +1,4 @@
-//! Record batches and other arrays, in and out as Arrow.
+//! Imports and exports of record batches and other arrays as Arrow.
 
 use devexchange_core::Result as CoreResult;
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
@@ -17,41 +17,42 @@ use crate::queue::{keep, try_owner};
 use crate::stream::{optional, stream};
 
 plain! { batch_create(schema: jlong, device: jlong, nodes: jlong, count: jlong, token: jlong) -> jlong }
-/// Makes a batch over memory of Java's. `device` is the device type and, above 32 bits, its id. `nodes` is the address
-/// of `count` records and, after them, of one long for each of their buffers: how many bytes it has, or −1.
+/// Makes a batch over Java-owned memory. `device` has the device type in its lower 32 bits and the id in the upper
+/// ones. `nodes` is the address of `count` records, followed by one long for each of their buffers: its number of
+/// bytes, or −1.
 fn batch_create(handle: jlong, packed: jlong, nodes: jlong, count: jlong, token: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     let device = device(packed)?;
     let first = take::<DevxNode>(nodes);
-    // SAFETY: Java gives the address of so many records.
+    // SAFETY: Java gives the address of `count` records.
     let records = unsafe { std::slice::from_raw_parts(first, count.cast_unsigned() as usize) };
-    // SAFETY: the tables of their buffers are valid for the length of the call.
+    // SAFETY: the tables of their buffers are valid during the call.
     let nodes = collected(records.iter().map(|raw| unsafe { NodeDesc::from_raw(raw) }))?;
     let buffers = nodes.iter().map(|node| node.buffers.len()).sum();
-    // SAFETY: Java gives the address of so many records, and of what follows them.
+    // SAFETY: Java gives the address of `count` records and of what follows them.
     let after = unsafe { first.add(records.len()) }.cast::<i64>();
-    // SAFETY: that is a long for each buffer.
+    // SAFETY: a long for each buffer follows the records.
     let sizes = unsafe { std::slice::from_raw_parts(after, buffers) };
     // SAFETY: Java describes memory that it keeps until the token comes back.
     let batch = keep(unsafe { Batch::from_sized_parts(&schema, device, &nodes, sizes, try_owner(token)?) })?;
     Ok(give(batch.into_raw()))
 }
 
-/// A column of a batch that is being made of others, as Java describes it.
+/// Java's description of one column of a batch of columns.
 #[repr(C)]
 struct Named {
     batch: jlong,
-    /// The address of its name, UTF-8 without an end.
+    /// The address of its name, in UTF-8 without a terminator.
     name: jlong,
     bytes: jlong,
 }
 
 plain! { batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> jlong }
-/// A record batch of other batches, which it shares. `columns` is the address of `count` records of three longs: a
-/// batch, the address of its name, and how many bytes that has.
+/// Makes a record batch whose columns are other batches, which it shares. `columns` is the address of `count` records
+/// of three longs: a batch, the address of its name, and the bytes of the name.
 fn batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> Result<jlong> {
-    // SAFETY: Java gives the address of so many records.
+    // SAFETY: Java gives the address of `count` records.
     let columns = unsafe { std::slice::from_raw_parts(take::<Named>(columns), count.cast_unsigned() as usize) };
     let mut batches = vector(columns.len())?;
     for column in columns {
@@ -59,7 +60,7 @@ fn batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> Result<jlong
         batches.push(unsafe { batch(column.batch) }?);
     }
     let name = |column: &Named| {
-        // SAFETY: Java gives the address of so many bytes.
+        // SAFETY: Java gives the address of `bytes` bytes.
         unsafe { std::slice::from_raw_parts(take::<u8>(column.name), column.bytes.cast_unsigned() as usize) }
     };
     let names = collected(columns.iter().map(|column| Ok(String::from_utf8_lossy(name(column)))))?;
@@ -73,12 +74,12 @@ fn batch_of_columns(columns: jlong, count: jlong, stream: jlong) -> Result<jlong
 }
 
 plain! { batch_import(source: jlong, schema: jlong, device: jboolean) -> jlong }
-/// Takes an Arrow array of a known schema from its producer; if this fails, it is untouched.
+/// Takes an Arrow array of a known schema from its producer; if this fails, the array is untouched.
 fn batch_import(source: jlong, handle: jlong, device: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     let source = Source::new(source, device)?;
-    // SAFETY: Java's caller says that there is an array that it owns.
+    // SAFETY: Java's caller guarantees an array that it owns.
     Ok(give(unsafe { source.import(&schema) }?.into_raw()))
 }
 
@@ -87,11 +88,11 @@ plain! { batch_import_both(source: jlong, schema: jlong, device: jboolean) -> jl
 fn batch_import_both(source: jlong, schema: jlong, device: bool) -> Result<jlong> {
     let source = Source::new(source, device)?;
     let schema = address(schema, "schema")?;
-    // SAFETY: Java's caller says that there are an array and a schema that it owns.
+    // SAFETY: Java's caller guarantees an array and a schema that it owns.
     Ok(give(unsafe { source.import_with(schema) }?.into_raw()))
 }
 
-/// Where an array comes from, in one struct or the other.
+/// The struct that an array comes in.
 enum Source {
     Host(*mut ArrowArray),
     Device(*mut ArrowDeviceArray),
@@ -126,7 +127,7 @@ impl Source {
 }
 
 plain! { batch_copy(handle: jlong) -> jlong }
-/// A copy in host memory of this library's.
+/// Copies the batch into the library's own host memory.
 fn batch_copy(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -134,7 +135,7 @@ fn batch_copy(handle: jlong) -> Result<jlong> {
 }
 
 plain! { batch_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
-/// A copy on another device, queued on a stream.
+/// Copies the batch to another device, in the order of a stream.
 fn batch_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let (batch, target) = (unsafe { batch(handle) }?, device(packed)?);
@@ -144,7 +145,7 @@ fn batch_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
 }
 
 plain! { batch_share(handle: jlong) -> jlong }
-/// Another reference to the same batch.
+/// Returns another reference to the same batch.
 fn batch_share(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -152,12 +153,12 @@ fn batch_share(handle: jlong) -> Result<jlong> {
 }
 
 plain! { batch_export(handle: jlong, out: jlong, device: jboolean) }
-/// Hands the batch to a consumer, which releases `out`, and keeps it.
+/// Hands the batch to a consumer and keeps it. The consumer releases `out`.
 fn batch_export(handle: jlong, out: jlong, device: bool) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = Batch::clone(&*unsafe { batch(handle) }?);
     if device {
-        // SAFETY: Java's caller says that there is room for the struct.
+        // SAFETY: Java's caller guarantees memory for the struct.
         unsafe { batch.export_device(address(out, "out")?) }?;
     } else {
         // SAFETY: as above.
@@ -167,22 +168,22 @@ fn batch_export(handle: jlong, out: jlong, device: bool) -> Result<()> {
 }
 
 plain! { batch_describe(handle: jlong, out: jlong, room: jlong) }
-/// Writes what the batch is, at a glance, and after it two longs: 1 if the data is ready now, and how many words each
-/// column has for itself; then, if the `room` of so many bytes is enough, the table of its columns
-/// ([`Batch::write_table`]).
+/// Writes the summary of the batch, and after it two longs: 1 if the data is ready now, and the number of words that
+/// each column has of its own. Then writes the table of its columns ([`Batch::write_table`]) if `room`, a number of
+/// bytes, is enough.
 fn batch_describe(handle: jlong, out: jlong, room: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
     let out = take::<DevxBatchInfo>(out);
     let info = batch.info();
-    // SAFETY: Java gives the address of room for the record, and two longs.
+    // SAFETY: Java gives the address of memory for the record and two longs.
     unsafe { out.write(info) };
     // SAFETY: as above.
     let after = unsafe { out.add(1) }.cast::<[i64; 2]>();
     let before = size_of::<DevxBatchInfo>() + size_of::<[i64; 2]>();
     let needed = before + table::room(info.n_nodes as usize) * size_of::<i64>();
     let own = if needed <= room.cast_unsigned() as usize {
-        // SAFETY: as above, and there is room for the table behind it.
+        // SAFETY: as above, and there is room for the table after it.
         unsafe { batch.write_table(after.wrapping_add(1).cast()) }
     } else {
         0
@@ -193,7 +194,7 @@ fn batch_describe(handle: jlong, out: jlong, room: jlong) -> Result<()> {
 }
 
 plain! { batch_schema(handle: jlong) -> jlong }
-/// A reference to the schema of the batch.
+/// Returns a reference to the schema of the batch.
 fn batch_schema(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -201,7 +202,7 @@ fn batch_schema(handle: jlong) -> Result<jlong> {
 }
 
 plain! { batch_check_pointers(handle: jlong) }
-/// Asks the driver whether the memory is where it is said to be.
+/// Asks the driver whether the memory is where the batch says.
 fn batch_check_pointers(handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { batch(handle) }?.check_pointers()?)

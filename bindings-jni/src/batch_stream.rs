@@ -1,7 +1,7 @@
-//! Streams of batches, in and out as Arrow, and of batches that Java gives.
+//! Imports and exports of streams of batches as Arrow, and streams of batches that Java gives.
 //!
-//! Whoever pulls at a stream of Java's does not enter the JVM: it queues the source's token and waits, and a thread of
-//! Java's answers.
+//! A thread that pulls from a Java source does not enter the JVM: it queues the source's token and waits until a Java
+//! thread answers.
 
 use devexchange_core::abi::types::DEVX_CALLBACK;
 use devexchange_core::{Batch, BatchStream, DeviceType, Error, Owner, Result as CoreResult};
@@ -18,15 +18,16 @@ use crate::queue::{ask, cancel, try_owner};
 /// The next batch of a source, or `None` at its end.
 type Answer = CoreResult<Option<Batch>>;
 
-/// Who waits for a batch, by the token of the source: one at a time, as a stream pulls.
+/// The threads that wait for a batch, by the token of the source: one for each source, because a stream takes one call
+/// at a time.
 static ANSWERS: Answers<Answer> = Answers::new();
 
-/// Ends every wait for a source, and those to come.
+/// Ends every wait for a source, present and future.
 pub(crate) fn close() {
     ANSWERS.close();
 }
 
-/// A source of Java's.
+/// A source that is written in Java.
 struct Source {
     token: jlong,
     _owner: Option<Owner>,
@@ -40,7 +41,7 @@ impl Source {
 }
 
 plain! { source_answer(token: jlong, batch: jlong) }
-/// A source's next batch, whose reference is taken; 0 is its end.
+/// Gives a source's next batch, whose reference is taken; 0 is the end.
 fn source_answer(token: jlong, batch: jlong) -> Result<()> {
     // SAFETY: Java gives up a reference that it has for this, or none.
     let next = (batch != 0).then(|| unsafe { Batch::from_raw(take(batch)) });
@@ -49,7 +50,7 @@ fn source_answer(token: jlong, batch: jlong) -> Result<()> {
 }
 
 native! { source_fail(token: jlong, status: jint, driver_code: jint, text: JString) }
-/// Why a source gives no batch.
+/// Gives the error of a source.
 fn source_fail<'l>(
     env: &mut Env<'l>,
     _: JClass<'l>,
@@ -63,7 +64,7 @@ fn source_fail<'l>(
 }
 
 plain! { batch_stream_create(schema: jlong, device_type: jint, token: jlong) -> jlong }
-/// A stream of what Java's source gives. If this fails, the token is not released.
+/// Makes a stream of the batches of a Java source. If this fails, the token is not released.
 fn batch_stream_create(handle: jlong, device_type: jint, token: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
@@ -77,10 +78,10 @@ fn batch_stream_create(handle: jlong, device_type: jint, token: jlong) -> Result
 }
 
 plain! { batch_stream_import(source: jlong, device: jboolean) -> jlong }
-/// Takes a stream from its producer; if this fails, it is untouched.
+/// Takes a stream from its producer; if this fails, the struct is untouched.
 fn batch_stream_import(source: jlong, device: bool) -> Result<jlong> {
     let stream = if device {
-        // SAFETY: Java's caller says that there is a stream that it owns.
+        // SAFETY: Java's caller guarantees a stream that it owns.
         unsafe { BatchStream::import_device(address(source, "stream")?) }?
     } else {
         // SAFETY: as above.
@@ -90,7 +91,7 @@ fn batch_stream_import(source: jlong, device: bool) -> Result<jlong> {
 }
 
 plain! { batch_stream_schema(handle: jlong) -> jlong }
-/// A reference to the schema of the batches.
+/// Returns a reference to the schema of the batches.
 fn batch_stream_schema(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let stream = unsafe { batch_stream(handle) }?;
@@ -105,7 +106,7 @@ fn batch_stream_device_type(handle: jlong) -> Result<jint> {
 }
 
 plain! { batch_stream_next(handle: jlong) -> jlong }
-/// The next batch, or 0 at the end.
+/// Returns the next batch, or 0 at the end.
 fn batch_stream_next(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let next = unsafe { batch_stream(handle) }?.next()?;
@@ -113,12 +114,12 @@ fn batch_stream_next(handle: jlong) -> Result<jlong> {
 }
 
 plain! { batch_stream_export(handle: jlong, out: jlong, device: jboolean) }
-/// Hands the stream to a consumer, which releases `out`, and keeps a reference.
+/// Hands the stream to a consumer and keeps a reference. The consumer releases `out`.
 fn batch_stream_export(handle: jlong, out: jlong, device: bool) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let stream = BatchStream::clone(&*unsafe { batch_stream(handle) }?);
     if device {
-        // SAFETY: Java's caller says that there is room for the struct.
+        // SAFETY: Java's caller guarantees memory for the struct.
         unsafe { stream.export_device(address(out, "out")?) }?;
     } else {
         // SAFETY: as above.

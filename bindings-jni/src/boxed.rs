@@ -1,5 +1,5 @@
-//! What Java holds that is no counted reference of the core's: a thing in a box, which knows by itself what it is
-//! called and how it is given up.
+//! What Java holds besides counted references of the core: a value in a box that knows its own name and how to give it
+//! up.
 
 use core::ffi::c_void;
 
@@ -9,18 +9,18 @@ use jni::sys::jlong;
 use crate::error::{Result, refuse};
 use crate::handle::{give, take};
 
-/// Something that Java holds in a box. Any thread may use it.
+/// A value that Java holds in a box. Any thread may use it.
 pub(crate) trait Held: Send + Sync + 'static {
     /// The class in Java.
     const CLASS: &'static str;
-    /// What it is called in texts.
+    /// Its name in texts.
     const NOUN: &'static str;
 }
 
-/// The address leaves room for a tag.
+/// A box, aligned so that its address has room for a tag.
 #[repr(C, align(16))]
 struct Boxed<T> {
-    /// First, so that it is found whatever the thing is.
+    /// First, so that it is found whatever the type of the value is.
     head: Head,
     thing: T,
 }
@@ -30,7 +30,7 @@ struct Head {
     drop: unsafe fn(*mut c_void),
 }
 
-/// Memory for a thing, before there is one.
+/// Memory for a value, allocated before the value exists.
 pub(crate) struct Room<T>(Vacant<Boxed<T>>);
 
 impl<T: Held> Room<T> {
@@ -38,29 +38,29 @@ impl<T: Held> Room<T> {
         Ok(Self(Vacant::new()?))
     }
 
-    /// A handle for a thing.
+    /// Makes a handle for a value.
     pub(crate) fn hold(self, thing: T) -> jlong {
         let head = Head { class: T::CLASS, drop: drop_boxed::<T> };
         give(Box::into_raw(self.0.fill(Boxed { head, thing })))
     }
 }
 
-/// A handle for a thing, which is dropped without memory for it.
+/// Makes a handle for a value, which is dropped if there is no memory for it.
 pub(crate) fn hold<T: Held>(thing: T) -> Result<jlong> {
     Ok(Room::new()?.hold(thing))
 }
 
 /// # Safety
-/// `raw` is from [`hold`] of this type, and is used no more.
+/// `raw` is from [`hold`] of this type, and is no longer used.
 unsafe fn drop_boxed<T>(raw: *mut c_void) {
     // SAFETY: the caller's contract.
     drop(unsafe { Box::from_raw(raw.cast::<Boxed<T>>()) });
 }
 
-/// What Java holds.
+/// Borrows the value that Java holds.
 ///
 /// # Safety
-/// `handle` is 0 or a living handle of such a thing, which is not given up while the result is used.
+/// `handle` is 0 or a living handle of a value of this type, which is not given up while the result is used.
 pub(crate) unsafe fn held<'a, T: Held>(handle: jlong) -> Result<&'a T> {
     // SAFETY: the caller's contract.
     match unsafe { take::<Boxed<T>>(handle).as_ref() } {
@@ -69,7 +69,7 @@ pub(crate) unsafe fn held<'a, T: Held>(handle: jlong) -> Result<&'a T> {
     }
 }
 
-/// The class of what Java holds.
+/// The Java class of what a box holds.
 ///
 /// # Safety
 /// `raw` is from [`hold`], of any type.
@@ -78,13 +78,13 @@ pub(crate) unsafe fn class(raw: *mut c_void) -> &'static str {
     unsafe { &*raw.cast::<Head>() }.class
 }
 
-/// Gives up what Java holds.
+/// Drops a box and its value.
 ///
 /// # Safety
-/// `raw` is from [`hold`], of any type, and is used no more.
+/// `raw` is from [`hold`], of any type, and is no longer used.
 pub(crate) unsafe fn give_up(raw: *mut c_void) {
     // SAFETY: as in `class`.
     let drop = unsafe { &*raw.cast::<Head>() }.drop;
-    // SAFETY: the caller's contract; the function is that of its type.
+    // SAFETY: the caller's contract; the function is that of the box's type.
     unsafe { drop(raw) }
 }

@@ -1,5 +1,5 @@
-//! Columns of a batch. Java has one table of them, holds a column as a place in it and some of its rows, and reads
-//! values in host memory by itself. A column owns nothing and is valid as long as its batch.
+//! Columns of a batch. Java has one table of them, represents a column as a place in the table and a range of rows, and
+//! reads values in host memory by itself. A column owns nothing and is valid as long as its batch.
 
 use devexchange_core::abi::types::DevxColumn;
 use devexchange_core::arrow::{Batch, Column};
@@ -15,7 +15,7 @@ use crate::native::{native, plain};
 use crate::stream::stream;
 
 plain! { column_null_count(batch: jlong, column: jlong) -> jlong }
-/// The number of nulls; counted, in host memory, if it is not known.
+/// Returns the number of nulls; counts them, in host memory, if it is not known.
 fn column_null_count(handle: jlong, column: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -24,7 +24,7 @@ fn column_null_count(handle: jlong, column: jlong) -> Result<jlong> {
 }
 
 plain! { column_null_count_on(batch: jlong, column: jlong, stream: jlong) -> jlong }
-/// As `column_null_count`, also in device memory: what has to be counted is copied on the stream.
+/// Same as `column_null_count`, but also for device memory: a validity that has to be counted is copied on the stream.
 fn column_null_count_on(handle: jlong, column: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -35,7 +35,7 @@ fn column_null_count_on(handle: jlong, column: jlong, queue: jlong) -> Result<jl
 }
 
 plain! { column_share(batch: jlong, column: jlong) -> jlong }
-/// The rows as a batch of their own.
+/// Returns the rows as a batch of their own.
 fn column_share(handle: jlong, column: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -44,7 +44,7 @@ fn column_share(handle: jlong, column: jlong) -> Result<jlong> {
 }
 
 native! { column_text(batch: jlong, column: jlong, row: jlong) -> JString }
-/// The value of a row as the core shows it.
+/// Returns the value of a row as text from the core.
 fn column_text<'l>(env: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlong, row: jlong) -> Result<JString<'l>> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -53,7 +53,7 @@ fn column_text<'l>(env: &mut Env<'l>, _: JClass<'l>, handle: jlong, column: jlon
     string(env, &said(format_args!("{value}"))?)
 }
 
-/// The column that Java holds the record of.
+/// The column of a record that Java holds.
 ///
 /// # Safety
 /// `column` is the address of a record.

@@ -1,4 +1,4 @@
-//! Tensors as columns and batches, columns and batches as tensors: the plan first, then the thing.
+//! Conversions of tensors to columns and batches and back, each with its plan.
 
 use devexchange_core::abi::types::DevxPlan;
 use devexchange_core::convert::{self, Plan};
@@ -15,7 +15,7 @@ use crate::native::{native, plain};
 use crate::stream::optional;
 
 plain! { column_plan_tensor(batch: jlong, column: jlong, out: jlong) }
-/// How a column can be had as a tensor. Nothing is taken.
+/// Says how a column can become a tensor. Nothing is taken.
 fn column_plan_tensor(handle: jlong, column: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -27,7 +27,7 @@ fn column_plan_tensor(handle: jlong, column: jlong, out: jlong) -> Result<()> {
 }
 
 plain! { column_to_tensor(batch: jlong, column: jlong, copy: jint) -> jlong }
-/// The column as a tensor.
+/// Makes a tensor of the column.
 fn column_to_tensor(handle: jlong, column: jlong, copy: jint) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -37,14 +37,14 @@ fn column_to_tensor(handle: jlong, column: jlong, copy: jint) -> Result<jlong> {
 }
 
 plain! { tensor_plan_column(tensor: jlong, out: jlong) }
-/// How a tensor can be had as a column. Nothing is taken.
+/// Says how a tensor can become a column. Nothing is taken.
 fn tensor_plan_column(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle and the address of room for the plan.
     unsafe { plan_of_tensor(handle, out, convert::plan_column) }
 }
 
 native! { tensor_to_column(tensor: jlong, name: JString, copy: jint) -> jlong }
-/// The tensor as a column: a batch whose root it is.
+/// Makes a column of the tensor: a batch whose root is the column.
 fn tensor_to_column<'l>(
     env: &mut Env<'l>,
     _: JClass<'l>,
@@ -57,14 +57,14 @@ fn tensor_to_column<'l>(
 }
 
 plain! { tensor_plan_fixed_shape_column(tensor: jlong, out: jlong) }
-/// How a tensor can be had as a column of tensors. Nothing is taken.
+/// Says how a tensor can become a column of tensors. Nothing is taken.
 fn tensor_plan_fixed_shape_column(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle and the address of room for the plan.
     unsafe { plan_of_tensor(handle, out, convert::plan_fixed_shape_column) }
 }
 
 native! { tensor_to_fixed_shape_column(tensor: jlong, name: JString, copy: jint) -> jlong }
-/// The tensor as a column of tensors: a batch whose root it is.
+/// Makes a column of tensors of the tensor: a batch whose root is the column.
 fn tensor_to_fixed_shape_column<'l>(
     env: &mut Env<'l>,
     _: JClass<'l>,
@@ -92,14 +92,14 @@ unsafe fn to_column<'l>(
 }
 
 plain! { tensor_plan_batch(tensor: jlong, out: jlong) }
-/// How a matrix can be had as a record batch. Nothing is taken.
+/// Says how a matrix can become a record batch. Nothing is taken.
 fn tensor_plan_batch(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle and the address of room for the plan.
     unsafe { plan_of_tensor(handle, out, convert::plan_batch) }
 }
 
 native! { tensor_to_batch(tensor: jlong, names: JString, count: jint, copy: jint) -> jlong }
-/// The matrix as a record batch. `names` are `count` names with a NUL between them.
+/// Makes a record batch of the matrix. `names` are `count` names with a NUL between them.
 fn tensor_to_batch<'l>(
     env: &mut Env<'l>,
     _: JClass<'l>,
@@ -116,7 +116,7 @@ fn tensor_to_batch<'l>(
 }
 
 plain! { batch_plan_matrix(batch: jlong, out: jlong) }
-/// How a record batch can be had as a matrix. Nothing is taken.
+/// Says how a record batch can become a matrix. Nothing is taken.
 fn batch_plan_matrix(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let plan = convert::plan_matrix(&*unsafe { batch(handle) }?)?;
@@ -126,7 +126,7 @@ fn batch_plan_matrix(handle: jlong, out: jlong) -> Result<()> {
 }
 
 plain! { batch_to_matrix(batch: jlong, copy: jint, stream: jlong) -> jlong }
-/// The record batch as a matrix; `stream` may be 0.
+/// Makes a matrix of the record batch; `stream` may be 0.
 fn batch_to_matrix(handle: jlong, copy: jint, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;

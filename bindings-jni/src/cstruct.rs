@@ -1,4 +1,4 @@
-//! Memory for the structs of Arrow and of the CUDA Array Interface, for Java callers who have none.
+//! Memory for the structs of Arrow and of the CUDA Array Interface, for Java callers that have none.
 
 use core::ffi::c_void;
 
@@ -17,7 +17,7 @@ use crate::handle::{
 };
 use crate::native::plain;
 
-/// Room for any of the structs, aligned so that a token has its low bits free. All zero is a released struct.
+/// Memory for any of the structs, aligned so that the low bits are free for a token. All zeros is a released struct.
 #[repr(C, align(16))]
 struct Room([u8; size_of::<ArrowDeviceArray>()]);
 
@@ -30,16 +30,16 @@ fn struct_create() -> Result<jlong> {
 }
 
 plain! { struct_release(kind: jlong, source: jlong) }
-/// Releases what a struct holds, if it does; the memory stays.
+/// Releases the content of a struct, if there is any; the memory stays.
 fn struct_release(kind: jlong, source: jlong) -> Result<()> {
     // SAFETY: Java gives the address of a struct that it, or its caller, owns.
     unsafe { release(kind, take(source)) }
 }
 
-/// Gives up the memory, after what it holds.
+/// Releases the content of a struct, and then frees its memory.
 ///
 /// # Safety
-/// `raw` is from `struct_create`, was filled in as the struct of `kind` at most, and is given up once.
+/// `raw` is from `struct_create`, was filled in only as the struct of `kind`, if at all, and is given up once.
 pub(crate) unsafe fn free(kind: jlong, raw: *mut c_void) -> Result<()> {
     // SAFETY: the caller's contract.
     unsafe { release(kind, raw) }?;

@@ -1,4 +1,4 @@
-//! Which devices there are, and what waits for their work.
+//! The devices, and the releases that wait for their work.
 
 use devexchange_core::abi::types::DevxDeviceInfo;
 use devexchange_core::runtime;
@@ -9,30 +9,30 @@ use crate::error::Result;
 use crate::handle::take;
 use crate::native::plain;
 
-/// A device as Java passes it, if there is such a one.
+/// The device that Java passes as a number, checked.
 pub(crate) fn device(packed: jlong) -> CoreResult<Device> {
     let Device { kind, id } = unpack(packed);
     Device::new(kind, id.into())
 }
 
-/// What Java says for a device: the type and, above 32 bits, the id.
+/// The number that Java uses for a device: the type in the lower 32 bits, the id in the upper ones.
 pub(crate) fn pack(device_type: i32, device_id: i32) -> jlong {
     jlong::from(device_type.cast_unsigned()) | jlong::from(device_id) << 32
 }
 
-/// What [`pack`] made of a device. Nobody is asked whether it is there.
+/// The device of a number from [`pack`], without a check whether it exists.
 pub(crate) fn unpack(packed: jlong) -> Device {
     Device { kind: DeviceType(packed as i32), id: (packed >> 32) as i32 }
 }
 
 plain! { device_count(device_type: jint) -> jint }
-/// How many devices of a type there are.
+/// The number of devices of a type.
 fn device_count(device_type: jint) -> Result<jint> {
     Ok(Device::count(DeviceType(device_type))?)
 }
 
 plain! { device_info(device: jlong, out: jlong) }
-/// Writes what a device is called and how much memory it has.
+/// Writes the name of a device and the size of its memory.
 fn device_info(packed: jlong, out: jlong) -> Result<()> {
     let info = device(packed)?.info()?;
     // SAFETY: Java gives the address of room for the record.
@@ -41,8 +41,8 @@ fn device_info(packed: jlong, out: jlong) -> Result<()> {
 }
 
 plain! { releases_waiting() -> jlong }
-/// How many releases wait for work that is queued on a device. Whoever waits for the last of them finds the streams
-/// destroyed that were closed.
+/// The number of releases that wait for work queued on a device. When it is 0, streams that were closed are destroyed
+/// before this returns.
 fn releases_waiting() -> Result<jlong> {
     let waiting = runtime::releases_waiting();
     if waiting == 0 {
@@ -52,7 +52,7 @@ fn releases_waiting() -> Result<jlong> {
 }
 
 plain! { releases_lost() -> jlong }
-/// How many releases were never called, because the driver could not say whether their work is done.
+/// The number of releases that were never called because the driver could not say whether their work is done.
 fn releases_lost() -> Result<jlong> {
     Ok(runtime::releases_lost())
 }

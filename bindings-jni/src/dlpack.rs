@@ -1,4 +1,4 @@
-//! Tensors in and out as DLPack, both structs.
+//! Imports and exports of tensors as DLPack, with both structs.
 
 use core::ffi::c_void;
 use std::ptr::NonNull;
@@ -15,18 +15,18 @@ use crate::native::plain;
 use crate::stream::number;
 
 plain! { tensor_import_on(source: jlong, stream: jlong, legacy: jboolean) -> jlong }
-/// As `tensor_import`, of a tensor whose producer was asked for it with a stream, or with none (0) for no synchronisation.
+/// Same as `tensor_import`, for a tensor whose producer was given a stream, or none (0) for no synchronisation.
 fn tensor_import_on(source: jlong, stream: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle, or none.
     let stream = Some(unsafe { number(stream) }?);
-    // SAFETY: Java's caller says that there is a tensor that it owns.
+    // SAFETY: Java's caller guarantees a tensor that it owns.
     unsafe { import(source, stream, legacy) }
 }
 
 plain! { tensor_import(source: jlong, legacy: jboolean) -> jlong }
-/// Takes a DLPack tensor from its producer; if this fails, it is untouched.
+/// Takes a DLPack tensor from its producer; if this fails, the struct is untouched.
 fn tensor_import(source: jlong, legacy: bool) -> Result<jlong> {
-    // SAFETY: Java's caller says that there is a tensor that it owns.
+    // SAFETY: Java's caller guarantees a tensor that it owns.
     unsafe { import(source, None, legacy) }
 }
 
@@ -44,7 +44,7 @@ unsafe fn import(source: jlong, stream: Option<RawStream>, legacy: bool) -> Resu
 }
 
 plain! { tensor_export(handle: jlong, request: jlong, legacy: jboolean) -> jlong }
-/// Hands the tensor to a consumer, which calls the deleter, and keeps it. `request` is the address of a record.
+/// Hands the tensor to a consumer and keeps it. The consumer calls the deleter. `request` is the address of a record.
 fn tensor_export(handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
@@ -60,8 +60,9 @@ fn tensor_export(handle: jlong, request: jlong, legacy: bool) -> Result<jlong> {
 }
 
 plain! { tensor_move(handle: jlong, asked: jlong, legacy: jboolean) -> jlong }
-/// Hands the tensor to a consumer, which calls the deleter, with the reference that Java has. If this is refused, Java
-/// keeps it; a panic takes it. `asked` is the address of a [`Move`]: there it stands, as an exception need not tell.
+/// Hands the tensor to a consumer with the reference that Java has. The consumer calls the deleter. If this is refused,
+/// Java keeps the reference; a panic takes it. `asked` is the address of a [`Move`], which tells whether the reference
+/// was taken, because an exception may not.
 fn tensor_move(handle: jlong, asked: jlong, legacy: bool) -> Result<jlong> {
     // SAFETY: Java gives the address of a record that it filled in, which nobody else uses during the call.
     let Move { request, taken } = unsafe { &mut *take::<Move>(asked) };
@@ -76,14 +77,14 @@ fn tensor_move(handle: jlong, asked: jlong, legacy: bool) -> Result<jlong> {
         hand_over::<DLManagedTensorVersioned>(tensor, &request)
     };
     handed.map_err(|Refused { error, returned }| {
-        // It is still Java's.
+        // Java keeps the reference.
         returned.into_raw();
         *taken = 0;
         error.into()
     })
 }
 
-/// What Java asks for, and whether it has its reference no more.
+/// What Java asks for, and whether its reference was taken.
 #[repr(C)]
 struct Move {
     request: DevxDlpackRequest,
@@ -95,10 +96,10 @@ fn hand_over<M: Managed>(tensor: Tensor, request: &Request) -> std::result::Resu
 }
 
 plain! { dlpack_release(source: jlong, legacy: jboolean) }
-/// Calls the deleter of a DLPack tensor, if it has one. Right for every major version.
+/// Calls the deleter of a DLPack tensor, if it has one. Works for every major version.
 fn dlpack_release(source: jlong, legacy: bool) -> Result<()> {
     if legacy {
-        // SAFETY: Java's caller says that there is a tensor that it owns.
+        // SAFETY: Java's caller guarantees a tensor that it owns.
         unsafe { delete::<DLManagedTensor>(source) }
     } else {
         // SAFETY: as above.

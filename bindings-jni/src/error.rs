@@ -1,4 +1,4 @@
-//! Why a call is refused, and the one place where that, or a panic, becomes an exception.
+//! Why a call is refused, and the one place where an error or a panic becomes an exception.
 
 use std::any::Any;
 use std::fmt;
@@ -66,29 +66,30 @@ pub(crate) enum Throw {}
 
 impl Throw {
     fn throw(env: &mut Env<'_>, error: &devexchange_core::Error) {
-        // An exception that is pending already says more than one about it.
+        // A pending exception says more than a new one about it would.
         if env.exception_check() {
             return;
         }
         let thrown = Self::exception(env, error).and_then(|exception| env.throw(exception));
-        // What it returns when it has thrown. Any other error was an exception, too, which the `jni` crate has caught.
+        // `JavaException` means that the exception was thrown. Any other error was an exception, too, which the `jni`
+        // crate has caught.
         if !matches!(thrown, Err(JniError::JavaException)) {
             Self::throw_out_of_memory(env, format_args!("no exception could be made to say: {error}"));
         }
     }
 
-    /// Throws what takes no memory if there is none: the JVM has one in store.
+    /// Throws an `OutOfMemoryError`, which needs no memory: the JVM keeps one ready.
     fn throw_out_of_memory(env: &mut Env<'_>, why: fmt::Arguments<'_>) {
         let class = JOutOfMemoryError::lookup_class(env, &LoaderContext::None).map(|class| env.new_local_ref(&**class));
         if let Ok(Ok(class)) = class {
-            // As above.
+            // As in `throw`, an error means that it was thrown.
             drop(env.throw_new(&class, JNIString::from(why.to_string())));
         }
     }
 
     fn exception<'l>(env: &mut Env<'l>, error: &devexchange_core::Error) -> JniResult<JThrowable<'l>> {
         let message = JString::from_str(env, error.message())?;
-        // Not by its name: that would ask the thread's class loader, which may have another class of the same name.
+        // Not by its name, which would ask the thread's class loader, and that may have another class of this name.
         // `FindClass` asks the loader of the class whose native method this is.
         let class = env.find_class(jni_str!("dev/devexchange/DevExchangeException"))?;
         let exception = env.new_object(

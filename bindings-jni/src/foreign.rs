@@ -1,13 +1,14 @@
-//! Calls that a newer JVM makes without JNI, through its foreign function interface (`src/main/java22`): of the same
-//! symbols, with NULL for environment and class. Only what is declared with [`plain!`](crate::native::plain) can be
-//! called so. An error cannot be thrown then: it is kept for the thread, and a flag says that Java has to ask for it.
+//! Calls that a newer JVM makes without JNI, through its foreign function interface (`src/main/java22`): to the same
+//! symbols, with NULL for environment and class. Only functions that are declared with [`plain!`](crate::native::plain)
+//! can be called in this way. Such a call cannot throw: its error is kept for the thread, and a flag tells Java to ask
+//! for it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use crate::error::Error;
 
-/// Not 0 once any such call has failed, on any thread: this is rare, so it stays.
+/// Not 0 once any such call has failed on any thread. It is never reset, because failures are rare.
 static FAILED: AtomicI64 = AtomicI64::new(0);
 
 thread_local! {
@@ -16,13 +17,13 @@ thread_local! {
 
 /// Keeps the error until the thread asks for it.
 pub(crate) fn keep(error: Error) {
-    // A thread of Java's is not about to end within a call.
+    // Cannot fail: a Java thread does not end within a call.
     let _ = KEPT.try_with(|kept| kept.set(Some(error)));
     FAILED.store(1, Relaxed);
 }
 
-/// Forgets an error that the thread has not asked for, as it ran out of stack before that: it is not one of the call that
-/// comes to an end now.
+/// Forgets an error that the thread has not asked for because it ran out of stack first: the error does not belong to
+/// the call that ends now.
 #[inline]
 pub(crate) fn forget() {
     if FAILED.load(Relaxed) != 0 {
@@ -35,7 +36,7 @@ pub(crate) fn failed() -> *mut i64 {
     FAILED.as_ptr()
 }
 
-/// What the thread's last such call failed with, if it did.
+/// The error of the thread's last such call, if it failed.
 pub(crate) fn take() -> Option<Error> {
     KEPT.try_with(Cell::take).ok().flatten()
 }

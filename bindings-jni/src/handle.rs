@@ -1,7 +1,7 @@
-//! Handles: addresses of counted references as Java holds them.
+//! Handles: the addresses of counted references that Java holds.
 //!
-//! What Java gives up is a *token*: the address with the kind in its low bits, which the alignment of everything that is
-//! handed out leaves free. `Handle.Kind` in Java has the same numbers.
+//! To give up a handle, Java passes a *token*: the address with the kind in its low bits, which are free because
+//! everything that Java holds is aligned accordingly. `Handle.Kind` in Java has the same numbers.
 
 use core::ffi::c_void;
 
@@ -10,7 +10,7 @@ use jni::sys::jlong;
 
 use crate::error::{Result, refuse};
 
-/// Bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.
+/// The bits of a token that say what it is; 0 is a `Runnable`, which only Java knows.
 pub(crate) const TAG_MASK: jlong = 15;
 pub(crate) const TENSOR: jlong = 1;
 pub(crate) const BATCH: jlong = 2;
@@ -25,17 +25,17 @@ pub(crate) const CUDA_ARRAY: jlong = 10;
 pub(crate) const ARROW_STREAM: jlong = 11;
 pub(crate) const ARROW_DEVICE_STREAM: jlong = 12;
 
-/// A pointer as Java holds it.
+/// The number that Java holds for a pointer.
 pub(crate) fn give<T>(pointer: *mut T) -> jlong {
     pointer.expose_provenance() as jlong
 }
 
-/// A pointer that Java holds.
+/// The pointer of a number that Java holds.
 pub(crate) fn take<T>(address: jlong) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// A pointer that somebody gave to Java, as far as it can be checked; NULL passes.
+/// The pointer of an address that Java's caller passed, checked for its alignment; NULL passes.
 pub(crate) fn address<T>(address: jlong, what: &str) -> Result<*mut T> {
     let pointer = take::<T>(address);
     if pointer.is_aligned() {
@@ -47,7 +47,7 @@ pub(crate) fn address<T>(address: jlong, what: &str) -> Result<*mut T> {
 
 macro_rules! borrow {
     ($name:ident: $Core:ty) => {
-        /// What Java holds.
+        /// Borrows what Java holds.
         ///
         /// # Safety
         /// `handle` is 0 or a living handle, which is not given up while the result is used, nor used otherwise while

@@ -26,7 +26,7 @@ impl Held for Client {
 }
 
 native! { ipc_server_bind(address: JString) -> jlong }
-/// A server that listens at an address.
+/// Makes a server that listens at an address.
 fn ipc_server_bind<'l>(env: &mut Env<'l>, _: JClass<'l>, address: JString<'l>) -> Result<jlong> {
     hold(Server::bind(&address.try_to_string(env)?)?)
 }
@@ -66,7 +66,7 @@ fn ipc_server_offer_batch<'l>(
 }
 
 native! { ipc_server_withdraw(server: jlong, name: JString) -> jboolean }
-/// Ends an offer; whether there was one.
+/// Ends an offer; returns whether there was one.
 fn ipc_server_withdraw<'l>(env: &mut Env<'l>, _: JClass<'l>, server: jlong, name: JString<'l>) -> Result<bool> {
     let name = name.try_to_string(env)?;
     // SAFETY: Java gives a living handle.
@@ -74,14 +74,14 @@ fn ipc_server_withdraw<'l>(env: &mut Env<'l>, _: JClass<'l>, server: jlong, name
 }
 
 plain! { ipc_server_leases(server: jlong) -> jlong }
-/// How much was given and is not released yet.
+/// The number of leases that are not released yet.
 fn ipc_server_leases(server: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held::<Server>(server) }?.leases())
 }
 
 native! { ipc_client_connect(address: JString, timeout: jlong) -> jlong }
-/// A connection to a server, which has so many nanoseconds for each answer.
+/// Connects to a server, which has `timeout` nanoseconds for each answer.
 fn ipc_client_connect<'l>(env: &mut Env<'l>, _: JClass<'l>, address: JString<'l>, timeout: jlong) -> Result<jlong> {
     let address = address.try_to_string(env)?;
     let timeout = Duration::from_nanos(u64::try_from(timeout).unwrap_or(0));
@@ -89,35 +89,35 @@ fn ipc_client_connect<'l>(env: &mut Env<'l>, _: JClass<'l>, address: JString<'l>
 }
 
 native! { ipc_client_import_tensor(client: jlong, name: JString) -> jlong }
-/// The tensor that is offered under a name.
+/// Imports the tensor that is offered under a name.
 fn ipc_client_import_tensor<'l>(env: &mut Env<'l>, _: JClass<'l>, client: jlong, name: JString<'l>) -> Result<jlong> {
     let name = name.try_to_string(env)?;
     // SAFETY: Java gives a living handle.
     let client = unsafe { held::<Client>(client) }?;
-    // SAFETY: the exporter vouches for it, as Java's caller is told.
+    // SAFETY: the exporter vouches for the memory, as the Java documentation says.
     Ok(give(unsafe { client.import_tensor(&name) }?.into_raw()))
 }
 
 native! { ipc_client_import_batch(client: jlong, name: JString) -> jlong }
-/// The batch that is offered under a name.
+/// Imports the batch that is offered under a name.
 fn ipc_client_import_batch<'l>(env: &mut Env<'l>, _: JClass<'l>, client: jlong, name: JString<'l>) -> Result<jlong> {
     let name = name.try_to_string(env)?;
     // SAFETY: Java gives a living handle.
     let client = unsafe { held::<Client>(client) }?;
-    // SAFETY: the exporter vouches for it, as Java's caller is told.
+    // SAFETY: the exporter vouches for the memory, as the Java documentation says.
     Ok(give(unsafe { client.import_batch(&name) }?.into_raw()))
 }
 
 plain! { tensor_allocate_shared(description: jlong) -> jlong }
-/// A tensor over host memory that can be offered without a copy; the device of the description is only checked.
+/// Makes a tensor over host memory that can be offered without a copy; the device of the description is only checked.
 fn tensor_allocate_shared(description: jlong) -> Result<jlong> {
-    // SAFETY: Java gives the address of a description that is valid for the length of the call.
+    // SAFETY: Java gives the address of a description that is valid during the call.
     let (_, dtype, shape) = unsafe { wanted(description) }?;
     Ok(give(ipc::allocate_tensor(dtype, shape)?.into_raw()))
 }
 
 plain! { ipc_plan_tensor(tensor: jlong, out: jlong) }
-/// How a tensor can be offered. Nothing is taken.
+/// Says how a tensor can be offered. Nothing is taken.
 fn ipc_plan_tensor(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let plan = ipc::plan_tensor(&*unsafe { tensor(handle) }?);
@@ -127,7 +127,7 @@ fn ipc_plan_tensor(handle: jlong, out: jlong) -> Result<()> {
 }
 
 plain! { ipc_plan_batch(batch: jlong, out: jlong) }
-/// How a batch can be offered. Nothing is taken.
+/// Says how a batch can be offered. Nothing is taken.
 fn ipc_plan_batch(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let plan = ipc::plan_batch(&*unsafe { batch(handle) }?);

@@ -1,4 +1,4 @@
-//! What is not released yet.
+//! The counts of what is not released yet.
 
 use devexchange_core::abi::types::DevxLedger;
 use devexchange_core::ledger;

@@ -1,16 +1,16 @@
-//! The Java binding of devexchange, native half: what the class `dev.devexchange.Native` declares.
+//! The native half of the Java binding of devexchange: the methods that the class `dev.devexchange.Native` declares.
 //!
 //! Conventions, without exceptions:
-//! * A function converts its arguments, guards them and delegates to the core. What fails is thrown as a
-//!   `DevExchangeException`, a panic too (status 255); see [`error`].
-//! * What needs nothing of the JVM is declared with [`plain!`](native::plain), and Java may call it without JNI; see
-//!   [`foreign`].
+//! * A function converts its arguments, guards them and delegates to the core. An error is thrown as a
+//!   `DevExchangeException`, and so is a panic (status 255); see [`error`].
+//! * A function that needs nothing of the JVM is declared with [`plain!`](native::plain), and Java can call it without
+//!   JNI; see [`foreign`].
 //! * Handles are `long`s ([`handle`]) that Java gives up through one function, [`release`]. Java makes sure that a handle
 //!   is not given up while a call uses it (`Handle.java`).
-//! * Results of several values are written to an address that Java gives: the records of `devexchange/types.h`, whose
-//!   offsets stand in `Records.java`.
-//! * No foreign thread and no release path calls Java: it queues a token, which a thread of Java's fetches; see
-//!   [`queue`]. Whoever needs an answer waits for it; see [`answers`].
+//! * Results of several values are written to an address that Java gives, as records of `devexchange/types.h`, whose
+//!   offsets are in `Records.java`.
+//! * No foreign thread and no release path calls Java: it queues a token, which a Java thread fetches; see [`queue`]. A
+//!   thread that needs an answer waits for it; see [`answers`].
 
 mod allocator;
 mod answers;

@@ -1,4 +1,4 @@
-//! The library itself: its version, and the names of its numbers.
+//! The library itself: its version, and names of statuses and types.
 
 use core::ffi::CStr;
 
@@ -33,7 +33,7 @@ fn device_type_name<'l>(env: &mut Env<'l>, _: JClass<'l>, device_type: jint) -> 
 }
 
 native! { dtype_name(code: jint, bits: jint, lanes: jint) -> JString }
-/// The name of an element type; null for one that DLPack does not have.
+/// The name of an element type; null for a type that DLPack does not have.
 fn dtype_name<'l>(env: &mut Env<'l>, _: JClass<'l>, code: jint, bits: jint, lanes: jint) -> Result<JString<'l>> {
     let dtype = match (u8::try_from(code), u8::try_from(bits), u16::try_from(lanes)) {
         (Ok(code), Ok(bits), Ok(lanes)) => DType::from_dlpack(DLDataType { code, bits, lanes }).ok(),

@@ -1,4 +1,4 @@
-//! When the JVM loads the library.
+//! What happens when the JVM loads the library.
 
 use core::ffi::c_void;
 
@@ -18,14 +18,15 @@ use jni::{Env, JavaVM};
 unsafe extern "system" fn JNI_OnLoad(vm: *mut RawJavaVM, _: *mut c_void) -> jint {
     // SAFETY: the JVM passes itself.
     let vm = unsafe { JavaVM::from_raw(vm) };
-    // What cannot be looked up here is looked up when it is needed.
+    // A class whose look-up fails here is looked up when it is needed.
     let looked_up = std::panic::catch_unwind(|| vm.attach_current_thread(look_up));
     drop(looked_up);
     JNI_VERSION_10
 }
 
-/// Has the `jni` crate look up the classes that it compares an exception with. It does that when the first exception comes:
-/// if that is for want of memory, the look-up fails for the same reason, and is compared in turn, until there is no stack.
+/// Makes the `jni` crate look up the classes that it compares exceptions with. Otherwise it does so at the first
+/// exception. If that one says that memory ran out, the look-up fails for the same reason, that exception is compared
+/// in turn, and so on until the stack overflows.
 fn look_up(env: &mut Env<'_>) -> Result<()> {
     macro_rules! each {
         ($($Class:ident)*) => { $(drop($Class::lookup_class(env, &LoaderContext::None)?);)* };

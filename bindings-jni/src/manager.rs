@@ -1,4 +1,4 @@
-//! Memory managers: making them, and memory of theirs. One that Java fills in is in [`allocator`].
+//! Memory managers, and memory from them. The manager that Java implements is in [`allocator`].
 
 use devexchange_core::abi::types::{DevxIpcHandle, DevxManagerStatistics, DevxMemoryInfo, DevxMemoryRequest};
 use devexchange_core::manager::{
@@ -22,10 +22,10 @@ impl Held for Shared {
     const NOUN: &'static str = "manager";
 }
 
-/// Memory that a manager gave or pinned, until this is dropped.
+/// Memory that a manager allocated or pinned; dropping this gives it back or unpins it.
 struct Memory {
     _owner: Owner,
-    /// What keeps pinned memory of Java's; dropped after it is not pinned any more.
+    /// Keeps pinned Java-owned memory alive; dropped after the memory is unpinned.
     _kept: Owner,
 }
 
@@ -34,7 +34,7 @@ impl Held for Memory {
     const NOUN: &'static str = "memory";
 }
 
-/// Cleanup is deferred as long as this lives.
+/// Defers cleanup as long as this lives.
 struct Deferred(Shared);
 
 impl Drop for Deferred {
@@ -53,32 +53,32 @@ fn share(manager: impl Manager + 'static) -> Result<jlong> {
 }
 
 plain! { manager_driver() -> jlong }
-/// A manager of every kind of memory of the driver's.
+/// Makes a manager of every kind of memory, from the driver.
 fn manager_driver() -> Result<jlong> {
     share(Driver::new()?)
 }
 
 plain! { manager_managed() -> jlong }
-/// A manager that gives managed memory for device memory.
+/// Makes a manager that gives managed memory in place of device memory.
 fn manager_managed() -> Result<jlong> {
     share(Driver::managed()?)
 }
 
 plain! { manager_host_only() -> jlong }
-/// A manager of host memory.
+/// Makes a manager of host memory.
 fn manager_host_only() -> Result<jlong> {
     share(Driver::host_only()?)
 }
 
 plain! { manager_pool(limit: jlong, keep: jlong, shareable: jboolean) -> jlong }
-/// A manager with pools of its own; −1 is no limit.
+/// Makes a manager with its own pools; −1 is no limit.
 fn manager_pool(limit: jlong, keep: jlong, shareable: bool) -> Result<jlong> {
     let options = PoolOptions::from_raw(limit, keep)?;
     share(if shareable { Pool::shareable(options) } else { Pool::new(options) }?)
 }
 
 plain! { manager_limited(inner: jlong, limit: jlong) -> jlong }
-/// A manager that limits another one, which is shared; −1 only counts.
+/// Makes a manager that limits another one, which is shared; with −1 it only counts.
 fn manager_limited(inner: jlong, limit: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let inner = Shared::clone(unsafe { held::<Shared>(inner) }?);
@@ -86,8 +86,8 @@ fn manager_limited(inner: jlong, limit: jlong) -> Result<jlong> {
 }
 
 plain! { manager_create(token: jlong) -> jlong }
-/// A manager that asks Java with a token, which is released with the manager and all memory of it. If this fails, it is
-/// not released.
+/// Makes a manager that asks Java with a token, which is released with the manager and all its memory. If this fails,
+/// the token is not released.
 fn manager_create(token: jlong) -> Result<jlong> {
     let room = Room::new()?;
     Ok(room.hold(allocator::manager(token)?))
@@ -101,7 +101,7 @@ fn manager_initialize(handle: jlong, device_id: jint) -> Result<()> {
 }
 
 plain! { manager_allocate(handle: jlong, request: jlong, out: jlong) -> jlong }
-/// A handle for memory. `request` is the address of a record; two longs are written: address and device.
+/// Allocates memory and returns a handle. `request` is the address of a record. Writes two longs: address and device.
 fn manager_allocate(handle: jlong, request: jlong, out: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(handle) }?;
@@ -116,11 +116,11 @@ fn manager_allocate(handle: jlong, request: jlong, out: jlong) -> Result<jlong> 
 }
 
 plain! { tensor_allocate_with(manager: jlong, description: jlong, stream: jlong) -> jlong }
-/// As `tensor_allocate`, over memory of a manager.
+/// Same as `tensor_allocate`, over memory of a manager.
 fn tensor_allocate_with(manager: jlong, description: jlong, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(manager) }?;
-    // SAFETY: Java gives the address of a description that is valid for the length of the call.
+    // SAFETY: Java gives the address of a description that is valid during the call.
     let (device, dtype, shape) = unsafe { wanted(description) }?;
     // SAFETY: Java gives a living handle, or none.
     let stream = unsafe { optional(stream, |number| device.stream_with(device, number)) }?;
@@ -128,8 +128,8 @@ fn tensor_allocate_with(manager: jlong, description: jlong, stream: jlong) -> Re
 }
 
 plain! { manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> jlong }
-/// Pins host memory that is there already, as much of it and in the way that a record says. `token` stands for what
-/// keeps the memory; if this fails, it is not released.
+/// Pins existing host memory; a record gives its size and the flags. `token` stands for what keeps the memory alive; if
+/// this fails, the token is not released.
 fn manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(handle) }?;
@@ -138,7 +138,7 @@ fn manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> R
     // SAFETY: and the stream in it is alive.
     let request = unsafe { Request::from_raw(request) }?;
     let (room, kept) = (Room::new()?, try_owner(token)?);
-    // SAFETY: Java's caller says that there is memory which outlives the result.
+    // SAFETY: Java's caller guarantees memory that outlives the result.
     match unsafe { manager.pin(request.ordinal, take(address), request.bytes, request.host) } {
         Ok(pinned) => Ok(room.hold(Memory { _owner: pinned, _kept: kept })),
         Err(error) => {
@@ -149,7 +149,7 @@ fn manager_pin(handle: jlong, request: jlong, address: jlong, token: jlong) -> R
 }
 
 plain! { manager_memory_info(handle: jlong, device_id: jint, out: jlong) }
-/// Writes how much memory there is.
+/// Writes how much memory the manager has.
 fn manager_memory_info(handle: jlong, device_id: jint, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let info = unsafe { held::<Shared>(handle) }?.memory_info(device_id)?;
@@ -159,7 +159,7 @@ fn manager_memory_info(handle: jlong, device_id: jint, out: jlong) -> Result<()>
 }
 
 plain! { manager_ipc_handle(handle: jlong, address: jlong, out: jlong) }
-/// Writes the handle of the allocation that an address lies in.
+/// Writes the handle of the allocation that contains an address.
 fn manager_ipc_handle(handle: jlong, address: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let found = unsafe { held::<Shared>(handle) }?.ipc_handle(take(address))?;
@@ -169,16 +169,16 @@ fn manager_ipc_handle(handle: jlong, address: jlong, out: jlong) -> Result<()> {
 }
 
 plain! { manager_reset(handle: jlong, device_id: jint) }
-/// Gives all memory of a device back.
+/// Gives back all memory of a device.
 fn manager_reset(handle: jlong, device_id: jint) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(handle) }?;
-    // SAFETY: as documented, it is the program's to see that nobody uses the memory any more.
+    // SAFETY: as documented, the program must ensure that nobody uses the memory any more.
     Ok(unsafe { manager.reset(device_id) }?)
 }
 
 plain! { manager_trim(handle: jlong, device_id: jint, keep: jlong) }
-/// Gives unused memory of a device back, except for `keep` bytes.
+/// Gives back unused memory of a device, except for `keep` bytes.
 fn manager_trim(handle: jlong, device_id: jint, keep: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let manager = unsafe { held::<Shared>(handle) }?;
@@ -189,7 +189,7 @@ fn manager_trim(handle: jlong, device_id: jint, keep: jlong) -> Result<()> {
 }
 
 plain! { manager_defer_cleanup(handle: jlong) -> jlong }
-/// A handle for as long as cleanup is deferred.
+/// Defers cleanup; returns a handle whose release ends that.
 fn manager_defer_cleanup(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let manager = Shared::clone(unsafe { held::<Shared>(handle) }?);
@@ -198,7 +198,7 @@ fn manager_defer_cleanup(handle: jlong) -> Result<jlong> {
 }
 
 plain! { manager_statistics(handle: jlong, out: jlong) }
-/// Writes what was allocated and given back.
+/// Writes the numbers of allocations that were made and given back.
 fn manager_statistics(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let now = unsafe { held::<Shared>(handle) }?.statistics();

@@ -1,4 +1,4 @@
-//! Memory as Java sees it: addresses of its buffers, buffers over addresses, texts.
+//! Memory as Java sees it: addresses of byte buffers, byte buffers over addresses, texts.
 
 use core::ffi::{CStr, c_char};
 use std::ptr::NonNull;
@@ -17,26 +17,26 @@ native! { buffer_address(buffer: java.nio.ByteBuffer) -> jlong }
 /// The address of index 0 of a direct buffer.
 fn buffer_address<'l>(env: &mut Env<'l>, _: JClass<'l>, buffer: JByteBuffer<'l>) -> Result<jlong> {
     match env.get_direct_buffer_address(&buffer) {
-        // Java has seen that it is a direct one: of no bytes then, which others may have made at no address.
+        // Java has checked that the buffer is direct. So it has no bytes, and native code may have made it at NULL.
         Err(JniError::NullPtr(_)) => Ok(0),
         address => Ok(give(address?)),
     }
 }
 
-/// Where a slice of so many bytes begins that Java has at an address: no bytes may be at no address, but no slice is.
+/// Where a slice over Java's memory begins. Java may have 0 bytes at NULL, but no slice can begin there.
 pub(crate) fn beginning(address: jlong, bytes: jlong) -> *mut u8 {
     if bytes == 0 { NonNull::dangling().as_ptr() } else { take(address) }
 }
 
 native! { view(address: jlong, bytes: jlong) -> java.nio.ByteBuffer }
-/// A direct buffer over memory that is there already. Whoever uses it sees to it that the memory stays.
+/// Makes a direct buffer over existing memory. The caller must keep the memory alive.
 fn view<'l>(env: &mut Env<'l>, _: JClass<'l>, address: jlong, bytes: jlong) -> Result<JByteBuffer<'l>> {
-    // SAFETY: Java asks for memory that a handle of its own, or a caller's promise, keeps alive.
+    // SAFETY: Java asks for memory that one of its handles, or a promise of its caller, keeps alive.
     Ok(unsafe { env.new_direct_byte_buffer(take(address), bytes.cast_unsigned() as usize) }?)
 }
 
 native! { text(address: jlong) -> JString }
-/// A NUL-terminated text of a schema, which the core has checked.
+/// Returns a NUL-terminated text of a schema, which the core has checked.
 fn text<'l>(env: &mut Env<'l>, _: JClass<'l>, address: jlong) -> Result<JString<'l>> {
     let text = take::<c_char>(address);
     // SAFETY: Java asks for texts of a schema that it holds.
@@ -44,7 +44,7 @@ fn text<'l>(env: &mut Env<'l>, _: JClass<'l>, address: jlong) -> Result<JString<
     string(env, &text.to_string_lossy())
 }
 
-/// A text for Java. The JVM has no length with it, and counts its bytes in an `int` that overflows.
+/// Makes a Java string. JNI passes no length; the JVM counts the bytes in an `int`, which must not overflow.
 pub(crate) fn string<'l>(env: &mut Env<'l>, text: &str) -> Result<JString<'l>> {
     countable(encoded_bytes(text))?;
     Ok(JString::from_str(env, text)?)
@@ -58,7 +58,8 @@ fn countable(bytes: usize) -> Result<()> {
     }
 }
 
-/// How many bytes a text has as JNI encodes it ("Modified UTF-8"): two for a NUL, six for what has four.
+/// The number of bytes of a text in JNI's encoding ("Modified UTF-8"): two for a NUL, six for a character that has four
+/// in UTF-8.
 fn encoded_bytes(text: &str) -> usize {
     let more = |byte| match byte {
         0 => 1,
@@ -69,7 +70,7 @@ fn encoded_bytes(text: &str) -> usize {
 }
 
 plain! { metadata_bytes(address: jlong) -> jlong }
-/// How many bytes a metadata block of a schema has.
+/// The number of bytes of a metadata block of a schema.
 fn metadata_bytes(address: jlong) -> Result<jlong> {
     // SAFETY: Java asks for blocks of a schema that it holds.
     Ok(unsafe { metadata::block(take(address)) }?.map_or(0, <[u8]>::len) as jlong)

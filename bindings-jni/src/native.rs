@@ -1,4 +1,4 @@
-//! How native methods are declared, and what they come to.
+//! How native methods are declared, and how their results are returned or thrown.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,8 +9,8 @@ use crate::error::{Error, Result, Throw};
 use crate::foreign;
 use crate::handle::give;
 
-/// Declares a native method of `dev.devexchange.Native`. The exported symbol has the signature in it, so that a
-/// declaration in Java that differs is an `UnsatisfiedLinkError`, not a wrong call.
+/// Declares a native method of `dev.devexchange.Native`. The exported symbol contains the signature, so that a
+/// different declaration in Java gives an `UnsatisfiedLinkError`, not a wrong call.
 macro_rules! native {
     ($($declaration:tt)*) => {
         const _: ::jni::NativeMethod = {
@@ -25,8 +25,8 @@ macro_rules! native {
 }
 pub(crate) use native;
 
-/// As [`native!`], for a method that needs nothing of the JVM: the environment is looked at only to throw, which makes a
-/// call several times cheaper, and lets Java make it without JNI ([`foreign`]).
+/// Same as [`native!`], for a method that needs nothing of the JVM. The environment is used only to throw, which makes
+/// a call several times cheaper, and lets Java make it without JNI ([`foreign`]).
 macro_rules! plain {
     ($name:ident($($argument:ident: $type:ident),* $(,)?) $(-> $result:ident)?) => {
         const _: ::jni::NativeMethod = {
@@ -41,7 +41,7 @@ macro_rules! plain {
                 java_type = "dev.devexchange.Native",
                 static raw extern fn $name($($argument: $type),*) $(-> $result)?,
                 fn = raw,
-                // It asks JNI whether the method is static: all are, as a test of the Java part sees.
+                // The check asks JNI whether the method is static. All are, as a test of the Java part verifies.
                 abi_check = UnsafeNever,
             }
         };
@@ -49,7 +49,7 @@ macro_rules! plain {
 }
 pub(crate) use plain;
 
-/// What a method comes to; an error or a panic is thrown.
+/// Returns the result of a method; an error or a panic is thrown.
 #[inline]
 pub(crate) fn answer<T: Default>(env: EnvUnowned<'_>, body: impl FnOnce() -> Result<T>) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -73,16 +73,16 @@ fn thrown<T: Default>(mut env: EnvUnowned<'_>, error: Error) -> T {
     env.with_env(|_| Err(error)).resolve::<Throw>()
 }
 
-// What Java asks after calls without JNI.
+// What Java calls after calls without JNI.
 
 plain! { foreign_failed() -> jlong }
-/// The address of the flag that says whether any call without JNI has failed, a long.
+/// The address of a long that says whether any call without JNI has failed.
 fn foreign_failed() -> Result<jlong> {
     Ok(give(foreign::failed()))
 }
 
 plain! { foreign_throw() }
-/// Throws what the thread's last such call failed with, if it did.
+/// Throws the error of the thread's last call without JNI, if it failed.
 fn foreign_throw() -> Result<()> {
     foreign::take().map_or(Ok(()), Err)
 }

@@ -13,14 +13,14 @@ use crate::stream::stream;
 macro_rules! ordered {
     ($what:ident: $produced_on:ident, $wait_on:ident, $used_on:ident) => {
         native! { $produced_on(handle: jlong, stream: jlong) }
-        /// The data is there when what is queued on the stream is done. Java sees to it that no other call is in the
-        /// handle meanwhile.
+        /// Notes that the data is ready when the work already queued on the stream is done. Java ensures that no other
+        /// call uses the handle meanwhile.
         fn $produced_on<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, queue: jlong) -> Result<()> {
-            // SAFETY: Java gives a living handle that no other call is in, and no call lends anything of it longer.
+            // SAFETY: Java gives a living handle that no other call uses, and no borrow from it outlives its call.
             let mut thing = unsafe { $what(handle) }?;
             // SAFETY: as above.
             let stream = unsafe { stream(queue, |number| thing.stream(number)) }?;
-            // SAFETY: that is what the caller says.
+            // SAFETY: the caller guarantees that.
             Ok(unsafe { thing.produced_on(stream) }?)
         }
 
@@ -35,7 +35,7 @@ macro_rules! ordered {
         }
 
         native! { $used_on(handle: jlong, stream: jlong) }
-        /// Work that is queued on the stream uses the data.
+        /// Notes that work already queued on the stream uses the data.
         fn $used_on<'l>(_: &mut Env<'l>, _: JClass<'l>, handle: jlong, queue: jlong) -> Result<()> {
             // SAFETY: Java gives a living handle.
             let thing = unsafe { $what(handle) }?;

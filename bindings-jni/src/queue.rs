@@ -1,6 +1,6 @@
-//! What is on its way to Java: whoever releases memory of Java's, or wants something of it, queues a token, on any
-//! thread, without calling the JVM. Java has a thread for each of the two queues, which waits in here and takes the
-//! tokens out: a release that takes long holds no event up.
+//! The two queues of tokens for Java. A thread that releases Java-owned memory, or needs something from Java, queues a
+//! token without calling the JVM. Java has a thread for each queue, which waits in here and takes the tokens out, so
+//! that a slow release does not delay an event.
 
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -20,7 +20,7 @@ use crate::native::plain;
 
 struct Line {
     queue: LazyLock<Arc<ReleaseQueue>>,
-    /// The thread that takes the tokens out, once it is there.
+    /// The thread that takes the tokens out, once it has come.
     taker: OnceLock<Thread>,
 }
 
@@ -34,14 +34,14 @@ impl Line {
 
     /// Called after each push, on the thread that pushed.
     fn wake(&self) {
-        // Pairs with the fence in `wait`: either the taker is seen here, or what was pushed is seen there.
+        // Pairs with the fence in `wait`: either this sees the taker, or the taker sees the pushed token.
         fence(SeqCst);
         if let Some(taker) = self.taker.get() {
             taker.unpark();
         }
     }
 
-    /// Waits for tokens; says how many there are. For one thread, always the same.
+    /// Waits for tokens; returns how many there are. Must always be called on the same thread.
     fn wait(&self, tokens: &mut [u64]) -> usize {
         self.taker.get_or_init(thread::current);
         fence(SeqCst);
@@ -64,7 +64,7 @@ pub(crate) fn owner(token: jlong) -> Owner {
     unsafe { Owner::from_raw(RELEASES.queue.register(token.cast_unsigned())) }
 }
 
-/// As [`owner`]; without memory for it Java keeps what the token stands for.
+/// Same as [`owner`], but fails without memory for it; then Java keeps what the token stands for.
 pub(crate) fn try_owner(token: jlong) -> std::result::Result<Owner, Error> {
     if token == 0 {
         return Ok(Owner::none());
@@ -74,7 +74,8 @@ pub(crate) fn try_owner(token: jlong) -> std::result::Result<Owner, Error> {
     Ok(unsafe { Owner::from_raw(owner) })
 }
 
-/// What a call came to that was given an owner of ours. If it was refused, Java keeps what the token stands for.
+/// The result of a call that was given one of these owners. If the call was refused, Java keeps what the token stands
+/// for.
 pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> std::result::Result<T, Error> {
     made.map_err(|refused| {
         cancel(refused.returned);
@@ -82,7 +83,7 @@ pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> std::resu
     })
 }
 
-/// Takes back an owner of ours that nobody took over: Java keeps what the token stands for.
+/// Takes back an owner that nobody took over: Java keeps what the token stands for.
 pub(crate) fn cancel(owner: Owner) {
     let owner = owner.into_raw();
     if owner.release.is_some() {
@@ -91,13 +92,14 @@ pub(crate) fn cancel(owner: Owner) {
     }
 }
 
-/// Has Java do what it registered under `token`, soon, on a thread of its own.
+/// Makes Java run what it registered under `token`, soon, on one of its own threads.
 pub(crate) fn ask(token: jlong) {
     EVENTS.queue.push(token.cast_unsigned());
 }
 
-/// A wake callback that asks for `token`, once for all times before it comes. When it is given up, `token` is released,
-/// too. Without memory for it Java keeps what the token stands for, which may still come then.
+/// Makes a wake callback that queues `token`, once for all wakes before Java takes it out. When the callback is given
+/// up, `token` is released, too. If this fails for lack of memory, Java keeps what the token stands for, and the token
+/// may still come.
 pub(crate) fn bell(token: jlong) -> std::result::Result<Wake, Error> {
     let (signal, owner) = (EVENTS.queue.signal(token.cast_unsigned())?, try_owner(token)?);
     Wake::new(move || {
@@ -107,22 +109,22 @@ pub(crate) fn bell(token: jlong) -> std::result::Result<Wake, Error> {
 }
 
 plain! { queue_push(token: jlong) }
-/// Queues a token of Java's own: what a Cleaner does, which must not release by itself.
+/// Queues a token of Java's own, for a Java cleaner, which must not release by itself.
 fn queue_push(token: jlong) -> Result<()> {
     RELEASES.queue.push(token.cast_unsigned());
     Ok(())
 }
 
-// Raw: the thread stays in here for as long as nothing is released, and nothing in here can fail.
+// Raw, because the thread stays in here as long as nothing is released, and nothing in here can fail.
 const _: jni::NativeMethod = jni::native_method! {
     java_type = "dev.devexchange.Native",
     static raw extern fn queue_wait(events: jboolean, tokens: jlong, capacity: jint) -> jint
 };
-/// Waits until something is released, or until there is an event, and writes up to `capacity` tokens, oldest first, to
-/// the address `tokens`; returns how many. For one thread each, always the same.
+/// Waits for releases, or for events, and writes up to `capacity` tokens, oldest first, to the address `tokens`;
+/// returns how many. For each of the two, must always be called on the same thread.
 fn queue_wait<'l>(_: EnvUnowned<'l>, _: JClass<'l>, events: bool, tokens: jlong, capacity: jint) -> jint {
     let capacity = usize::try_from(capacity).unwrap_or(0);
-    // SAFETY: Java gives the address of so many longs, which nobody else uses during the call.
+    // SAFETY: Java gives the address of `capacity` longs, which nobody else uses during the call.
     let tokens = unsafe { std::slice::from_raw_parts_mut(take::<u64>(tokens), capacity) };
     let line = if events { &EVENTS } else { &RELEASES };
     line.wait(tokens) as jint

@@ -1,4 +1,4 @@
-//! How Java gives up what it holds: by a token, which says what that is.
+//! How Java gives up what it holds: with a token that says what it is.
 
 use core::ffi::c_void;
 
@@ -11,7 +11,7 @@ use crate::native::plain;
 use crate::{boxed, cstruct, stream};
 
 plain! { release(token: jlong) }
-/// Gives a handle up.
+/// Gives up a handle.
 fn release(token: jlong) -> Result<()> {
     let kind = token & TAG_MASK;
     let raw = take::<c_void>(token - kind);
@@ -36,7 +36,7 @@ fn release(token: jlong) -> Result<()> {
 }
 
 plain! { give_up(token: jlong) }
-/// As `release`, for a handle that nobody closed: says so in the trace.
+/// Same as `release`, for a handle that nobody closed, which the trace reports.
 fn give_up(token: jlong) -> Result<()> {
     let kind = token & TAG_MASK;
     let raw = take::<c_void>(token - kind);

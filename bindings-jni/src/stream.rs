@@ -1,4 +1,4 @@
-//! Streams. Java holds one as a handle of its own, so that one that it made is destroyed once, and never while a call uses
+//! Streams. Java holds each as a handle, so that a stream that Java made is destroyed once, and never while a call uses
 //! it.
 
 use core::ffi::c_void;
@@ -12,28 +12,29 @@ use crate::error::{Result, refuse};
 use crate::handle::{give, take};
 use crate::native::plain;
 
-/// What Java holds: the number of a stream, with the device that it is on. The address leaves room for a tag.
+/// What Java holds: the number of a stream, with the device that it is on. Aligned so that the address has room for a
+/// tag.
 #[repr(align(16))]
 pub(crate) struct Held {
     device: Device,
     value: RawStream,
-    /// Whether it was made for Java, and not by somebody else.
+    /// Whether the stream was made for Java; otherwise it is foreign.
     owned: bool,
 }
 
 impl Held {
-    /// What the number means on this thread: 2 is the default stream of the one that asks.
+    /// The stream on this thread: the number 2 is the default stream of the calling thread.
     fn stream(&self) -> CoreResult<Stream> {
         self.device.stream_with(self.device, self.value)
     }
 
-    /// The same for work with data. Pinned and managed memory is no device: of which one its default streams are, the data
-    /// says.
+    /// The stream on this thread for work with data. If the device is that of pinned or managed memory, which has no
+    /// streams, the data says which device a default stream is on.
     fn stream_of(&self, of_data: impl FnOnce(RawStream) -> CoreResult<Stream>) -> CoreResult<Stream> {
         if self.device.kind == DeviceType::CUDA { self.stream() } else { of_data(self.value) }
     }
 
-    /// The same as a number that names the device.
+    /// The stream as a number that names its device.
     fn number(&self) -> CoreResult<RawStream> {
         self.device.own_stream(self.value)
     }
@@ -43,14 +44,14 @@ impl Held {
     }
 
     /// # Safety
-    /// `raw` is from [`Held::give`], and is used no more.
+    /// `raw` is from [`Held::give`], and is no longer used.
     unsafe fn take_back(raw: *mut c_void) -> Box<Self> {
         // SAFETY: the caller's contract.
         unsafe { Box::from_raw(raw.cast()) }
     }
 }
 
-/// What Java holds.
+/// Borrows what Java holds.
 ///
 /// # Safety
 /// `handle` is 0 or a living handle, which is not given up while the result is used.
@@ -62,7 +63,7 @@ unsafe fn held<'a>(handle: jlong) -> Result<&'a Held> {
     Ok(unsafe { &*take::<Held>(handle) })
 }
 
-/// The stream that Java holds, as it is for this thread, for work with data that says what a number means to it.
+/// The stream that Java holds, on this thread, for work with data; `of_data` says what a number means for the data.
 ///
 /// # Safety
 /// `handle` is 0 or a living handle.
@@ -71,7 +72,7 @@ pub(crate) unsafe fn stream(handle: jlong, of_data: impl FnOnce(RawStream) -> Co
     Ok(unsafe { held(handle) }?.stream_of(of_data)?)
 }
 
-/// As [`stream`], where there may be none: Java has 0 for that.
+/// Same as [`stream`], but `None` for 0.
 ///
 /// # Safety
 /// As [`stream`].
@@ -83,7 +84,7 @@ pub(crate) unsafe fn optional(
     (handle != 0).then(|| unsafe { stream(handle, of_data) }).transpose()
 }
 
-/// The stream as a number that names its device, [`RawStream::NO_SYNC`] if there is none.
+/// The stream as a number that names its device; [`RawStream::NO_SYNC`] for 0.
 ///
 /// # Safety
 /// As [`stream`].
@@ -95,10 +96,12 @@ pub(crate) unsafe fn number(handle: jlong) -> Result<RawStream> {
     Ok(unsafe { held(handle) }?.number()?)
 }
 
-/// Gives up a handle that Java closed, and closes a stream that was made for it: that is destroyed when nothing needs it.
+/// Gives up a handle that Java closed, and closes its stream if it was made for Java: the stream is destroyed when
+/// nothing needs it.
 ///
 /// # Safety
-/// `raw` is a handle, which is given up once; if its stream was made for Java, nobody uses that any more.
+/// `raw` is a handle, which is given up once; if its stream was made for Java, nobody queues work on the stream any
+/// more.
 pub(crate) unsafe fn close(raw: *mut c_void) -> Result<()> {
     // SAFETY: the caller's contract.
     let held = unsafe { Held::take_back(raw) };
@@ -125,7 +128,7 @@ pub(crate) unsafe fn forget(raw: *mut c_void) {
 }
 
 plain! { stream_create(device: jlong) -> jlong }
-/// Makes a stream on a device, which is closed with the handle.
+/// Makes a stream on a device; the stream is closed with the handle.
 fn stream_create(packed: jlong) -> Result<jlong> {
     let device = device(packed)?;
     device.require_streams()?;
@@ -133,32 +136,33 @@ fn stream_create(packed: jlong) -> Result<jlong> {
 }
 
 plain! { stream_of(device: jlong, value: jlong) -> jlong }
-/// A handle for a stream of somebody else's.
+/// Makes a handle for a foreign stream.
 fn stream_of(packed: jlong, value: jlong) -> Result<jlong> {
     let device = device(packed)?;
     device.require_streams()?;
-    // SAFETY: Java's caller names a stream that outlives the handle and what it is given to.
+    // SAFETY: Java's caller names a stream that outlives the handle and everything that uses it.
     let value = unsafe { RawStream::new(value) };
     device.stream_with(device, value)?;
     Ok(Held::give(device, value, false))
 }
 
 plain! { stream_value(handle: jlong) -> jlong }
-/// The number of the stream, as the protocols write it.
+/// The number of the stream in the protocols.
 fn stream_value(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held(handle) }?.stream()?.value())
 }
 
 plain! { stream_number(handle: jlong) -> jlong }
-/// The number of the stream for records of this library: with the device of a default stream.
+/// The number of the stream for records of this library, which includes the device of a default stream.
 fn stream_number(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { held(handle) }?.number()?.to_raw())
 }
 
 plain! { stream_hold(value: jlong) -> jlong }
-/// Holds a stream, as the protocols write it: if it is closed meanwhile, it is destroyed after the hold is given up.
+/// Holds a stream, given by its number in the protocols: if it is closed meanwhile, it is destroyed only after the hold
+/// is given up.
 fn stream_hold(value: jlong) -> Result<jlong> {
     Ok(Hold::new(value)?.into_raw())
 }

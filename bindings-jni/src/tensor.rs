@@ -1,4 +1,4 @@
-//! Tensors: making them, looking at them, copying them.
+//! Tensors: making, describing and copying them.
 
 use devexchange_core::abi::dlpack::DLTensor;
 use devexchange_core::layout::{self, Layout};
@@ -15,10 +15,10 @@ use crate::queue::{keep, try_owner};
 use crate::stream::{optional, stream};
 
 plain! { tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> jlong }
-/// Makes a tensor over memory of Java's. `description` is the address of a `DLTensor`; `room` says how many bytes there
-/// are from its data on, −1 that nobody knows; `token` stands for what keeps the memory alive.
+/// Makes a tensor over Java-owned memory. `description` is the address of a `DLTensor`; `room` is the number of bytes
+/// from its data on, −1 if not known; `token` stands for what keeps the memory alive.
 fn tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> Result<jlong> {
-    // SAFETY: Java gives the address of a description that is valid for the length of the call.
+    // SAFETY: Java gives the address of a description that is valid during the call.
     let description = unsafe { &*take::<DLTensor>(description) };
     // SAFETY: as above.
     let desc = unsafe { dlpack::describe(description, Flags(flags.cast_unsigned())) }?;
@@ -32,7 +32,7 @@ fn tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) ->
     Ok(give(tensor.into_raw()))
 }
 
-/// Java's buffers know their size, so a shape that is too large for one need not go further.
+/// Refuses a shape that does not fit a byte buffer, whose size is known.
 fn check_room(desc: &TensorDesc<'_>, room: isize) -> Result<()> {
     let padded = desc.flags.has(Flags::SUBBYTE_PADDED);
     let Layout { lowest, end, .. } = layout::check(desc.dtype, padded, desc.shape, desc.strides)?;
@@ -49,10 +49,10 @@ fn check_room(desc: &TensorDesc<'_>, room: isize) -> Result<()> {
     }
 }
 
-/// Device, type and extents of a tensor that is to be made, from a `DLTensor` without an address.
+/// The device, type and extents of a new tensor, from a `DLTensor` without an address.
 ///
 /// # Safety
-/// `description` is the address of one, which outlives the result.
+/// `description` is the address of such a `DLTensor`, which outlives the result.
 pub(crate) unsafe fn wanted<'a>(description: jlong) -> Result<(Device, DType, &'a [i64])> {
     // SAFETY: the caller's contract.
     let wanted = unsafe { &*take::<DLTensor>(description) };
@@ -62,9 +62,9 @@ pub(crate) unsafe fn wanted<'a>(description: jlong) -> Result<(Device, DType, &'
 }
 
 plain! { tensor_allocate(description: jlong, stream: jlong) -> jlong }
-/// A tensor over new memory, as it is described; without a stream the memory is ready at once.
+/// Makes a tensor over new memory, as described; without a stream the memory is ready at once.
 fn tensor_allocate(description: jlong, stream: jlong) -> Result<jlong> {
-    // SAFETY: Java gives the address of a description that is valid for the length of the call.
+    // SAFETY: Java gives the address of a description that is valid during the call.
     let (device, dtype, shape) = unsafe { wanted(description) }?;
     // SAFETY: Java gives a living handle, or none.
     let stream = unsafe { optional(stream, |number| device.stream_with(device, number)) }?;
@@ -82,14 +82,14 @@ fn tensor_describe(handle: jlong, out: jlong) -> Result<()> {
     let flags = tensor.flags().0.cast_signed();
     let numbers = [flags, elements as i64, bytes as i64, row_major.into(), lowest as i64, end as i64, ready.into()];
     let out = take::<DLTensor>(out);
-    // SAFETY: Java gives the address of room for the record and the numbers of a tensor of the most dimensions.
+    // SAFETY: Java gives the address of memory for the record and the numbers of a tensor with the most dimensions.
     unsafe { out.write(tensor.as_dltensor()) };
     // SAFETY: as above.
     let after = unsafe { out.add(1) }.cast::<i64>();
     // SAFETY: as above.
     unsafe { after.cast::<[i64; 7]>().write(numbers) };
     let (shape, strides) = (tensor.shape(), tensor.strides());
-    // A number at a time: they are few, and two calls that copy bytes would take longer than the rest.
+    // One number at a time: they are few, and two calls that copy bytes would take longer than everything else.
     let extents = after.wrapping_add(numbers.len());
     let steps = extents.wrapping_add(shape.len());
     for (at, (extent, stride)) in shape.iter().zip(strides).enumerate() {
@@ -102,7 +102,7 @@ fn tensor_describe(handle: jlong, out: jlong) -> Result<()> {
 }
 
 plain! { tensor_share(handle: jlong) -> jlong }
-/// Another reference to the same tensor.
+/// Returns another reference to the same tensor.
 fn tensor_share(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
@@ -110,7 +110,7 @@ fn tensor_share(handle: jlong) -> Result<jlong> {
 }
 
 plain! { tensor_slice(handle: jlong, dimension: jint, offset: jlong, length: jlong) -> jlong }
-/// Some indices along one dimension.
+/// Returns a range of the indices along one dimension.
 fn tensor_slice(handle: jlong, dimension: i32, offset: jlong, length: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
@@ -118,7 +118,7 @@ fn tensor_slice(handle: jlong, dimension: i32, offset: jlong, length: jlong) -> 
 }
 
 plain! { tensor_copy(handle: jlong) -> jlong }
-/// A compact row-major copy in host memory of this library's.
+/// Makes a compact row-major copy in the library's own host memory.
 fn tensor_copy(handle: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
@@ -126,7 +126,7 @@ fn tensor_copy(handle: jlong) -> Result<jlong> {
 }
 
 plain! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
-/// A copy on another device, queued on a stream.
+/// Copies the tensor to another device, in the order of a stream.
 fn tensor_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let (tensor, target) = (unsafe { tensor(handle) }?, device(packed)?);
@@ -136,32 +136,32 @@ fn tensor_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
 }
 
 plain! { tensor_read(handle: jlong, into: jlong, bytes: jlong, stream: jlong) }
-/// Reads all elements into memory of Java's, and waits for them.
+/// Reads all elements into a byte buffer, and waits for them.
 fn tensor_read(handle: jlong, into: jlong, bytes: jlong, queue: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
     let stream = unsafe { stream(queue, |number| tensor.stream_to(Device::CPU, number)) }?;
-    // SAFETY: Java gives a buffer of its caller's, of so many bytes, which is there to be written.
+    // SAFETY: Java gives a writable buffer of its caller with `bytes` bytes.
     let into = unsafe { std::slice::from_raw_parts_mut(beginning(into, bytes), bytes.cast_unsigned() as usize) };
     Ok(tensor.read(into, Some(stream))?)
 }
 
 plain! { tensor_write(handle: jlong, source: jlong, bytes: jlong, stream: jlong) }
-/// Writes all elements from memory of Java's.
+/// Writes all elements from a byte buffer.
 fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
     let stream = unsafe { stream(queue, |number| tensor.stream_to(Device::CPU, number)) }?;
-    // SAFETY: Java gives a buffer of its caller's, of so many bytes.
+    // SAFETY: Java gives a buffer of its caller with `bytes` bytes.
     let source = unsafe { std::slice::from_raw_parts(beginning(source, bytes), bytes.cast_unsigned() as usize) };
-    // SAFETY: Java's caller keeps others away from the elements.
+    // SAFETY: Java's caller ensures that nobody else uses the elements.
     Ok(unsafe { tensor.write(source, Some(stream)) }?)
 }
 
 plain! { tensor_check_pointers(handle: jlong) }
-/// Asks the driver whether the memory is where it is said to be.
+/// Asks the driver whether the memory is where the tensor says.
 fn tensor_check_pointers(handle: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     Ok(unsafe { tensor(handle) }?.check_pointers()?)
