@@ -1,7 +1,7 @@
 /*
- * What a CUDA program beside this library does, with calls of the driver that the core has found: work on a stream, a gate
- * that holds a stream back, and what the simulated driver has to say. DeviceTest.java compiles it. Functions that return
- * int return the driver's code.
+ * What a CUDA program beside this library does, with calls to the driver that the core has found: work on a stream, a
+ * gate that holds a stream back, and the findings of the simulated driver. DeviceTest.java compiles it. Functions that
+ * return int return the driver's code.
  */
 #include <dlfcn.h>
 #include <jni.h>
@@ -13,7 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int open_gates, closed_gates;
 
-/* A function of the driver; a program without one has no business here. */
+/* A function of the driver; a program without a driver must not come here. */
 static void *driver(const char *name) {
     static void *library;
     if (library == NULL) library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -41,7 +41,7 @@ JNIEXPORT jlong JNICALL Java_dev_devexchange_DeviceScenario_context(JNIEnv *env,
     return (jlong)(intptr_t)context;
 }
 
-/* Pinned memory that is made for the device whose context is current; 0 if there is none. */
+/* Pinned memory, made for the device whose context is current; 0 if there is no memory. */
 JNIEXPORT jlong JNICALL Java_dev_devexchange_DeviceScenario_hostMemory(JNIEnv *env, jclass class, jlong bytes) {
     (void)env, (void)class;
     void *memory = NULL;
@@ -54,7 +54,7 @@ JNIEXPORT jint JNICALL Java_dev_devexchange_DeviceScenario_freeHostMemory(JNIEnv
     return DRIVER("cuMemFreeHost", void *)((void *)(intptr_t)memory);
 }
 
-/* Queues a copy within a device: stands for a kernel that reads one thing and writes another. */
+/* Queues a copy within a device, which stands for a kernel that reads and writes. */
 JNIEXPORT jint JNICALL Java_dev_devexchange_DeviceScenario_work(JNIEnv *env, jclass class, jlong to, jlong from, jlong bytes,
                                                               jlong stream) {
     (void)env, (void)class;
@@ -68,7 +68,7 @@ static void wait_at_gate(void *number) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Holds a stream back until the gate, the next one, is opened. */
+/* Holds a stream back until the next gate is opened. */
 JNIEXPORT jint JNICALL Java_dev_devexchange_DeviceScenario_closeGate(JNIEnv *env, jclass class, jlong stream) {
     (void)env, (void)class;
     return DRIVER("cuLaunchHostFunc", void *, void (*)(void *), void *)((void *)(intptr_t)stream, wait_at_gate,

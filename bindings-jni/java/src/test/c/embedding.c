@@ -1,7 +1,7 @@
 /*
- * A C program that has a JVM inside, and what it does when it should not: releases with an exception pending, and after
- * the JVM is gone, on its own thread and on one that the JVM has never seen. EmbeddingTest.java compiles and runs it,
- * with the class path as argument.
+ * A C program that has a JVM inside, and releases when it should not: with an exception pending, and after the JVM is
+ * gone, on its own thread and on one that is unknown to the JVM. EmbeddingTest.java compiles and runs it, with the
+ * class path as argument.
  */
 #include <dlpack/dlpack.h>
 #include <jni.h>
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
     JavaVMOption options[] = {
         {path, NULL},
         {"-Xcheck:jni", NULL},
-#ifdef JNI_VERSION_24 /* since then a JVM warns of native libraries that were not allowed */
+#ifdef JNI_VERSION_24 /* from here on, a JVM warns of native libraries that were not allowed */
         {"--enable-native-access=ALL-UNNAMED", NULL},
 #endif
     };
@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
     release(foreign[0]);
     release_elsewhere(foreign[1]);
     printf("of a C producer, after the JVM: %d\n", deleted);
-    /* Java's memory went with the JVM, or is left to the system; nobody is called. */
+    /* Java's memory went with the JVM, or is left to the system; nothing is called. */
     release(own[0]);
     release_elsewhere(own[1]);
     free(path);

@@ -1,6 +1,6 @@
 /*
- * What only a native program can do to the binding: threads that the JVM has never seen, a producer with a deleter of its
- * own, a release at exit. ForeignTest.java compiles it; its native methods take and return addresses.
+ * What only a native program can do to the binding: threads that are unknown to the JVM, a producer with its own
+ * deleter, a release at exit. ForeignTest.java compiles it; its native methods take and return addresses.
  */
 #include <devexchange/cuda_array.h>
 #include <jni.h>
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* DLPack 1, as far as this needs it. */
+/* DLPack 1, as far as it is needed here. */
 typedef struct {
     void *data;
     int32_t device_type, device_id;
@@ -59,7 +59,7 @@ static void release_array(devx_cuda_array *self) {
     self->release = NULL;
 }
 
-/* An array of version 3 without elements, in a struct that the next but three overwrites. */
+/* An array of version 3 without elements, in a struct that a later call overwrites. */
 JNIEXPORT jlong JNICALL Java_dev_devexchange_ForeignTest_produceCudaArray(JNIEnv *env, jclass class) {
     (void)env, (void)class;
     static devx_cuda_array arrays[4];
@@ -89,7 +89,7 @@ static void *consume(void *address) {
     return NULL;
 }
 
-/* Deletes a tensor on a thread of its own, and waits for it. */
+/* Deletes a tensor on a separate thread, and waits for it. */
 JNIEXPORT jboolean JNICALL Java_dev_devexchange_ForeignTest_deleteElsewhere(JNIEnv *env, jclass class, jlong address) {
     (void)env, (void)class;
     pthread_t thread;
@@ -126,7 +126,7 @@ JNIEXPORT jboolean JNICALL Java_dev_devexchange_ForeignTest_deleteOnAThreadThatS
     return pthread_create(&thread, NULL, consume_and_hold, (void *)(intptr_t)address) == 0 ? JNI_TRUE : JNI_FALSE;
 }
 
-/* A direct buffer of no bytes, at no address. */
+/* A direct buffer of 0 bytes at NULL. */
 JNIEXPORT jobject JNICALL Java_dev_devexchange_ForeignTest_nothing(JNIEnv *env, jclass class) {
     (void)class;
     return (*env)->NewDirectByteBuffer(env, NULL, 0);

@@ -1,4 +1,4 @@
-/* What the binding asks a native library first, answered by one of another version. */
+/* A native library of another version, which answers the first question of the binding. */
 #include <jni.h>
 
 JNIEXPORT jstring JNICALL Java_dev_devexchange_Native_version(JNIEnv *env, jclass type) {

@@ -1,6 +1,6 @@
 /*
- * Producers and consumers of streams in C, on threads that the JVM has never seen; Streams.java compiles it. A batch
- * is an array of two int32: its number and the next one. Addresses are those of structs.
+ * Producers and consumers of streams in C, on threads that are unknown to the JVM; Streams.java compiles it. A batch is
+ * an array of two int32: its number and the next one. Addresses are those of structs.
  */
 #include <arrow/c/async.h>
 #include <arrow/c/device_stream.h>
@@ -25,7 +25,7 @@ CALL(jint, all)(JNIEnv *env, jclass class) {
     return atomic_load(&live);
 }
 
-/* What the last consumer was told of an error. */
+/* The error text that the last consumer got. */
 static char text[512];
 
 CALL(jstring, text)(JNIEnv *env, jclass class) {
@@ -80,7 +80,7 @@ static struct ArrowArray int32_array(int number) {
         .length = 2, .n_buffers = 2, .buffers = made->buffers, .release = release_array, .private_data = made};
 }
 
-/* The sum of the values of an array, which is given up. */
+/* The sum of the values of an array, which is then given up. */
 static int64_t take_sum(struct ArrowArray *array) {
     const int32_t *values = array->buffers[1];
     int64_t sum = 0;
@@ -89,7 +89,7 @@ static int64_t take_sum(struct ArrowArray *array) {
     return sum;
 }
 
-/* ---- a producer that is pulled: so many batches, with an error in place of number `fail_at` ---- */
+/* ---- a producer that is pulled: a number of batches, with an error in place of number `fail_at` ---- */
 
 typedef struct {
     int batches, fail_at, next;
@@ -154,7 +154,7 @@ CALL(void, produce)(JNIEnv *env, jclass class, jlong address, jboolean device, j
     }
 }
 
-/* ---- a consumer that pulls, on a thread of its own ---- */
+/* ---- a consumer that pulls, on its own thread ---- */
 
 /* Either stream, moved from where it was. */
 typedef struct {
@@ -180,7 +180,7 @@ static void *pull_all(void *context) {
         if (code != 0) {
             int host = pull->host.release != NULL;
             keep_text(host ? pull->host.get_last_error(&pull->host) : pull->device.get_last_error(&pull->device));
-            /* Asked again, it says the same. */
+            /* A second call gives the same error. */
             pull->result = pull_next(pull, &next) == code ? -code : -9999;
             break;
         }
@@ -207,7 +207,9 @@ static pull *pull_of(jlong address, jboolean device, jint most) {
     return made;
 }
 
-/* Takes `most` batches at most and releases the stream: the sum of all values, or minus the code of an error. */
+/*
+ * Takes at most `most` batches and releases the stream; returns the sum of all values, or minus the code of an error.
+ */
 CALL(jlong, consume)(JNIEnv *env, jclass class, jlong address, jboolean device, jint most) {
     (void)env, (void)class;
     pull *made = pull_of(address, device, most);
@@ -227,14 +229,14 @@ static void pull_at_exit(void) {
     fflush(stdout);
 }
 
-/* Takes all of it when the process exits, after the JVM has ended. */
+/* Takes all batches when the process exits, after the JVM has ended. */
 CALL(jboolean, consumeAtExit)(JNIEnv *env, jclass class, jlong address) {
     (void)env, (void)class;
     at_exit = pull_of(address, JNI_FALSE, 1 << 30);
     return atexit(pull_at_exit) == 0 ? JNI_TRUE : JNI_FALSE;
 }
 
-/* ---- an asynchronous producer, on a thread of its own ---- */
+/* ---- an asynchronous producer, on its own thread ---- */
 
 typedef struct {
     struct ArrowAsyncProducer producer;
@@ -262,7 +264,7 @@ static void source_cancel(struct ArrowAsyncProducer *self) {
     pthread_mutex_unlock(&source->lock);
 }
 
-/* Whether the data of a task, or the release of an array, is waited for, and how many do. */
+/* Whether taking the data of a task, or releasing an array, waits, and how many threads wait. */
 static atomic_int gate, at_gate;
 
 static void wait_at_gate(void) {
@@ -281,7 +283,7 @@ CALL(jboolean, isAtGate)(JNIEnv *env, jclass class) {
     return atomic_load(&at_gate) ? JNI_TRUE : JNI_FALSE;
 }
 
-/* As often as it is called, so that a call too many shows. */
+/* Counts every call, so that one call too many shows. */
 static void release_at_gate(struct ArrowArray *self) {
     wait_at_gate();
     atomic_fetch_sub(&live, 1);
@@ -294,7 +296,7 @@ CALL(void, holdArray)(JNIEnv *env, jclass class, jlong address) {
     *(struct ArrowArray *)address = (struct ArrowArray){.release = release_at_gate};
 }
 
-/* A consumer that does not want the array has no room for it. */
+/* A consumer that does not want the array passes NULL. */
 static int extract(struct ArrowAsyncTask *self, struct ArrowDeviceArray *out) {
     atomic_fetch_sub(&live, 1);
     if (out == NULL) return 0;
@@ -414,7 +416,7 @@ static void sink_release(struct ArrowAsyncDeviceStreamHandler *self) {
     pthread_mutex_unlock(&sink->lock);
 }
 
-/* A handler, which `awaitSink` waits for and gives up. A negative `refuse_at` refuses the schema. */
+/* Makes a handler, which `awaitSink` waits for and frees. A negative `refuse_at` refuses the schema. */
 CALL(jlong, sink)(JNIEnv *env, jclass class, jint refuse_at, jint cancel_at) {
     (void)env, (void)class;
     sink *made = make(sizeof *made);
@@ -427,7 +429,7 @@ CALL(jlong, sink)(JNIEnv *env, jclass class, jint refuse_at, jint cancel_at) {
     return (jlong)(intptr_t)&made->handler;
 }
 
-/* Waits for the release: the sum of all values, or minus the code of an error. */
+/* Waits for the release; returns the sum of all values, or minus the code of an error. */
 CALL(jlong, awaitSink)(JNIEnv *env, jclass class, jlong handler) {
     (void)env, (void)class;
     sink *sink = ((struct ArrowAsyncDeviceStreamHandler *)(intptr_t)handler)->private_data;

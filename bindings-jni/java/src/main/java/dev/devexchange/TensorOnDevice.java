@@ -19,8 +19,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
      * @param stream a stream of this device or of the target; for a copy within host memory, any stream
      * @return the copy, with {@link Flags#IS_COPIED} and writable, which the caller closes; its data is ready for work
      *     that is queued on {@code stream} afterwards
-     * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the
-     *     stream is being captured, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#DEVICE}, {@link Status#DRIVER},
+     *     {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
      */
     public Tensor copyTo(Device target, DeviceStream stream) {
         long tensor = enter("Tensor.copyTo");

@@ -5,12 +5,14 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 
-/** What Java makes and hands out, while each allocation of the library fails; one at a time, and without texts of Java's. */
+/**
+ * Makes and hands out things while each allocation of the library fails, one at a time, and without texts from Java.
+ */
 final class AllocationFaults implements AutoCloseable {
     /** Owners that were handed over and are not released. */
     private final AtomicInteger live = new AtomicInteger();
 
-    /** How many owners there were. */
+    /** The number of owners so far. */
     private int owners;
 
     private final ByteBuffer memory = Direct.room(48);
@@ -19,7 +21,7 @@ final class AllocationFaults implements AutoCloseable {
     private final Schema schema = table.schema();
     private final MemoryManager host = MemoryManager.hostOnly();
 
-    /** Does something while an allocation fails; how many did. */
+    /** Does something while an allocation fails; returns how many failed. */
     interface Act {
         long with(long nth) throws InterruptedException;
     }
@@ -34,12 +36,12 @@ final class AllocationFaults implements AutoCloseable {
         return all;
     }
 
-    /** How many failed. */
+    /** The number of allocations that failed. */
     static long all() throws InterruptedException {
         long all = 0;
         try (AllocationFaults faults = new AllocationFaults()) {
             for (Supplier<AutoCloseable> scene : faults.scenes()) {
-                // What is made once is made now.
+                // Makes now whatever is made only once.
                 faults.make(scene, 0);
                 all += eachFault(nth -> faults.make(scene, nth));
             }
@@ -83,7 +85,7 @@ final class AllocationFaults implements AutoCloseable {
         }
     }
 
-    /** What is released when it is given to nobody, or was. */
+    /** Makes the release callback of a new owner, and counts the owner. */
     private Runnable living() {
         owners++;
         live.incrementAndGet();
@@ -113,7 +115,7 @@ final class AllocationFaults implements AutoCloseable {
         }
         require(ReleaseQueue.flush(Corpus.PATIENCE), "the release queue does not move");
         require(DevExchange.outstanding() == before, "allocation " + nth + ": " + DevExchange.ledger());
-        // What was not taken is its owner's, and is not released.
+        // Whatever was not taken stays with its owner and is not released.
         int kept = made == null ? owners - ownersBefore : 0;
         require(live.get() == kept, "allocation " + nth + ": " + live + " owners are left, not " + kept);
         live.set(0);

@@ -20,13 +20,13 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** A memory manager that is filled in by Java. */
+/** A memory manager that is written in Java. */
 @ExtendWith(Check.class)
 class AllocatorTest {
     private static final MemoryRequest EIGHT = MemoryRequest.of(Device.CPU, 8);
     private static final long[] FOUR = {4};
 
-    /** Gives memory of direct buffers, and says what it was asked. */
+    /** Gives memory of direct buffers, and records what it was asked. */
     private static class Buffers implements Allocator {
         final List<String> calls = Collections.synchronizedList(new ArrayList<>());
         final AtomicLong live = new AtomicLong();
@@ -202,7 +202,7 @@ class AllocatorTest {
                 sorted(buffers.calls));
     }
 
-    /** The unpinning comes on another thread, any time before the queue is flushed. */
+    /** Unpinning happens on another thread, at any time before the queue is flushed. */
     private static List<String> sorted(List<String> calls) {
         List<String> sorted = new ArrayList<>(calls);
         sorted.remove("unpin");
@@ -219,7 +219,7 @@ class AllocatorTest {
             manager.deferCleanup().close();
             refused(Status.UNSUPPORTED, () -> manager.memoryInfo(0), "memory_info: the manager does not know");
             refused(Status.UNSUPPORTED, () -> manager.pin(0, 4096, 8, 0), "pin: the manager cannot pin");
-            // The driver is asked, which is not here, or does not know the address.
+            // The driver is asked, but is absent or does not know the address.
             assertThrows(DevExchangeException.class, () -> manager.ipcHandle(4096));
         }
     }
@@ -311,7 +311,7 @@ class AllocatorTest {
         assertThrows(NullPointerException.class, () -> new DevExchangeException(Status.BUSY, null));
     }
 
-    /** What cannot be used is given back, once. */
+    /** Memory that cannot be used is given back once. */
     @Test
     void badAnswersAreErrorsAndLeakNothing() throws InterruptedException {
         AtomicReference<Allocation> answer = new AtomicReference<>();
@@ -329,7 +329,7 @@ class AllocatorTest {
             answer.set(new Allocation(4096, new Device(DeviceType.CPU, 7), wrongId));
             refused(Status.DEVICE, () -> manager.allocate(EIGHT), "allocate", "7");
             wrongId.assertOnce();
-            // Said while the memory is still the allocator's.
+            // Refused while the allocator still has the memory.
             assertThrows(NullPointerException.class, () -> new Allocation(4096, null, null), "device");
             assertThrows(NullPointerException.class, () -> new Device(null, 0), "type");
             assertThrows(NullPointerException.class, () -> MemoryRequest.of(null, 8), "device");
@@ -341,7 +341,7 @@ class AllocatorTest {
                     "0x1001");
             misaligned.assertOnce();
             assertEquals(0, manager.statistics().allocations());
-            // Nothing at no address is fine.
+            // 0 bytes at address 0 are fine.
             answer.set(new Allocation(0, Device.CPU, null));
             manager.allocate(MemoryRequest.of(Device.CPU, 0)).close();
         }
@@ -393,7 +393,7 @@ class AllocatorTest {
         }
     }
 
-    /** One that waits makes nobody else wait. */
+    /** A call that waits does not make other calls wait. */
     @Test
     void slowAnswersHoldNobodyUp() throws InterruptedException {
         CountDownLatch begun = new CountDownLatch(1);
@@ -418,7 +418,7 @@ class AllocatorTest {
         }
     }
 
-    /** Closing the manager while another thread allocates. */
+    /** Closes the manager while another thread allocates. */
     @Test
     void closingWhileOthersAllocateIsSafe() throws InterruptedException {
         for (int round = 0; round < 100; round++) {
@@ -496,7 +496,7 @@ class AllocatorTest {
         assertEquals(before.owners().live(), DevExchange.ledger().owners().live());
     }
 
-    /** A manager is not collected as long as somebody has memory of it. */
+    /** A manager is not collected as long as memory from it is held. */
     @Test
     void aForgottenManagerIsReleasedAfterItsMemory() throws InterruptedException {
         Release release = new Release();

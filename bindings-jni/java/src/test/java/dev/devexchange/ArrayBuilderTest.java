@@ -16,7 +16,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** What producers make of buffers of their own, and of columns that exist. */
+/** Arrays that producers make from their own buffers and from existing columns. */
 @ExtendWith(Check.class)
 class ArrayBuilderTest {
     @Test
@@ -77,7 +77,7 @@ class ArrayBuilderTest {
             assertEquals(1.5, x.getDouble(0));
             assertTrue(x.isNull(1));
             assertEquals(1, x.nullCount());
-            // Which also keeps both reachable until here.
+            // This also keeps both reachable until here.
             assertEquals(Direct.address(valid), x.bufferAddress(0));
             assertEquals(Direct.address(memory), x.bufferAddress(1));
             assertEquals("arrow.uuid", batch.column("id").field().extensionName());

@@ -25,10 +25,10 @@ import org.apache.arrow.vector.ipc.ArrowStreamWriter;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Streams to and from the readers of Arrow Java; as {@link ArrowJavaTest}. */
+/** Streams to and from the readers of Arrow Java; see {@link ArrowJavaTest}. */
 @ExtendWith(Check.class)
 class ArrowJavaStreamTest {
-    /** So many batches of two rows, as Arrow Java writes them. */
+    /** A number of batches of two rows, as Arrow Java writes them. */
     private static byte[] ipc(BufferAllocator allocator, int batches) throws IOException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (IntVector vector = new IntVector("n", allocator)) {

@@ -46,14 +46,14 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /**
- * Against Arrow Java, which is nobody's code here. Runs without -Xcheck:jni, as that finds fault with the native
- * library of arrow-c-data.
+ * Exchanges with Arrow Java, as an independent implementation. Runs without -Xcheck:jni, which finds fault with the
+ * native library of arrow-c-data.
  */
 @ExtendWith(Check.class)
 class ArrowJavaTest {
     // ---- made here, through Arrow Java, and back ----
 
-    /** Hands an array to Arrow Java, which has to see these values, and takes it back from there. */
+    /** Hands an array to Arrow Java, which must see these values, and takes it back from there. */
     private static void through(String seen, ArrayBuilder builder) throws InterruptedException {
         Release release = new Release();
         builder.onRelease(release);
@@ -107,7 +107,7 @@ class ArrowJavaTest {
         }
     }
 
-    /** Bytes by their contents, and lists of Arrow Java like any others. */
+    /** Compares bytes by their contents, and Arrow Java's lists like any others. */
     private static String shown(Object value) {
         if (value instanceof byte[] bytes) {
             return HexFormat.of().formatHex(bytes);
@@ -118,7 +118,7 @@ class ArrowJavaTest {
         return value instanceof Character unsigned ? String.valueOf((int) unsigned) : String.valueOf(value);
     }
 
-    /** Of three rows, of which the second one is null. */
+    /** An array of three rows, of which the second one is null. */
     private static ArrayBuilder nullable(String format, ByteBuffer memory) {
         return ArrayBuilder.of("c", format, 3).buffer(Direct.bits("101")).buffer(memory);
     }
@@ -257,7 +257,7 @@ class ArrowJavaTest {
                     batch = Batch.importArrow(array.memoryAddress(), fields.memoryAddress());
                 }
             }
-            // The vectors are closed: what is left of them belongs to the batch.
+            // The vectors are closed: only the batch still has their memory.
             assertNotEquals(0, allocator.getAllocatedMemory());
             try (batch) {
                 assertEquals(addresses[0], batch.column("number").bufferAddress(1));
@@ -326,7 +326,7 @@ class ArrowJavaTest {
                         "-cp",
                         System.getProperty("surefire.test.class.path", System.getProperty("java.class.path")),
                         example.resolve("ArrowJava.java").toString())
-                // Where SLF4J says that nobody listens to it.
+                // SLF4J says there that it has no backend.
                 .redirectError(ProcessBuilder.Redirect.DISCARD)
                 .start();
         program.getOutputStream().close();

@@ -78,7 +78,7 @@ class AsyncReaderTest extends AsyncStreams {
         }
     }
 
-    /** Not that the stream was cancelled, which is only what became of that. */
+    /** The error is not that the stream was cancelled, which is only the consequence. */
     @Test
     void whoWaitsForTheSchemaIsToldWhatFailedBeforeIt() throws Exception {
         try (Numbers numbers = new Numbers(1);
@@ -219,7 +219,9 @@ class AsyncReaderTest extends AsyncStreams {
         }
     }
 
-    /** While a producer gives the data of the first batch, behind a schema that nobody has looked at yet. */
+    /**
+     * Closes the reader while a producer gives the data of the first batch, after a schema that nobody has read yet.
+     */
     @Test
     void aReaderThatIsClosedWhileABatchComesGivesAllOfIt() throws Exception {
         AsyncReader reader = AsyncReader.create();
@@ -258,7 +260,7 @@ class AsyncReaderTest extends AsyncStreams {
         }
     }
 
-    /** In a JVM without memory for what each of its threads needs. */
+    /** A JVM without memory for what each of its threads needs. */
     @Test
     void aSubscriberIsToldThatThereIsNoMemory() throws Exception {
         Jvm.End end = Jvm.run(List.of("-XX:MaxDirectMemorySize=1m"), Map.of(), NoMemory.class);
@@ -266,7 +268,7 @@ class AsyncReaderTest extends AsyncStreams {
         assertEquals(0, end.status());
     }
 
-    /** Says what the subscriber is told. */
+    /** Prints what the subscriber is told. */
     static final class NoMemory implements Flow.Subscriber<Batch> {
         private final CountDownLatch over = new CountDownLatch(1);
 

@@ -29,14 +29,14 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What the tests of asynchronous streams share: subscribers and publishers, and that nothing is left. */
+/** What the tests of asynchronous streams share: subscribers, publishers, and the check that nothing is left. */
 @ExtendWith(Check.class)
 abstract class AsyncStreams {
     static final int EIO = 5;
     static final int ENOSPC = 28;
     static final int EPIPE = 32;
 
-    /** Held, as otherwise it may be another one when something is logged. */
+    /** Kept reachable, because otherwise it might be another logger when something is logged. */
     private static final Logger LOGGER = Logger.getLogger("dev.devexchange");
 
     @TempDir
@@ -63,12 +63,12 @@ abstract class AsyncStreams {
         Streams.nothingLives();
     }
 
-    /** Long enough for what must not happen. */
+    /** Long enough to see what must not happen. */
     static void pause() throws InterruptedException {
         Thread.sleep(30);
     }
 
-    /** Notes every signal, and checks that they come as they should. */
+    /** Records every signal, and checks that the signals follow the rules. */
     static class Collector implements Flow.Subscriber<Batch> {
         final List<String> signals = Collections.synchronizedList(new ArrayList<>());
         final List<String> threads = Collections.synchronizedList(new ArrayList<>());
@@ -135,7 +135,7 @@ abstract class AsyncStreams {
             subscription.request(n);
         }
 
-        /** As long as signals come, it is only slow. */
+        /** As long as signals come, the stream is only slow. */
         Collector awaitEnd() throws InterruptedException {
             int before = signals.size();
             while (!ended.await(PATIENCE.toSeconds(), TimeUnit.SECONDS)) {
@@ -151,7 +151,7 @@ abstract class AsyncStreams {
         }
     }
 
-    /** Requests so many, and one for each that it gets. */
+    /** Requests a number of batches, and one more for each that it gets. */
     static final class Window extends Collector {
         private final int size;
 
@@ -170,7 +170,7 @@ abstract class AsyncStreams {
         }
     }
 
-    /** A publisher of numbered batches, on a thread of its own, which notes what is asked of it. */
+    /** A publisher of numbered batches, on its own thread, which records what is requested. */
     static final class Numbers implements Flow.Publisher<Batch>, Flow.Subscription, AutoCloseable {
         final AtomicLong requested = new AtomicLong();
         final AtomicInteger cancelled = new AtomicInteger();
@@ -251,7 +251,7 @@ abstract class AsyncStreams {
         assertTrue(why.getMessage().contains(text), why.getMessage());
     }
 
-    /** Takes all that comes. */
+    /** Takes everything that comes. */
     static final class Greedy extends Collector {
         @Override
         void subscribed() {

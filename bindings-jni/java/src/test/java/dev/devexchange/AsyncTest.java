@@ -263,7 +263,7 @@ class AsyncTest extends AsyncStreams {
             numbers.subscribe(writer);
             completes(writer);
             assertEquals(Streams.sum(100), Streams.awaitSink(sink));
-            // One more than it got: what follows may be the end.
+            // One more than it got: the next signal may be the end.
             assertTrue(numbers.requested.get() <= 101);
         }
         try (Numbers numbers = new Numbers(100)) {
@@ -314,7 +314,7 @@ class AsyncTest extends AsyncStreams {
             assertEquals(List.of("of the user", "of the user"), second.threads);
         }
         executor.shutdown();
-        // One that calls at once is fine; one that refuses ends the stream.
+        // An executor that runs tasks at once is fine; one that rejects them ends the stream.
         try (Numbers numbers = new Numbers(5);
                 AsyncReader reader = AsyncReader.create(false, Runnable::run);
                 Schema schema = Streams.schema();
@@ -399,7 +399,7 @@ class AsyncTest extends AsyncStreams {
         collect();
     }
 
-    /** Until the garbage collector has found what nobody closed. */
+    /** Waits until the garbage collector has found what nobody closed. */
     private static void collect() throws InterruptedException {
         Check.collected(() -> Check.outstanding() <= 0 && Check.pending() <= 0);
     }

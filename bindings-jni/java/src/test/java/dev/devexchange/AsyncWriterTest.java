@@ -37,11 +37,11 @@ class AsyncWriterTest extends AsyncStreams {
             ends(writer, Status.CLOSED, "closed");
             assertEquals(-EPIPE, Streams.awaitSink(other));
             eventually(() -> numbers.cancelled.get() == 1);
-            // What comes late is closed.
+            // A late batch is closed.
             writer.onNext(batch(0, null));
             writer.onComplete();
         }
-        // A handler that nobody wants.
+        // A writer that is closed without a publisher.
         try (AsyncReader reader = AsyncReader.create()) {
             writer(reader).close();
             Collector collector = new Collector();
@@ -53,7 +53,7 @@ class AsyncWriterTest extends AsyncStreams {
         }
     }
 
-    /** Gives what is requested, and the second time one batch more, within the call: before that can be requested. */
+    /** Gives what is requested, and the second time one batch more, within the call, before it can be requested. */
     private static final class Generous implements Flow.Subscription {
         final AtomicInteger requests = new AtomicInteger();
         final AtomicInteger cancelled = new AtomicInteger();
@@ -110,7 +110,7 @@ class AsyncWriterTest extends AsyncStreams {
         release.assertOnce();
     }
 
-    /** Gives within {@code request} all that is asked for, and notes how much that is at once. */
+    /** Gives everything within {@code request}, and records how much is requested at once. */
     private static class AtOnce implements Flow.Subscription {
         final AtomicInteger cancelled = new AtomicInteger();
         final AtomicLong most = new AtomicLong();
@@ -199,7 +199,7 @@ class AsyncWriterTest extends AsyncStreams {
                     greedy.subscription.cancel();
                 } else {
                     writer.close();
-                    // Before the publisher is done with it.
+                    // The publisher is cancelled before its {@code request} returns.
                     assertEquals(1, stuck.cancelled.get());
                 }
                 assertTrue(stuck.out.await(PATIENCE.toSeconds() / 2, TimeUnit.SECONDS), "it is not cancelled");
@@ -221,7 +221,7 @@ class AsyncWriterTest extends AsyncStreams {
 
     @Test
     void aWriterThatCannotBeMadeTakesNothing() {
-        // One that is counted: what the writer shares of it is given up, too.
+        // A counted schema: the writer's reference to it is given up, too.
         try (Schema schema = imported();
                 AsyncReader reader = AsyncReader.create()) {
             refused(Status.NULL_ARGUMENT, () -> AsyncWriter.create(0, schema, DeviceType.CPU), "handler is NULL");

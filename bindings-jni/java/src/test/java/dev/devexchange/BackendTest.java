@@ -17,12 +17,12 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** How the native library is called: by JNI, and on JDK 22 and newer, out of the jar, without it. */
+/** How the native library is called: through JNI, or, on JDK 22 and newer and from the jar, without it. */
 @ExtendWith(Check.class)
 class BackendTest {
     private static final String EXPECTED = System.getProperty("devexchange.backend.expected");
 
-    /** Says which backend it is, or why there is none; a tensor and a batch were used then. */
+    /** Prints which backend is used, after using a tensor and a batch, or why there is none. */
     static final class Main {
         public static void main(String[] args) {
             try {
@@ -41,7 +41,7 @@ class BackendTest {
         }
     }
 
-    /** What the first call says that fails, when the compiler has known none. */
+    /** Returns the error of the first call that fails, once the compiler has compiled calls that never failed. */
     private static String failsWhenCompiled(long tensor) {
         for (int i = 0; i < 100_000; i++) {
             share(tensor);
@@ -85,7 +85,7 @@ class BackendTest {
         }
     }
 
-    /** A call without JNI cannot throw; it is asked afterwards. */
+    /** A call without JNI cannot throw; Java asks for its error afterwards. */
     @Test
     void whatFailsThrowsInTheThreadThatCalled() throws InterruptedException {
         long out = Scratch.get().address;
@@ -99,7 +99,7 @@ class BackendTest {
         assertEquals(0, Check.outstanding());
     }
 
-    /** As if the stack had come to an end before anybody asked: the next call is another one. */
+    /** As if the stack had run out before Java asked: the next call must not get the error. */
     @Test
     void whatNobodyAskedForIsNotTheErrorOfTheNextCall() throws Throwable {
         refused(Status.CLOSED, () -> Calls.tensorShare(0), "the tensor is closed");
@@ -111,7 +111,7 @@ class BackendTest {
         assertEquals(0, Check.outstanding());
     }
 
-    /** Also where an exception cannot say so. */
+    /** The reference is accounted for even if an exception cannot say so. */
     @Test
     void aMoveSaysWhetherItTookTheReference() {
         Scratch scratch = Scratch.get();
@@ -164,7 +164,7 @@ class BackendTest {
                 "arena is closed");
     }
 
-    /** The native half does not look whether it is given a class or an object. */
+    /** The native half does not check whether it is given a class or an object. */
     @Test
     void everyNativeMethodIsStatic() {
         int seen = 0;

@@ -29,7 +29,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Streams of batches from Java and from C, to Java and to threads of C that the JVM has never seen. */
+/** Streams of batches from Java and from C, to Java and to C threads that are unknown to the JVM. */
 @ExtendWith(Check.class)
 class BatchStreamTest {
     @Test
@@ -81,7 +81,7 @@ class BatchStreamTest {
         }
     }
 
-    /** What a consumer in C makes of a stream, on a thread of its own: a sum, or minus an error code. */
+    /** The result of a consumer in C, on its own thread: a sum, or minus an error code. */
     private static long consume(BatchStream stream, boolean device, int most) {
         try (CStruct struct = room(device)) {
             if (device) {
@@ -415,7 +415,7 @@ class BatchStreamTest {
         assertTrue(end.output().endsWith("\n-5: the JVM that gives the batches is exiting\n"), end.output());
     }
 
-    /** Leaves a stream of its own to the end of the process, and a thread that waits for one. */
+    /** Leaves an open stream, and a thread that waits for one, to the end of the process. */
     static final class AtExit {
         private AtExit() {}
 

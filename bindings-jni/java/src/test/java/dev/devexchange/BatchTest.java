@@ -26,7 +26,7 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Record batches: what they say of themselves, and what is refused. */
+/** Record batches: their descriptions, and what is refused. */
 @ExtendWith(Check.class)
 class BatchTest {
     @Test
@@ -180,7 +180,7 @@ class BatchTest {
         }
     }
 
-    /** More than Java's memory for a call can hold, and than an int can count. */
+    /** More than Java's memory for a call can hold, and more than an int can count. */
     @Test
     void moreNodesThanCanBeDescribedAreRefused() {
         Node wide = Node.ofAddresses(1, new long[1 << 16]);
@@ -229,7 +229,9 @@ class BatchTest {
         broken(Status.MISMATCH, "dictionary", 64, "dictionary");
     }
 
-    /** A good array with one member that is not: refused, untouched, its schema too, and still to be released. */
+    /**
+     * A good array with one bad member: it is refused; it and its schema are untouched and still have to be released.
+     */
     private static void broken(int status, String member, long value, String... texts) {
         try (Schema schema = weather();
                 Batch batch = Batch.create(schema, Device.CPU, days(), null);
@@ -241,7 +243,7 @@ class BatchTest {
             long good = array.memory().getLong(at);
             array.memory().putLong(at, value);
             if (member.equals("dictionary")) {
-                // Any address will do: it is only compared with NULL before it is found not to belong there.
+                // Any address will do: it is only compared with NULL before it is refused.
                 array.memory().putLong(at, array.address());
             }
             byte[] before = bytes(array.memory());
@@ -292,7 +294,7 @@ class BatchTest {
         }
     }
 
-    /** Other tables than those of columns that differ in their values only. */
+    /** Tables other than those of columns that differ only in their values. */
     @Test
     void metadataStaysInItsOrder() {
         Map<String, String> pairs = new LinkedHashMap<>();
@@ -347,7 +349,7 @@ class BatchTest {
         }
     }
 
-    /** Batches of one schema share what Java has read of it, whoever asked first. */
+    /** Batches of one schema share what Java has read of it, whichever asked first. */
     @Test
     void fieldsAreReadOnceForAllBatchesOfASchema() {
         try (Schema schema = weather();
@@ -361,7 +363,7 @@ class BatchTest {
         }
     }
 
-    /** The table and the texts of so many columns are more than a thread keeps room for. */
+    /** The table and the texts of these columns take more memory than a thread keeps. */
     @Test
     void ofColumnsWithOneNameTheFirstIsFound() {
         for (int count : new int[] {2, 64, 65, 1000}) {
@@ -403,7 +405,7 @@ class BatchTest {
         }
     }
 
-    /** A list that makes its elements when it is asked for them. */
+    /** A list that makes its elements each time they are asked for. */
     private static <T> List<T> anew(int size, Supplier<T> make) {
         return new AbstractList<>() {
             @Override

@@ -71,7 +71,7 @@ class CStructTest {
         }
     }
 
-    /** The second one finds nothing to release, whenever it comes. */
+    /** The second release finds nothing to release, whenever it comes. */
     @Test
     void twoThreadsReleaseOnce() throws Exception {
         try (CStruct array = CStruct.arrowArray()) {

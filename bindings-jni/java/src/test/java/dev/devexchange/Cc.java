@@ -7,18 +7,18 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The C compiler, which building the library needs too. */
+/** The C compiler, which building the library needs, too. */
 final class Cc {
     private Cc() {}
 
-    /** Makes a library of a file of {@code src/test/c}, and of what else the compiler is given. */
+    /** Makes a library from a file of {@code src/test/c} and further arguments of the compiler. */
     static Path shared(String source, Path directory, String... more) throws IOException, InterruptedException {
         List<String> options = new ArrayList<>(List.of("-shared", "-fPIC"));
         options.addAll(List.of(more));
         return make(source, directory.resolve("lib" + source.replace(".c", ".so")), options);
     }
 
-    /** Makes a program of such a file, with the library of the JVM. */
+    /** Makes a program from such a file, with the library of the JVM. */
     static Path embedding(String source, Path directory) throws IOException, InterruptedException {
         Path server = Path.of(System.getProperty("java.home"), "lib", "server");
         return make(
@@ -40,7 +40,7 @@ final class Cc {
         return out;
     }
 
-    /** A tool that has to succeed. */
+    /** Runs a tool, which must succeed. */
     static void run(ProcessBuilder tool) throws IOException, InterruptedException {
         Process process = tool.redirectErrorStream(true).start();
         process.getOutputStream().close();

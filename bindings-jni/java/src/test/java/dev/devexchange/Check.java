@@ -10,12 +10,12 @@ import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.function.Executable;
 
-/** What the tests ask again and again; as an extension, that each of them gives everything back. */
+/** Checks that the tests share; as an extension, it checks that each test gives everything back. */
 final class Check implements AfterEachCallback {
     /** Long enough for a busy machine. */
     static final Duration PATIENCE = Duration.ofSeconds(30);
 
-    // What tests that failed have left behind is held against them, and not against those after them.
+    // What failed tests have left behind must not count against the tests after them.
     private static long leftOutstanding;
     private static int leftPending;
 
@@ -24,12 +24,12 @@ final class Check implements AfterEachCallback {
         return DevExchange.outstanding() - leftOutstanding;
     }
 
-    /** Releases of the test's that did not come yet. */
+    /** Releases of the test that have not come yet. */
     static int pending() {
         return ReleaseQueue.pending() - leftPending;
     }
 
-    /** Soon: what is shared between processes is given back by a thread of the exporter's. */
+    /** Not at once: a thread of the exporter gives back what is shared between processes. */
     @Override
     public void afterEach(ExtensionContext context) throws InterruptedException {
         try {
@@ -43,12 +43,12 @@ final class Check implements AfterEachCallback {
         }
     }
 
-    /** What is to come. */
+    /** A condition that must come true. */
     interface Condition {
         boolean holds() throws InterruptedException;
     }
 
-    /** Waits for something that is to come. If it does not, says what there is to see. */
+    /** Waits for a condition. If it does not come true, fails with what can be seen. */
     static void eventually(Condition condition) throws InterruptedException {
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (!condition.holds()) {
@@ -57,7 +57,7 @@ final class Check implements AfterEachCallback {
         }
     }
 
-    /** As {@link #eventually}, of what the garbage collector has to find first. */
+    /** Same as {@link #eventually}, for a condition that needs the garbage collector. */
     static void collected(Condition condition) throws InterruptedException {
         eventually(() -> {
             System.gc();
@@ -65,7 +65,7 @@ final class Check implements AfterEachCallback {
         });
     }
 
-    /** So often that what nobody holds would be found. */
+    /** Collects garbage often enough to find whatever is unreachable. */
     static void collect() throws InterruptedException {
         for (int i = 0; i < 5; i++) {
             System.gc();
@@ -73,7 +73,7 @@ final class Check implements AfterEachCallback {
         }
     }
 
-    /** What is not given back, and what every thread is doing. */
+    /** Describes what is not given back, and what every thread is doing. */
     static String seen() {
         StringBuilder seen = new StringBuilder();
         seen.append(DevExchange.ledger()).append(", releases pending: ").append(ReleaseQueue.pending());
@@ -90,7 +90,7 @@ final class Check implements AfterEachCallback {
         assertTrue(ReleaseQueue.flush(PATIENCE), () -> "the release queue does not move; " + seen());
     }
 
-    /** The call is refused, and the text has all of these in it: the field and the value. */
+    /** Checks that the call is refused, with a text that contains all of these: the field and the value. */
     static DevExchangeException refused(int status, Executable call, String... texts) {
         DevExchangeException refusal = assertThrows(DevExchangeException.class, call);
         assertEquals(Status.name(status), refusal.statusName(), refusal.getMessage());

@@ -12,7 +12,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** What nobody closes is found by the garbage collector. */
+/** The garbage collector finds what nobody closed. */
 @ExtendWith(Check.class)
 class CleanerTest {
     @Test
@@ -27,7 +27,7 @@ class CleanerTest {
         assertEquals(2 * rounds, release.count());
     }
 
-    /** More at once than a thread has places for. */
+    /** More handles at once than a thread has places for. */
     @Test
     void manyThatAreOpenAtOnceAreFound() throws InterruptedException {
         Release release = new Release();
@@ -52,7 +52,7 @@ class CleanerTest {
         assertEquals(count, release.count());
     }
 
-    /** Also by a slice, however the buffer that it is of was dropped. */
+    /** A slice keeps it, too, even if the buffer that it was made from is dropped. */
     @Test
     void aBufferKeepsWhatItWasTakenFrom() throws InterruptedException {
         Release release = new Release();
@@ -70,7 +70,7 @@ class CleanerTest {
         assertEquals(4, release.count());
     }
 
-    /** Also by a memory segment, where there are any. */
+    /** A memory segment keeps it, too, where there are memory segments. */
     @Test
     @Tag("jar")
     void aSegmentOfABufferKeepsWhatThatWasTakenFrom() throws Exception {
@@ -100,7 +100,7 @@ class CleanerTest {
                 .valuesBuffer();
     }
 
-    /** Its number only chooses the places, whatever it is. */
+    /** The number of a thread only chooses the places, whatever it is. */
     @Test
     void aThreadMayHaveAnyNumber() throws InterruptedException {
         Release release = new Release();

@@ -19,7 +19,7 @@ import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Every flat type, made here, handed over as Arrow, taken in again, and read. */
+/** Every flat type: made here, exported as Arrow, imported again, and read. */
 @ExtendWith(Check.class)
 class ColumnTest {
     private static final ByteBuffer NONE = null;
@@ -38,7 +38,7 @@ class ColumnTest {
         });
     }
 
-    /** They begin at the same address, and end where their rows do. */
+    /** The buffers begin at the same address, and end where their rows end. */
     @Test
     void buffersOfPartsAreAsLongAsThePartsAre() {
         through(Format.INT32, Node.of(3, NONE, Direct.ints(1, 2, 3)), column -> {

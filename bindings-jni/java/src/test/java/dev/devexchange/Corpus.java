@@ -10,8 +10,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.LongStream;
 
 /**
- * The corpus of bad input ({@code tests/corpus}) through the Java API. What the cases are, and what becomes of the
- * structs, its library knows; here they are imported and the errors compared. It also runs in a JVM without JUnit.
+ * The corpus of bad input ({@code tests/corpus}) through the Java API. The library of the corpus knows the cases and
+ * what becomes of the structs; this imports them and compares the errors. It also runs in a JVM without JUnit.
  */
 final class Corpus {
     static final Duration PATIENCE = Duration.ofSeconds(30);
@@ -62,7 +62,7 @@ final class Corpus {
 
     static native String consumerEnd(long consumer);
 
-    /** What fails while a case is run: the nth allocation (0: none), or the nth callback of its producer in some way. */
+    /** What fails while a case runs: the nth allocation (0: none), or the nth callback of its producer in some way. */
     record Fault(long nth, boolean isCallback, int how) {
         static final Fault NONE = new Fault(0, false, 0);
 
@@ -87,7 +87,7 @@ final class Corpus {
         }
     }
 
-    /** Builds the library (cargo does nothing if it is up to date) and what calls it. */
+    /** Builds the library of the corpus (cargo does nothing if it is up to date) and the C code that calls it. */
     static Path compile(Path directory) throws IOException, InterruptedException {
         Path corpus = Path.of(System.getProperty("devexchange.root"), "tests/corpus");
         Process build = new ProcessBuilder("sh", corpus.resolve("build.sh").toString())
@@ -98,7 +98,7 @@ final class Corpus {
         return Cc.shared("corpus.c", directory, "-I" + corpus, built);
     }
 
-    /** The numbers of all cases that have to be run. */
+    /** The numbers of all cases to run. */
     static List<Long> cases() {
         List<Long> cases =
                 LongStream.range(0, count()).filter(Corpus::isForJava).boxed().toList();
@@ -106,12 +106,12 @@ final class Corpus {
         return cases;
     }
 
-    /** Runs a case; an error says which. */
+    /** Runs a case; an error names it. */
     static void run(long i) throws InterruptedException {
         run(i, Fault.NONE);
     }
 
-    /** Runs a case with a fault; how much failed. */
+    /** Runs a case with a fault; returns the number of failures. */
     static long run(long i, Fault fault) throws InterruptedException {
         try {
             return runMade(i, make(i), fault);
@@ -143,10 +143,10 @@ final class Corpus {
         if (failed > 0 && fault.isCallback()) {
             judgeCallback(error);
         } else if (failed == 0 || error == null || error.status() != Status.OUT_OF_MEMORY) {
-            // Without memory that is the error, wherever it comes.
+            // Without memory, that is the error, wherever it occurs.
             judge(i, error, stage, seen.batches, failed == 0);
         }
-        // A reader gives up the last of it on a thread of the library.
+        // A reader gives up its last references on a thread of the library.
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (DevExchange.outstanding() != 0 && System.nanoTime() < end) {
             require(ReleaseQueue.flush(PATIENCE), "the release queue does not move");
@@ -175,7 +175,7 @@ final class Corpus {
         require(right && (!inWords || error.getMessage().contains(says)), wrong);
     }
 
-    /** An error that came of a callback which failed. */
+    /** An error that a failed callback caused. */
     static void judgeCallback(Throwable error) {
         boolean right = error instanceof DevExchangeException known
                 && known.status() == callbackStatus()
@@ -183,12 +183,12 @@ final class Corpus {
         require(right, error + "; expected " + callbackStatus() + ": " + callbackSays());
     }
 
-    /** What reading gave until it failed. */
+    /** What was read until reading failed. */
     private static final class Seen {
         long batches;
     }
 
-    /** What an import gave. */
+    /** The result of an import. */
     private interface Imported extends AutoCloseable {
         default void read(Seen seen) throws InterruptedException {}
 
@@ -277,7 +277,7 @@ final class Corpus {
         }
     }
 
-    /** Takes four batches at most. */
+    /** Takes at most four batches. */
     private static final class Taker implements Flow.Subscriber<Batch> {
         final CountDownLatch requested = new CountDownLatch(1);
         private final CountDownLatch over = new CountDownLatch(1);

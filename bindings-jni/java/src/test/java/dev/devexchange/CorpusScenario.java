@@ -2,7 +2,7 @@ package dev.devexchange;
 
 import java.util.List;
 
-/** Every case of the corpus of bad input, out of the library that is named, with the CUDA driver that is there. */
+/** Runs every case of the corpus of bad input, from the library that is named, with the CUDA driver that is present. */
 final class CorpusScenario {
     private CorpusScenario() {}
 

@@ -12,7 +12,7 @@ import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Every case of the corpus of bad input. Those that need a CUDA driver have one in a JVM of their own. */
+/** Every case of the corpus of bad input. The cases that need a CUDA driver run in a separate JVM that has one. */
 @ExtendWith(Check.class)
 class CorpusTest {
     @TempDir

@@ -67,7 +67,7 @@ final class CudaArrayScenario {
         return values;
     }
 
-    /** Out and in again, with a consumer on a stream of its own that nothing but the struct orders. */
+    /** Exports and imports again, with a consumer on its own stream, which only the struct orders. */
     private static void values() throws InterruptedException {
         try (DeviceStream producer = DeviceStream.create(CUDA);
                 DeviceStream consumer = DeviceStream.create(CUDA);
@@ -114,7 +114,7 @@ final class CudaArrayScenario {
                 check(Arrays.equals(new long[] {2, 2}, array.tensor().shape()));
                 check(Arrays.equals(new long[] {1, 3}, array.tensor().strides()));
             }
-            // A compact one has no strides, and one of a consumer before version 3 no stream.
+            // A compact array has no strides, and an array for a consumer before version 3 has no stream.
             memory.exportShareCudaArray(REQUEST.withMaxVersion(2), struct.address());
             same(2, struct.memory().getInt(0));
             same(0L, member(struct, "strides"));
@@ -132,7 +132,7 @@ final class CudaArrayScenario {
         }
     }
 
-    /** The producer's stream is waited for, and waits at the end for the work that was noted. */
+    /** The consumer waits for the producer's stream, which waits at the end for the work that was noted. */
     private static void order() throws InterruptedException {
         try (DeviceStream producer = DeviceStream.create(CUDA);
                 DeviceStream consumer = DeviceStream.create(CUDA);
@@ -140,17 +140,17 @@ final class CudaArrayScenario {
                 Tensor source = filled(producer);
                 Tensor target = Tensor.allocate(CUDA, DType.INT32, SIX, null)) {
             source.exportShareCudaArray(REQUEST, struct.address());
-            // Without a stream in the request: whoever wants the data waits himself.
+            // Without a stream in the request, the user of the data must wait.
             Tensor imported = Tensor.importCudaArray(struct.address(), REQUEST);
             imported.waitOn(consumer);
             same(0, work(target.address(), imported.address(), 24, consumer.value()));
             imported.usedOn(consumer);
             imported.close();
-            // The producer writes again without asking anybody: its stream has been made to wait.
+            // The producer writes again without asking: its stream has been made to wait.
             source.write(Direct.ints(9, 9, 9, 9, 9, 9), producer);
             holds(target, consumer);
             settle();
-            // Data that is ready, for a stream of the consumer's.
+            // Data that is ready, for a stream of the consumer.
             producer.synchronize();
             CudaArrayRequest ordered = REQUEST.withStream(consumer.value());
             source.exportShareCudaArray(ordered, struct.address());
@@ -219,7 +219,7 @@ final class CudaArrayScenario {
             same(Direct.bytes(1, 0, 1, 1, 0, 1), valid);
             holds(array.tensor(), stream);
             same(DType.BOOL, array.mask().dtype());
-            // The mask is part of the array: the last of both releases it.
+            // The mask is part of the array: whichever of the two is closed last releases it.
             array.tensor().close();
             settle();
             same(0, released.get());
@@ -263,7 +263,7 @@ final class CudaArrayScenario {
             CudaArray.release(struct.address());
             settle();
             same(2, released.get());
-            // The struct's memory goes with what is in it.
+            // Closing the struct frees its memory and releases its content.
             CStruct left = CStruct.cudaArray();
             foreign(memory, released).exportMoveCudaArray(REQUEST, left.address());
             left.close();
@@ -305,7 +305,7 @@ final class CudaArrayScenario {
             set(struct, "data", Direct.address(host));
             refused(Status.DEVICE, take, "data is 0x" + Long.toHexString(Direct.address(host)));
             struct.memory().put(0, good);
-            // More than there is of the allocation.
+            // More bytes than the allocation has.
             ByteBuffer shape = Direct.longs(1L << 30);
             set(struct, "shape", Direct.address(shape));
             refused(Status.DEVICE, take);
@@ -344,7 +344,7 @@ final class CudaArrayScenario {
         finish();
     }
 
-    /** A consumer that trusts a producer which is not ready. */
+    /** A consumer that trusts a producer that is not ready. */
     private static void race() {
         try (DeviceStream producer = DeviceStream.create(CUDA);
                 DeviceStream consumer = DeviceStream.create(CUDA);

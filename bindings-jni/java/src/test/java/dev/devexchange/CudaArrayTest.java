@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The CUDA Array Interface: what no driver is needed for here, everything else in {@link CudaArrayScenario}. */
+/** The CUDA Array Interface: tests without a driver here, everything else in {@link CudaArrayScenario}. */
 @ExtendWith(Check.class)
 class CudaArrayTest {
     private static final CudaArrayRequest REQUEST = CudaArrayRequest.DEFAULT;
@@ -31,7 +31,7 @@ class CudaArrayTest {
 
     // ---- without a driver ----
 
-    /** An array without elements, of which nobody asks a driver. Its release is an address that is never called. */
+    /** An array without elements, for which no driver is asked. Its release is an address that is never called. */
     private static final class Empty implements AutoCloseable {
         final CStruct struct = CStruct.cudaArray();
         final ByteBuffer memory = struct.memory();
@@ -73,7 +73,7 @@ class CudaArrayTest {
             return putLong("strides", Direct.address(strides));
         }
 
-        /** It is refused, and not touched. */
+        /** Checks that the array is refused and untouched. */
         void isRefused(int status, String... texts) {
             byte[] before = new byte[memory.capacity()];
             memory.get(0, before);
@@ -180,7 +180,7 @@ class CudaArrayTest {
         simulated.endsWell(CudaArrayScenario.class, "rounds", "lazy", 1);
     }
 
-    /** Otherwise all of the above would say nothing of order. */
+    /** Otherwise the tests above would say nothing about order. */
     @Test
     void aMissingWaitIsFound() throws IOException, InterruptedException {
         Jvm.End end = simulated.run(CudaArrayScenario.class, "race", "lazy", 1);

@@ -56,7 +56,7 @@ class DevExchangeTest {
             Method importDlpack = tensor.getMethod("importDlpack", long.class);
             Throwable refusal =
                     assertThrows(InvocationTargetException.class, () -> importDlpack.invoke(null, 0L)).getCause();
-            // Not that of this thread's loader, which nobody over there could catch.
+            // Not the class of this thread's loader, which code of the other loader could not catch.
             assertSame(loader, refusal.getClass().getClassLoader());
             assertEquals("tensor is NULL", refusal.getMessage());
             try (Tensor ours = Tensor.create(Direct.bytes(7), DType.INT8, new long[] {1}, null)) {
@@ -67,7 +67,7 @@ class DevExchangeTest {
         }
     }
 
-    /** The JVM loads a file for one class loader only. */
+    /** The JVM loads a file for only one class loader. */
     @Test
     void aFileIsTheLibraryOfOneClassLoader(@TempDir Path directory) throws ReflectiveOperationException, IOException {
         Path library = directory.resolve("ours.so");
@@ -86,7 +86,7 @@ class DevExchangeTest {
         }
     }
 
-    /** The two halves of one version fit together, and others end in whatever they are taken for. */
+    /** Only halves of the same version fit together; calls between others are undefined. */
     @Test
     void aLibraryThatIsNotOfTheseClassesIsRefused(@TempDir Path directory) throws Exception {
         Path other = Cc.shared("other_version.c", directory);
@@ -147,14 +147,14 @@ class DevExchangeTest {
         }
     }
 
-    /** Who can write what the JVM is about to load is the JVM. */
+    /** Whoever can write the file that the JVM is about to load controls the JVM. */
     @Test
     void theLibraryIsUnpackedForItsUserOnly(@TempDir Path directory) throws IOException, InterruptedException {
         Jvm.End end = Jvm.run(List.of("-Djava.io.tmpdir=" + directory), Map.of(), Unpacked.class);
         assertEquals(new Jvm.End(0, "rw-------" + System.lineSeparator()), end);
     }
 
-    /** Says who may do what with the file when all of the library has been read. */
+    /** Prints the permissions of the file when the whole library has been read. */
     static final class Unpacked {
         private Unpacked() {}
 
@@ -195,7 +195,7 @@ class DevExchangeTest {
         return new URL[] {DevExchange.class.getProtectionDomain().getCodeSource().getLocation()};
     }
 
-    /** Why the classes of a loader have no library. */
+    /** The reason why the classes of a loader have no library. */
     private static UnsatisfiedLinkError refusal(ClassLoader loader) throws ReflectiveOperationException {
         Method version = version(loader);
         Throwable refusal = assertThrows(InvocationTargetException.class, () -> version.invoke(null)).getCause();
@@ -215,7 +215,7 @@ class DevExchangeTest {
         assertEquals("DEVX_DRIVER", driver.statusName());
     }
 
-    /** Programs that are developed on another system, say. */
+    /** For example, programs that are developed on another system. */
     @Test
     void valuesAndExceptionsAreShownWithoutTheNativeLibrary() throws IOException, InterruptedException {
         Jvm.End end = Jvm.run(List.of("-Ddevexchange.library.path=nowhere"), Map.of(), Shown.class);

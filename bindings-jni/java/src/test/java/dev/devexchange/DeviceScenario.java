@@ -16,7 +16,7 @@ final class DeviceScenario {
     private static final ByteBuffer NONE = null;
     static final long[] SIX = {6};
 
-    /** Long enough for a busy machine. JUnit, and so {@link Check}, is not on the class path here. */
+    /** Long enough for a busy machine. JUnit, and therefore {@link Check}, is not on the class path here. */
     private static final Duration PATIENCE = Duration.ofSeconds(30);
 
     static native int useContext(int device);
@@ -74,7 +74,7 @@ final class DeviceScenario {
         finish();
     }
 
-    /** Nothing is left: not here, not on the device, and the driver has nothing to say. */
+    /** Checks that nothing is left here or on the device, and that the driver has no findings. */
     static void finish() throws InterruptedException {
         settle();
         check(DevExchange.releasesLost() == 0);
@@ -249,7 +249,7 @@ final class DeviceScenario {
                         Tensor legacy = Tensor.importDlpackLegacy(tensor.exportShareLegacy(request), theirs);
                         Tensor target = Tensor.allocate(CUDA, DType.INT32, SIX, theirs)) {
                     same(tensor.address(), imported.address());
-                    // As a kernel of the consumer's: nothing but its own stream orders it.
+                    // Stands for a kernel of the consumer, which only the consumer's own stream orders.
                     same(0, work(target.address(), imported.address(), 24, value));
                     holds(target, theirs);
                     holds(legacy, theirs);
@@ -260,7 +260,7 @@ final class DeviceScenario {
             DlpackRequest ambiguous = DlpackRequest.DEFAULT.withStream(0);
             refused(Status.INVALID_STREAM, () -> tensor.exportShare(ambiguous), "stream is 0");
             stream.synchronize();
-            // Ready, so that nobody has to wait.
+            // Ready data, for which nobody has to wait.
             try (Tensor ready = Tensor.importDlpack(tensor.exportShare(DlpackRequest.DEFAULT), null)) {
                 ready.waitOn(consumer);
                 holds(ready, consumer);
@@ -428,7 +428,7 @@ final class DeviceScenario {
             same(1L, device.column("n").nullCount(consumer));
             same(0L, device.column("u").nullCount(consumer));
             columns(device, consumer);
-            // Out and in again as Arrow, with an event.
+            // Exported and imported again as Arrow, with an event.
             try (CStruct array = CStruct.arrowDeviceArray();
                     CStruct schema = CStruct.arrowSchema()) {
                 device.exportShareDevice(array.address());
@@ -465,7 +465,7 @@ final class DeviceScenario {
         }
     }
 
-    /** The memory that queued work uses is given back after that work, once, however it is given up. */
+    /** Memory that queued work uses is given back once, after that work, however it is given up. */
     private static void releases() throws InterruptedException {
         AtomicInteger released = new AtomicInteger();
         try (DeviceStream stream = DeviceStream.create(CUDA);
@@ -492,20 +492,20 @@ final class DeviceScenario {
             same(1, released.get());
             stream.synchronize();
 
-            // A consumer that says nothing has nothing to wait for.
+            // Nothing waits for a consumer that does not name its stream.
             foreign(memory, released).close();
             settle();
             same(2, released.get());
         }
     }
 
-    /** Somebody else's memory, as far as the library knows. */
+    /** Memory that is foreign as far as the library knows. */
     static Tensor foreign(Tensor memory, AtomicInteger released) {
         return Tensor.create(
                 memory.address(), CUDA, DType.INT32, SIX, null, 0, released::incrementAndGet);
     }
 
-    /** Threads with a stream each hand tensors round. */
+    /** Threads with a stream each pass tensors around. */
     private static void crowd() throws InterruptedException {
         AtomicInteger released = new AtomicInteger();
         try (DeviceStream producer = DeviceStream.create(CUDA);
@@ -556,7 +556,7 @@ final class DeviceScenario {
         view.usedOn(stream);
         view.close();
         System.out.println("waiting " + DevExchange.releasesWaiting());
-        // The device gets no further before the end, and that is waited for no longer than the library says.
+        // The device does not continue before the end, for which nothing waits longer than the library says.
     }
 
     /** Leaves the closing of a stream to the garbage collector; memory is given back on it later. */

@@ -142,7 +142,7 @@ class DeviceTest {
         assertTrue(output.contains("devexchange: a DeviceStream was not closed"), output);
     }
 
-    /** Otherwise all of the above would say nothing. */
+    /** Otherwise the tests above would prove nothing. */
     @Test
     void aMissingWaitIsFound() throws IOException, InterruptedException {
         for (String mode : List.of("lazy", "threads")) {

@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 
-/** Direct buffers in native order with something in them. */
+/** Direct buffers in native order with given content. */
 final class Direct {
     private Direct() {}
 

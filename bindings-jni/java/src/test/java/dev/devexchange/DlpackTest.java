@@ -11,7 +11,7 @@ import java.nio.ByteBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** What goes over the boundary as DLPack, member by member, and what a foreign struct may have wrong. */
+/** What crosses the boundary as DLPack, member by member, and what can be wrong with a foreign struct. */
 @ExtendWith(Check.class)
 class DlpackTest {
     private static final Records.Struct VERSIONED = Records.DL_MANAGED_VERSIONED;
@@ -132,7 +132,7 @@ class DlpackTest {
         }
     }
 
-    /** A versioned struct of the test's own, without a deleter, over two ints. */
+    /** A versioned struct made by the test, without a deleter, over two ints. */
     private static final class Foreign {
         final ByteBuffer data = Direct.ints(5, 6);
         final ByteBuffer shape = Direct.longs(2);
@@ -208,7 +208,7 @@ class DlpackTest {
         struct.putInt(0, 2);
         refused(Status.VERSION, () -> Tensor.importDlpack(address), "version is 2.3");
         release.assertNotYet();
-        // Whoever owns it calls the deleter, which is at the same place in every version.
+        // The owner calls the deleter, which is at the same place in every version.
         Dlpack.release(address);
         release.assertOnce();
     }

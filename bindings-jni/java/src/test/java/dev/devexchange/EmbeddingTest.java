@@ -10,7 +10,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A C program with a JVM inside, which it destroys before it releases what it has of Java's. */
+/** A C program with a JVM inside, which it destroys before it releases what it has from Java. */
 class EmbeddingTest {
     private static final String EXPECTED =
             """
@@ -27,24 +27,24 @@ class EmbeddingTest {
         assertEquals(new Jvm.End(0, EXPECTED), Jvm.end(new ProcessBuilder(program.toString(), path)));
     }
 
-    /** What the C program calls. */
+    /** The methods that the C program calls. */
     static final class Inside {
         private static final AtomicInteger RELEASED = new AtomicInteger();
 
         private Inside() {}
 
-        /** A tensor over memory of Java's. */
+        /** A tensor over Java-owned memory. */
         static long lend(long unused) {
             Tensor tensor = Tensor.create(Direct.bytes(1), DType.INT8, new long[] {1}, RELEASED::incrementAndGet);
             return tensor.exportMove();
         }
 
-        /** A foreign tensor, taken and handed out again. */
+        /** A foreign tensor, imported and exported again. */
         static long handOn(long address) {
             return Tensor.importDlpack(address).exportMove();
         }
 
-        /** How many of Java's were released by now. */
+        /** The number of tensors of Java that are released by now. */
         static long released(long unused) throws InterruptedException {
             ReleaseQueue.flush(Duration.ofMinutes(1));
             return RELEASED.get();

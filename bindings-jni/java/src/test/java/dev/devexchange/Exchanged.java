@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 
-/** Arrays that are handed over as Arrow through both structs, and taken in again. */
+/** Arrays that are exported as Arrow through both structs, and imported again. */
 final class Exchanged {
     private Exchanged() {}
 
@@ -30,7 +30,7 @@ final class Exchanged {
         through(Field.of("c", format).nullable(), List.of(node), check);
     }
 
-    /** Checks an array as it was made, and as it comes back each time: at the same addresses. */
+    /** Checks an array as it was made and as it comes back each time, at the same addresses. */
     private static void through(Batch made, Consumer<Column> check) {
         try (Schema schema = made.schema();
                 CStruct array = CStruct.arrowArray();
@@ -64,7 +64,7 @@ final class Exchanged {
         }
     }
 
-    /** Checks what {@link Column#getObject} makes of all rows, also where they are a slice of a struct, in a list. */
+    /** Checks what {@link Column#getObject} returns for all rows, also where they are a slice of a struct in a list. */
     static void values(Supplier<ArrayBuilder> builder, Object... expected) {
         List<Object> all = Arrays.asList(expected);
         through(builder.get(), column -> {
@@ -79,7 +79,7 @@ final class Exchanged {
         if (rows < 2) {
             return;
         }
-        // The struct leaves out the first row, the list the first row of that.
+        // The struct skips the first row, and the list skips the first row of the struct.
         ArrayBuilder struct = ArrayBuilder.of("s", Format.STRUCT, rows - 1)
                 .buffer(null)
                 .offset(1)
@@ -100,7 +100,7 @@ final class Exchanged {
         });
     }
 
-    /** Checks what is in each slice of an array, as it is seen and as a batch of its own. */
+    /** Checks the content of each slice of an array, as a view and as a batch of its own. */
     private static void slices(ArrayBuilder builder, List<Object> all) {
         int rows = all.size();
         try (Batch whole = builder.build(Device.CPU)) {

@@ -9,8 +9,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Each allocation of the library fails, and each callback of Java's throws. Then there is an exception, nothing is taken,
- * and everything is released once.
+ * Makes each allocation of the library fail, and each Java callback throw. Each time there must be an exception,
+ * nothing is taken, and everything is released once.
  */
 final class FaultsScenario {
     private static final Duration PATIENCE = Duration.ofSeconds(30);
@@ -20,16 +20,16 @@ final class FaultsScenario {
     public static void main(String[] arguments) throws Exception {
         System.load(arguments[0]);
         DevExchange.outstanding();
-        // As the loader was told, or out of the jar.
+        // The name of the library: as given to the loader, or as unpacked from the jar.
         require(Corpus.installFaults("libdevexchange_jni.so") + Corpus.installFaults("devexchange-") > 0, "no library");
         long allocations = 0;
         for (long i : Corpus.cases()) {
             String kind = Corpus.text(i, "kind");
-            // What is kept of a connection is not made without memory: docs/reliability.md.
-            // Nor is an exception, so only what is good is imported, and one allocation fails at a time.
+            // Without memory, the parts of a connection that are kept cannot be made: docs/reliability.md. Neither can
+            // an exception, so only good input is imported, and one allocation fails at a time.
             boolean good = Corpus.text(i, "status").isEmpty();
             if (good && !kind.startsWith("ipc_")) {
-                // What is made once, such as the list of drivers, is made now.
+                // Makes now what is made only once, such as the list of drivers.
                 Corpus.run(i);
                 allocations += AllocationFaults.eachFault(nth -> Corpus.run(i, Corpus.Fault.memory(nth, false)));
             }
@@ -52,7 +52,7 @@ final class FaultsScenario {
 
     // --- callbacks ---
 
-    /** Counts what is called; the one whose turn it is throws, after it did its work. */
+    /** Counts the callbacks; the one whose turn it is throws after its work. */
     private static final class Callbacks implements Allocator {
         final int throwing;
         final AtomicInteger calls = new AtomicInteger();
@@ -115,7 +115,7 @@ final class FaultsScenario {
         }
     }
 
-    /** Something that calls back. */
+    /** A scene that has callbacks. */
     private interface Scene {
         void play(Callbacks callbacks) throws Exception;
     }
@@ -151,7 +151,7 @@ final class FaultsScenario {
         }
     }
 
-    /** What is released by whoever is the last, also outside of Java. */
+    /** Objects that their last user releases, possibly outside of Java. */
     private static void owners(Callbacks callbacks) {
         try (Tensor matrix = Tensor.create(Direct.room(48), DType.FLOAT64, new long[] {2, 3}, callbacks.living());
                 Tensor shared = matrix.share()) {
@@ -230,13 +230,13 @@ final class FaultsScenario {
         }
     }
 
-    /** Plays a scene again and again, until no callback throws any more; how many did. */
+    /** Plays a scene again and again, until no callback throws any more; returns how many threw. */
     private static int eachCallback(Scene scene) throws Exception {
         for (int nth = 1; ; nth++) {
             Callbacks callbacks = new Callbacks(nth);
             scene.play(callbacks);
             require(ReleaseQueue.flush(PATIENCE), "the release queue does not move");
-            // The last of an asynchronous stream is given up on a thread of the library.
+            // The last references to an asynchronous stream are given up on a thread of the library.
             for (int i = 0; i < 10000 && DevExchange.outstanding() != 0; i++) {
                 Thread.sleep(1);
             }

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Faults, in a JVM of their own, in which the library keeps no memory: {@link FaultsScenario}. */
+/** Faults, in a separate JVM, in which the library keeps no memory: {@link FaultsScenario}. */
 @ExtendWith(Check.class)
 class FaultsTest {
     private static final Pattern SAID = Pattern.compile("faults: (\\d+) allocations, (\\d+) callbacks");

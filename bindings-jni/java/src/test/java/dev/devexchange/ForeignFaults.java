@@ -5,16 +5,16 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Flow;
 import java.util.concurrent.TimeUnit;
 
-/** Callbacks of somebody else's, which Java meets: each fails once, in each way. */
+/** Foreign callbacks that Java meets: each fails once in each way. */
 final class ForeignFaults {
-    /** With a code, with a text, by what it gives or asks for; a consumer may cancel as well. */
+    /** How a callback fails: with a code, with a text, or by what it gives or asks for; a consumer may also cancel. */
     private static final int WAYS = 3;
 
     private static final int CANCELS = 3;
 
     private ForeignFaults() {}
 
-    /** How many failed. */
+    /** The number of failures. */
     static long all() throws Exception {
         long failed = 0;
         for (long i : Corpus.cases()) {
@@ -37,7 +37,7 @@ final class ForeignFaults {
         return failed;
     }
 
-    /** Gives a consumer three batches while its nth callback fails; whether there were so many. */
+    /** Gives a consumer three batches while its nth callback fails; returns whether there were that many callbacks. */
     private static boolean give(Batch table, long nth, int how) throws Exception {
         long consumer = Corpus.consumerMake();
         Throwable error = null;

@@ -16,8 +16,8 @@ import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * A producer and consumers in C, on threads that the JVM has never seen. Needs a C compiler, as building the library
- * does.
+ * A producer and consumers in C, on threads that are unknown to the JVM. Needs a C compiler, which building the library
+ * needs, too.
  */
 @ExtendWith(Check.class)
 class ForeignTest {
@@ -72,7 +72,7 @@ class ForeignTest {
         assertEquals(before + 1, deleted());
     }
 
-    /** Without elements, so that no driver is asked. */
+    /** An array without elements, so that no driver is asked. */
     @Test
     void theReleaseOfAForeignCudaArrayIsCalledOnce() {
         int before = deleted();

@@ -21,10 +21,10 @@ import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** What a closed handle does, and one that is closed while it is used. */
+/** Closed handles, and handles that are closed while they are used. */
 @ExtendWith(Check.class)
 class HandleTest {
-    /** What may be asked of a closed thing. */
+    /** The methods that may be called on a closed object. */
     private static final Set<String> ALWAYS = Set.of("close", "isClosed", "toString", "equals", "hashCode", "getClass",
             "wait", "notify", "notifyAll");
 
@@ -123,7 +123,7 @@ class HandleTest {
             assertEquals(Status.CLOSED, refusal.status(), method.toString());
             assertTrue(refusal.getMessage().contains("is closed"), refusal.getMessage());
             String called = closed.getClass().getSimpleName() + "." + method.getName() + ": ";
-            // What an interface does itself is made of methods that say their own names.
+            // Default methods of an interface call methods that give their own names.
             assertTrue(
                     method.isDefault() || refusal.getMessage().startsWith(called),
                     method + ": " + refusal.getMessage());
@@ -153,7 +153,7 @@ class HandleTest {
             return MemoryRequest.of(Device.CPU, 1);
         }
         if (type == Tensor.class || type == Batch.class) {
-            // Of a closed server it is not looked at.
+            // A closed server does not look at it.
             return null;
         }
         if (type == String.class) {
@@ -175,7 +175,7 @@ class HandleTest {
             return Device.CPU;
         }
         if (type == DeviceStream.class) {
-            // Without a driver there is none; a closed thing says that it is closed before it looks.
+            // Without a driver there is no stream; a closed object says that it is closed before it looks at one.
             return null;
         }
         throw new AssertionError("no value of " + type);
@@ -209,7 +209,10 @@ class HandleTest {
         assertEquals("Tensor (closed)", tensor.toString());
     }
 
-    /** It fails with or without others, as it has no stream here; what counts is that nobody else notices. */
+    /**
+     * The call fails with or without other calls, because there is no stream here; what counts is that the others do
+     * not notice.
+     */
     @Test
     void aCallThatWantsToBeAloneDisturbsNobody() throws InterruptedException {
         try (Tensor tensor = tensor()) {
@@ -234,7 +237,7 @@ class HandleTest {
         }
     }
 
-    /** As a call is that began before another thread closes, and does most of its work after that. */
+    /** Like a call that began before another thread closes, and does most of its work after that. */
     @Test
     void whoeverIsInsideIsNotDisturbedByClosing() {
         Field field = Field.of("d", Format.INT8).withDictionary(Field.of("", Format.INT32));
@@ -249,7 +252,7 @@ class HandleTest {
                             Node.of(2, null, Direct.ints(10, 20))),
                     null);
         }
-        // As if it had just come, and nothing were known of its schema.
+        // As if the batch had just come, and nothing were known of its schema.
         try (CStruct array = CStruct.arrowArray();
                 CStruct schema = CStruct.arrowSchema();
                 Schema own = batch.schema()) {
@@ -309,7 +312,7 @@ class HandleTest {
         assertTrue(reads.get() > 0, "nobody has read anything");
     }
 
-    /** Whoever logs a thing does not know what others do with it. */
+    /** Code that logs an object does not know what others do with it. */
     @Test
     void closingWhileOthersShowItIsSafe() throws Exception {
         List<Supplier<AutoCloseable>> things = List.of(

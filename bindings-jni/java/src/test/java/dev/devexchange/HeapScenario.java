@@ -8,11 +8,11 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * The heap has room for so many bytes and no more, from none at all to enough: so a call runs out of memory at each
- * object that it makes. Then nothing is taken and nothing is lost.
+ * Limits the free bytes of the heap, from none to enough, so that a call runs out of memory at each object that it
+ * makes. Each time nothing must be taken and nothing lost.
  */
 final class HeapScenario {
-    /** So many of the smallest objects that there are, which are given up one after the other. */
+    /** A number of the smallest objects, which are given up one after the other. */
     private static final int ROOM = 100;
 
     private static final Object[] SMALL = new Object[ROOM];
@@ -22,7 +22,7 @@ final class HeapScenario {
 
     private static final MemoryRequest EIGHT = MemoryRequest.of(Device.CPU, 8);
 
-    /** What the heap has room for when a question is answered; -1 for all that there is. */
+    /** The room of the heap when a question is answered; -1 for no limit. */
     private static volatile int squeezed = -1;
 
     private final AtomicInteger allocated = new AtomicInteger();
@@ -42,7 +42,7 @@ final class HeapScenario {
     public static void main(String[] arguments) throws InterruptedException {
         HeapScenario heap = new HeapScenario();
         int refused = heap.all();
-        // Another way to keep handles, of a thread that has many.
+        // The other way to keep handles, for a thread that has many.
         Tensor[] many = new Tensor[200];
         for (int i = 0; i < many.length; i++) {
             many[i] = heap.matrix.share();
@@ -97,7 +97,7 @@ final class HeapScenario {
         taken.close();
     }
 
-    /** The ledger does not know of shares, but of what they keep. */
+    /** The ledger does not count shares, but what they keep. */
     private void shareTensor() {
         try (Tensor copy = matrix.copy()) {
             copy.share().close();
@@ -150,7 +150,7 @@ final class HeapScenario {
         }
     }
 
-    /** A refusal, of a manager that says when nobody uses it any more. */
+    /** A refusal by a manager that reports when nobody uses it any more. */
     private void pin() {
         try (MemoryManager manager = MemoryManager.of(request -> null, () -> {})) {
             manager.pin(0, memory, -1);
@@ -159,7 +159,7 @@ final class HeapScenario {
         }
     }
 
-    /** What Java is asked on a thread of the library: the heap is full when it answers. */
+    /** Questions to Java on a thread of the library: the heap is full when Java answers. */
     private Map<String, Runnable> questions() {
         Map<String, Runnable> scenes = new LinkedHashMap<>();
         scenes.put("ask", this::ask);
@@ -215,7 +215,7 @@ final class HeapScenario {
         }
     }
 
-    /** How many calls had no memory. */
+    /** The number of calls that had no memory. */
     private int all() throws InterruptedException {
         int refused = 0;
         for (Map.Entry<String, Runnable> scene : scenes().entrySet()) {
@@ -227,13 +227,13 @@ final class HeapScenario {
         return refused;
     }
 
-    /** Runs a scene with a room, and says whether that was enough. */
+    /** Runs a scene with a limit; returns whether that was enough. */
     private interface Run {
         boolean of(Runnable scene, int room);
     }
 
     private int each(String name, Runnable scene, Run run) throws InterruptedException {
-        // What is made once is made now.
+        // Makes now whatever is made only once.
         runSqueezed(scene, -1);
         Dlpack.release(0);
         long before = DevExchange.outstanding();
@@ -283,7 +283,7 @@ final class HeapScenario {
         }
     }
 
-    /** What is left of the heap, but for what was there from the start, and so many small objects. */
+    /** Fills the heap except for a number of small objects. */
     private static void fill(int room) {
         for (int i = 0; i < ROOM; i++) {
             SMALL[i] = SMALL[i] == null ? new byte[0] : SMALL[i];
@@ -295,7 +295,7 @@ final class HeapScenario {
                     LARGE[0] = new Object[] {LARGE[0], new byte[bytes]};
                 }
             } catch (OutOfMemoryError full) {
-                // As it is meant to be.
+                // This is the purpose.
             }
         }
         for (int i = 0; i < room; i++) {

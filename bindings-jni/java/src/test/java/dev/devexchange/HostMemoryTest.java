@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import java.nio.ByteBuffer;
 import org.junit.jupiter.api.Test;
 
-/** Memory that is seen in parts reads like memory in one piece. */
+/** Memory that is split into parts reads like memory in one piece. */
 class HostMemoryTest {
     @Test
     void partsReadLikeOnePiece() {

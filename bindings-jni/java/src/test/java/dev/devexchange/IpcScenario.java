@@ -36,7 +36,7 @@ final class IpcScenario {
         System.out.println("main is done");
     }
 
-    /** What the other process wants, line by line. */
+    /** The requests of the other process, line by line. */
     private interface Command {
         String run(String line) throws Exception;
     }
@@ -127,7 +127,7 @@ final class IpcScenario {
         return "@devexchange-java-cuda-" + ProcessHandle.current().pid();
     }
 
-    /** This program again, as the other side, with a driver of its own. */
+    /** This program again, as the other side, with its own driver. */
     private static Jvm.Peer peer() throws IOException {
         String library = "-D" + DeviceScenario.PROPERTY + "=" + System.getProperty(DeviceScenario.PROPERTY);
         return Jvm.start(List.of("-Xcheck:jni", library), IpcScenario.class, "device importer", address());
@@ -141,7 +141,7 @@ final class IpcScenario {
         }
     }
 
-    /** Memory of the driver's and of a pool, still being filled, and a batch. */
+    /** Memory from the driver and from a pool, still being filled, and a batch. */
     private static IpcServer offer(DeviceStream stream, MemoryManager pool) {
         IpcServer server = IpcServer.bind(address());
         try (Tensor plain = Tensor.allocate(CUDA, DType.INT32, SIX, null);
@@ -156,7 +156,7 @@ final class IpcScenario {
                 pooled.producedOn(stream);
                 same(Plan.Kind.VIEW, IpcServer.plan(view).kind());
                 same(Plan.Kind.VIEW, IpcServer.plan(pooled).kind());
-                // Of the device's default pool, which nobody made to be shared.
+                // Memory of the device's default pool, which was not made to be shared.
                 check(IpcServer.plan(source).kind() != Plan.Kind.VIEW);
                 server.offer("plain", view, Copy.NEVER);
                 server.offer("pooled", pooled, Copy.NEVER);

@@ -50,7 +50,7 @@ class IpcTest {
         return tensor;
     }
 
-    /** Over memory of ours, which importers cannot see. */
+    /** A tensor over the test's own memory, which importers cannot see. */
     private static Tensor own(Runnable release) {
         return Tensor.create(Direct.ints(5, 6, 7, 8), DType.INT32, FOUR, release);
     }
@@ -285,7 +285,7 @@ class IpcTest {
         assertFalse(Files.exists(socket));
     }
 
-    /** The offer of a name takes the place of the one before. */
+    /** An offer takes the place of an earlier one of the same name. */
     @Test
     void offersAreReplaced() {
         try (IpcServer server = IpcServer.bind(address);
@@ -319,7 +319,7 @@ class IpcTest {
             threads.join();
             Check.eventually(() -> server.leases() == 0);
             assertEquals(before.tensorImports().live(), DevExchange.ledger().tensorImports().live());
-            // The JVM may have opened some for itself.
+            // The JVM may have opened some files for itself.
             assertTrue(files() < files + 50, "files stay open: " + files + " before, " + files() + " now");
         }
     }
@@ -330,7 +330,7 @@ class IpcTest {
         }
     }
 
-    /** The garbage collector is the net. */
+    /** The garbage collector closes what nobody closed. */
     @Test
     void whatNobodyClosesIsReleased() throws InterruptedException {
         forget();

@@ -14,17 +14,17 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
-/** Another JVM, for what would be the end of this one. */
+/** Another JVM, for tests that would end this one. */
 final class Jvm {
-    /** How a JVM ended and what it said on both channels. */
+    /** How a JVM ended, and its output on both channels. */
     record End(int status, String output) {}
 
-    /** So many bytes of what a program says are kept. */
+    /** The number of bytes that are kept of a program's output. */
     private static final int MOST = 1 << 20;
 
     private Jvm() {}
 
-    /** A JVM that goes on, with which to talk line by line. */
+    /** A running JVM that the test talks to line by line. */
     static final class Peer implements AutoCloseable {
         private final Process process;
         private final BufferedReader lines;
@@ -35,7 +35,7 @@ final class Jvm {
             killLater(process);
         }
 
-        /** The next line that it says, as it has to be. */
+        /** Reads the next line, which must be the expected one. */
         void expect(String line) throws IOException {
             String said = lines.readLine();
             if (!line.equals(said)) {
@@ -55,12 +55,12 @@ final class Jvm {
             expect(answer);
         }
 
-        /** As if the machine had thrown it out. */
+        /** Kills it, as the operating system might. */
         void kill() throws InterruptedException {
             process.destroyForcibly().waitFor();
         }
 
-        /** Lets it end, which has to be well. */
+        /** Lets it end, which must succeed. */
         void end() throws IOException, InterruptedException {
             process.outputWriter(StandardCharsets.UTF_8).close();
             expect("main is done");
@@ -81,14 +81,14 @@ final class Jvm {
         return end(begin(options, environment, main, arguments));
     }
 
-    /** Runs any program, which is told nothing, to its end. */
+    /** Runs any program, without input, to its end. */
     static End end(ProcessBuilder builder) throws IOException, InterruptedException {
         Process process = builder.redirectErrorStream(true).start();
         process.getOutputStream().close();
         killLater(process);
         InputStream from = process.getInputStream();
         byte[] said = from.readNBytes(MOST);
-        // A program that says something without end is killed; what it said at first tells why.
+        // A program with endless output is killed; the beginning of its output tells why.
         from.transferTo(OutputStream.nullOutputStream());
         return new End(process.waitFor(), new String(said, StandardCharsets.UTF_8));
     }
@@ -97,7 +97,7 @@ final class Jvm {
         return new Peer(begin(options, Map.of(), main, arguments).redirectErrorStream(true).start());
     }
 
-    /** How to start the JVM at a place that is one of this version, in which a module may use native code. */
+    /** The command that starts the JVM at a path; the JVM has this version, and a module there may use native code. */
     static List<String> command(Path home, String module) {
         String java = home.resolve("bin").resolve("java").toString();
         return Runtime.version().feature() >= 22 ? List.of(java, "--enable-native-access=" + module) : List.of(java);
@@ -115,7 +115,7 @@ final class Jvm {
         return builder;
     }
 
-    /** No JVM outlives this one's patience. */
+    /** Kills a JVM that takes too long. */
     static void killLater(Process process) {
         Thread killer = new Thread(() -> {
             try {
@@ -135,7 +135,7 @@ final class Jvm {
         return Path.of(type.getProtectionDomain().getCodeSource().getLocation().getPath()).toString();
     }
 
-    /** Puts the library that the jar carries there. */
+    /** Copies the library in the jar to a file. */
     static void copyLibrary(Path to) throws IOException {
         String platform = (System.getProperty("os.name") + "-" + System.getProperty("os.arch")).toLowerCase();
         String carried = "/native/" + platform + "/libdevexchange_jni.so";

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What a whole JVM does with this library: what it says, and that it ends. */
+/** Whole JVMs with this library: their output, and that they end. */
 class JvmTest {
     /** What -Xcheck:jni prints. */
     private static final Pattern COMPLAINT = Pattern.compile(
@@ -49,7 +49,7 @@ class JvmTest {
         assertTrue(endsWell(run("outstanding")).contains("outstanding 6"));
     }
 
-    /** The library was a file there for as long as it took to load it. */
+    /** The library was a file there only until it was loaded. */
     @Test
     void aJvmThatIsStoppedLeavesNoFile(@TempDir Path directory) throws IOException, InterruptedException {
         endsWell(run("halted", "-Djava.io.tmpdir=" + directory));
@@ -79,7 +79,7 @@ class JvmTest {
         assertTrue(output.contains("no exporter: DEVX_"), output);
     }
 
-    /** Compiled code does not keep what it does not use any more. */
+    /** Compiled code does not keep reachable what it no longer uses. */
     @Test
     void whatWaitsForASchemaKeepsTheReader() throws IOException, InterruptedException {
         endsWell(run("awaited", "-Xcomp", "-XX:TieredStopAtLevel=1"));

@@ -50,7 +50,7 @@ final class ManagerScenario {
         finish();
     }
 
-    /** Six numbers through a tensor of a manager's memory, on a stream and without one. */
+    /** Six numbers through a tensor over a manager's memory, on a stream and without one. */
     private static void numbers(MemoryManager manager, DeviceStream stream) {
         for (DeviceStream ordered : new DeviceStream[] {stream, null}) {
             try (Tensor tensor = Tensor.allocate(manager, CUDA, DType.INT32, SIX, ordered)) {
@@ -168,7 +168,7 @@ final class ManagerScenario {
         }
     }
 
-    /** Memory of a buffer, which stays as long as it is pinned. */
+    /** Memory of a buffer, which stays reachable as long as it is pinned. */
     private static void pinned() throws InterruptedException {
         try (MemoryManager driver = MemoryManager.driver();
                 DeviceStream stream = DeviceStream.create(CUDA);
@@ -223,7 +223,10 @@ final class ManagerScenario {
         }
     }
 
-    /** A manager in Java that hands on to the driver's: the order is kept, and each release comes once. */
+    /**
+     * A manager in Java that passes requests on to the driver's manager: the order is kept, and each release comes
+     * once.
+     */
     private static void allocator() throws InterruptedException {
         AtomicInteger released = new AtomicInteger();
         AtomicInteger gone = new AtomicInteger();
@@ -262,7 +265,7 @@ final class ManagerScenario {
             stream.synchronize();
             same(0L, driver.statistics().allocations());
         }
-        // The driver is asked for a handle that the allocator does not have.
+        // The driver is asked for a handle that the allocator does not give.
         try (MemoryManager manager = MemoryManager.of(allocator, null);
                 Memory memory = manager.allocate(MemoryRequest.of(CUDA, 64))) {
             same(3L, manager.ipcHandle(memory.address() + 3).offset());
@@ -272,7 +275,7 @@ final class ManagerScenario {
         finish();
     }
 
-    /** Memory goes back on the stream that it was asked for on, also if that is closed meanwhile and if a release throws. */
+    /** Memory goes back on the stream of its request, even if the stream is closed meanwhile or a release throws. */
     private static void closedStream() throws InterruptedException {
         try (MemoryManager pool = MemoryManager.pool(MemoryManager.NO_LIMIT, 0);
                 DeviceStream user = DeviceStream.create(CUDA);
@@ -284,7 +287,7 @@ final class ManagerScenario {
                 Allocator allocator = request -> {
                     Memory memory = pool.allocate(request);
                     return new Allocation(memory.address(), memory.device(), () -> {
-                        // So long the stream may be destroyed, which takes another thread a moment.
+                        // Time enough to destroy a stream that is not held, which takes another thread a moment.
                         awaitStreams(1, TimeUnit.MILLISECONDS.toNanos(50));
                         there.set(stat("live_streams"));
                         memory.close();
@@ -316,7 +319,7 @@ final class ManagerScenario {
         finish();
     }
 
-    /** Memory that was not given holds no stream. */
+    /** A failed allocation holds no stream. */
     private static void closedAfterARefusal() {
         Allocator empty = request -> {
             throw new DevExchangeException(Status.OUT_OF_MEMORY, "there is no more");
@@ -331,7 +334,7 @@ final class ManagerScenario {
         check(awaitStreams(1, TimeUnit.SECONDS.toNanos(30)));
     }
 
-    /** Whether no more than so many streams are left, before so many nanoseconds are over. */
+    /** Waits until at most a number of streams are left; returns whether that came true in time (nanoseconds). */
     private static boolean awaitStreams(long most, long patience) {
         long end = System.nanoTime() + patience;
         while (stat("live_streams") > most) {

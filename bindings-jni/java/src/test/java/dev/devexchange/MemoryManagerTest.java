@@ -50,7 +50,7 @@ class MemoryManagerTest {
             assertEquals(new ManagerStatistics(1024, 1024, 2, 2, 1024, 0), manager.statistics());
         }
         manager.close();
-        // It outlives the manager.
+        // The memory outlives the manager.
         assertEquals(992, bytes.getLong(992));
         memory.close();
         memory.close();
@@ -202,7 +202,7 @@ class MemoryManagerTest {
         longer.close();
     }
 
-    /** The garbage collector is the net for all of them. */
+    /** The garbage collector closes whatever of these nobody closed. */
     @Test
     void whatNobodyClosesIsGivenBack() throws InterruptedException {
         try (MemoryManager manager = MemoryManager.hostOnly()) {

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A program that is a module, as this library is one; and a runtime image of the two. */
+/** A program that is a module, like this library, and a runtime image of the two. */
 class ModulePathTest {
     private static final String MODULE = "module program { requires dev.devexchange; }";
 
@@ -55,7 +55,7 @@ class ModulePathTest {
     @TempDir
     private Path directory;
 
-    /** Makes the program; where its module and that of the library are. */
+    /** Makes the program; returns the module path of the program and the library. */
     private String program() throws IOException {
         Path sources = Files.createDirectories(directory.resolve("sources"));
         Path classes = directory.resolve("classes");

@@ -15,7 +15,7 @@ import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Dictionaries, lists, structs and slices of them, made here, handed over as Arrow, taken in again, and read. */
+/** Dictionaries, lists, structs and slices of them: made here, exported as Arrow, imported again, and read. */
 @ExtendWith(Check.class)
 class NestedColumnTest {
     private static final ByteBuffer NONE = null;
@@ -142,7 +142,7 @@ class NestedColumnTest {
             assertFalse(column.getBoolean(0));
             assertTrue(column.getBoolean(1));
         });
-        // The slice of the struct is in its columns; each has one of its own too.
+        // The slice of the struct applies to its columns; each column has its own slice, too.
         Field field = Field.of("", Format.STRUCT).withChildren(Field.of("x", Format.INT32), Field.of("y", Format.UTF8));
         List<Node> nodes = List.of(
                 Node.of(2, NONE).withOffset(1),

@@ -14,7 +14,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** A release runs exactly once, when the last user is gone, whoever that is and in whatever order they go. */
+/** A release runs exactly once, when the last user is gone, whoever that is and in whatever order the users go. */
 @ExtendWith(Check.class)
 class OwnershipTest {
     private static Tensor tensor(Runnable release) {
@@ -64,12 +64,12 @@ class OwnershipTest {
         Tensor tensor = tensor(release);
         Tensor imported = Tensor.importDlpack(tensor.exportMove());
         assertTrue(tensor.isClosed());
-        // Over and over again through the ABI: each holds the one before it.
+        // Again and again through the ABI: each tensor holds the one before it.
         for (int i = 0; i < 10; i++) {
             imported = Tensor.importDlpack(imported.exportMove());
         }
         release.assertNotYet();
-        // The memory, and an export and an import for each time.
+        // The memory, and one export and one import for each round.
         assertEquals(1 + 11 + 11, Check.outstanding());
         imported.close();
         release.assertOnce();
@@ -242,7 +242,7 @@ class OwnershipTest {
         }
         Check.flush();
         assertEquals(0, Check.pending());
-        // Memory at an address that outlives everything needs nobody to keep it.
+        // Memory at an address that outlives everything needs no owner.
         ByteBuffer memory = Direct.bytes(1);
         try (Tensor forever =
                 Tensor.create(Direct.address(memory), Device.CPU, DType.INT8, new long[] {1}, null, 0, null)) {
@@ -297,7 +297,7 @@ class OwnershipTest {
         }
     }
 
-    /** Of a tensor that is in use a move shares first, and takes that back if another one was quicker. */
+    /** A move of a tensor that is in use shares first, and takes that back if another move was quicker. */
     @Test
     void ofManyMovesOfWhatIsInUseOneWins() throws InterruptedException {
         for (int round = 0; round < 200; round++) {
@@ -321,7 +321,7 @@ class OwnershipTest {
         }
     }
 
-    /** As if another thread had closed it between the export and the end of the move. */
+    /** As if another thread had closed the tensor between the export and the end of the move. */
     @Test
     void whatSomebodyElseClosedMeanwhileIsNotMoved() {
         Batch batch = batch(null);

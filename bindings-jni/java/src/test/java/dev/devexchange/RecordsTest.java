@@ -14,11 +14,11 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 
-/** Offsets and numbers are those of the C headers: {@code tests/} of the repository has the tables. */
+/** Offsets and numbers are those of the C headers; {@code tests/} of the repository has the tables. */
 class RecordsTest {
     private static final Path TABLES = Path.of(System.getProperty("devexchange.root"), "tests");
 
-    /** Types without members, which Java has as plain numbers. */
+    /** Types without members, which are plain numbers in Java. */
     private static final Map<String, String> SCALARS = Map.of(
             "DLDeviceType", "size 4 align 4",
             "ArrowDeviceType", "size 4 align 4",

@@ -15,7 +15,7 @@ final class Release implements Runnable {
         count.incrementAndGet();
     }
 
-    /** After everything that is due has run. */
+    /** The count after everything that is due has run. */
     int count() throws InterruptedException {
         Check.flush();
         return count.get();

@@ -22,7 +22,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 
-/** Programs for a JVM of their own, without JUnit; see {@link JvmTest}. */
+/** Programs that run in a separate JVM, without JUnit; see {@link JvmTest}. */
 final class Scenario {
     private static final ByteBuffer NONE = null;
 
@@ -113,7 +113,7 @@ final class Scenario {
         waitsForAnExporter(threads);
     }
 
-    /** Nobody answers before a virtual thread hangs up, which needs the carrier. */
+    /** The exporter gives no answer until a virtual thread hangs up, which needs the carrier. */
     private static void waitsForAnExporter(ExecutorService threads) throws Exception {
         Path path = Files.createTempDirectory("devexchange").resolve("socket");
         try (ServerSocketChannel exporter = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
@@ -137,7 +137,7 @@ final class Scenario {
         }
     }
 
-    /** An allocator that has virtual threads do all there is to do. */
+    /** An allocator that lets virtual threads do all its work. */
     private static Allocator onThreads(ExecutorService threads) {
         return new Allocator() {
             @Override
@@ -153,7 +153,7 @@ final class Scenario {
         };
     }
 
-    /** Every native method, well and badly called. */
+    /** Calls every native method, with good and bad arguments. */
     private static void everything() throws InterruptedException {
         AtomicInteger released = new AtomicInteger();
         Runnable release = released::incrementAndGet;
@@ -211,7 +211,7 @@ final class Scenario {
         }
         check(ReleaseQueue.flush(Duration.ofSeconds(30)));
         check(released.get() == 80);
-        // The server of `sharing` hears by itself that its importer is gone.
+        // The server of `sharing` finds out by itself that its importer is gone.
         for (int i = 0; i < 5000 && DevExchange.outstanding() != 0; i++) {
             Thread.sleep(1);
         }
@@ -375,7 +375,7 @@ final class Scenario {
         throw new AssertionError("not refused");
     }
 
-    /** Ends with things open here and with exports that others hold. */
+    /** Ends with open objects here and with exports that others hold. */
     private static void outstanding() {
         Tensor tensor = Tensor.create(Direct.bytes(1), DType.INT8, new long[] {1}, () -> {});
         long exported = tensor.exportShare();
@@ -400,7 +400,7 @@ final class Scenario {
         running.await();
     }
 
-    /** Ends while threads wait for an allocator that does not answer, and while one asks it again. */
+    /** Ends while threads wait for an allocator that does not answer, and while a thread asks it again. */
     private static void allocating() throws InterruptedException {
         CountDownLatch asked = new CountDownLatch(2);
         MemoryManager manager = MemoryManager.of(
@@ -417,7 +417,7 @@ final class Scenario {
             thread.start();
         }
         asked.await();
-        // After the hook of the library, or before it: the thread is told, or is still waiting.
+        // After the library's shutdown hook the thread has an error; before it, the thread still waits.
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             try {
                 manager.allocate(MemoryRequest.of(Device.CPU, 8));
@@ -427,7 +427,7 @@ final class Scenario {
         }));
     }
 
-    /** Exceptions of callbacks, of which whoever called gets the text. */
+    /** Exceptions of callbacks, whose text the caller gets. */
     private static void failing() {
         try (Schema schema = Schema.batch(Field.of("n", Format.INT32));
                 BatchStream stream = BatchStream.of(schema, DeviceType.CPU, Scenario::brokenSource, null);
@@ -452,7 +452,7 @@ final class Scenario {
         throw new DevExchangeException(Status.UNSUPPORTED, "a broken allocator");
     }
 
-    /** The threads of the library start when there is no memory for direct buffers; later there is. */
+    /** The threads of the library start while there is no memory for direct buffers; later there is. */
     private static void full() throws InterruptedException {
         List<ByteBuffer> all = new ArrayList<>();
         try {
@@ -469,7 +469,7 @@ final class Scenario {
         check(ReleaseQueue.flush(Duration.ofSeconds(30)), "the release queue does not move");
     }
 
-    /** The schema of a reader that only the thread has which waits for it. */
+    /** The schema of a reader that only the waiting thread refers to. */
     private static void awaited() throws Exception {
         CompletableFuture<Long> handler = new CompletableFuture<>();
         Future<Schema> waiting = CompletableFuture.supplyAsync(() -> schemaOf(handler));

@@ -292,7 +292,7 @@ class SchemaTest {
         assertEquals(-6, negative.getInt(0) + negativeKey.getInt(4));
     }
 
-    /** A good struct with one member that is not: refused, untouched, and still to be released by its owner. */
+    /** A good struct with one bad member: it is refused and untouched, and its owner still has to release it. */
     private static void broken(int status, String member, long value, String... texts) {
         try (Schema schema = Schema.batch(Field.of("x", Format.INT8), Field.of("y", Format.INT8));
                 CStruct struct = CStruct.arrowSchema()) {

@@ -30,14 +30,17 @@ class SerialTest {
         serial.schedule();
         assertEquals(1, later.size());
         later.remove().run();
-        // The second one is for who asked within the first.
+        // The second step is for the request within the first one.
         assertEquals(2, steps.get());
         serial.schedule();
         assertEquals(1, later.size());
         assertEquals(List.of(), refused);
     }
 
-    /** Who asks while a thread is being made counts on that: so everybody is told if there is none. */
+    /**
+     * Requests that come while a thread is being made depend on it, so a failure to make it is reported for all of
+     * them.
+     */
     @Test
     void ifThereIsNoThreadThatIsTold() {
         OutOfMemoryError none = new OutOfMemoryError("no thread");
@@ -64,7 +67,7 @@ class SerialTest {
         assertEquals(1, steps.get());
     }
 
-    /** What a step throws is told, and who asks after that is heard. */
+    /** An exception of a step is reported, and later requests still lead to a step. */
     @Test
     void aStepThatFailsIsTold() {
         OutOfMemoryError none = new OutOfMemoryError("no memory");

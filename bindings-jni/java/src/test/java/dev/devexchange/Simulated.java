@@ -12,11 +12,11 @@ import java.util.Map;
 import java.util.regex.Pattern;
 
 /**
- * JVMs of their own with the simulated CUDA driver (tests/simcuda), for programs like {@link DeviceScenario}. Whatever
- * that driver finds wrong with the order or the lifetime of memory ends the JVM badly.
+ * Separate JVMs with the simulated CUDA driver (tests/simcuda), for programs like {@link DeviceScenario}. If that
+ * driver finds an error in the order or the lifetime of memory, the JVM fails.
  */
 final class Simulated {
-    /** Where the repository's builds go, as scripts/env.sh says it. */
+    /** The build directory of the repository, according to scripts/env.sh. */
     private static final Path TARGET = target();
 
     private static final Pattern COMPLAINT = Pattern.compile(
@@ -24,7 +24,7 @@ final class Simulated {
 
     private final Path library;
 
-    /** Places the driver (cargo does nothing if it is there and up to date), and compiles what is beside it. */
+    /** Builds the driver (cargo does nothing if it is up to date), and compiles the C code beside it. */
     Simulated(Path directory) throws IOException, InterruptedException {
         String place = Path.of(System.getProperty("devexchange.root"), "tests/simcuda/driver/place.sh").toString();
         ProcessBuilder tool = new ProcessBuilder("sh", place, driver().toString());
@@ -59,7 +59,7 @@ final class Simulated {
         return "-D" + DeviceScenario.PROPERTY + "=" + library;
     }
 
-    /** What it said on both channels. */
+    /** The JVM's output on both channels. */
     String endsWell(Class<?> main, String scenario, String mode, int seed) throws IOException, InterruptedException {
         Jvm.End end = run(main, scenario, mode, seed);
         String output = mode + " " + seed + ": " + end.output();
@@ -70,7 +70,7 @@ final class Simulated {
         return end.output();
     }
 
-    /** In the orders that the driver has: late, hostile, and with threads. */
+    /** Runs in each order that the driver has: late, hostile, and with threads. */
     void endsWellInEveryOrder(Class<?> main, String scenario) throws IOException, InterruptedException {
         for (int seed = 1; seed <= 3; seed++) {
             endsWell(main, scenario, "lazy", seed);

@@ -16,14 +16,14 @@ final class Streams {
     /** No batch has this number. */
     static final int NEVER = 1 << 30;
 
-    /** What tests that failed have left behind, as in {@link Check}. */
+    /** What failed tests have left behind, as in {@link Check}. */
     private static int left;
 
     private Streams() {}
 
     private static native int all();
 
-    /** What producers and consumers in C have not given up. */
+    /** The number of objects that producers and consumers in C have not given up. */
     static int live() {
         return all() - left;
     }
@@ -38,13 +38,16 @@ final class Streams {
 
     static native void produceAsync(long handler, int batches, int failAt);
 
-    /** Fills an {@code ArrowArray} in that holds something and has no data. */
+    /** Fills in an {@code ArrowArray} that must be released and has no data. */
     static native void holdArray(long address);
 
-    /** Whether whoever takes the data of a task of {@link #produceAsync}, or releases such an array, waits from now on. */
+    /**
+     * Sets whether threads that take the data of a task of {@link #produceAsync}, or release such an array, wait from
+     * now on.
+     */
     static native void setGate(boolean shut);
 
-    /** Whether somebody waits. */
+    /** Whether a thread waits. */
     static native boolean isAtGate();
 
     static native long sink(int refuseAt, int cancelAt);
@@ -53,7 +56,7 @@ final class Streams {
 
     static void compile(Path directory) throws IOException, InterruptedException {
         String known = System.getProperty(PROPERTY);
-        // Other JVMs load it, too, when the directory of the class that came first is gone.
+        // Other JVMs load the library, too, after the first class's directory is gone.
         if (known == null || Files.notExists(Path.of(known))) {
             Path library = Cc.shared("streams.c", directory);
             System.setProperty(PROPERTY, library.toString());
@@ -63,7 +66,7 @@ final class Streams {
         }
     }
 
-    /** Producers in C may still be at their last words. */
+    /** Producers in C may still be finishing. */
     static void nothingLives() throws InterruptedException {
         try {
             Check.eventually(() -> live() <= 0);
@@ -102,7 +105,7 @@ final class Streams {
         }
     }
 
-    /** What the values of so many batches add up to. */
+    /** The sum of all values of a number of batches. */
     static long sum(long batches) {
         return batches * batches;
     }

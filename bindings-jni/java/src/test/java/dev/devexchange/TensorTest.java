@@ -200,7 +200,7 @@ class TensorTest {
         long unknown = 1L << 40;
         for (long flags : new long[] {Flags.READ_ONLY, Flags.IS_COPIED, Flags.READ_ONLY | Flags.IS_COPIED, unknown}) {
             Tensor tensor = Tensor.create(Direct.ints(1), DType.INT32, new long[] {1}, null, flags, null);
-            // Who shares a copy does not have it alone, also if it was moved to him.
+            // A shared copy has several holders, even if it was moved.
             long told = flags & ~Flags.IS_COPIED;
             try (Tensor shared = Tensor.importDlpack(tensor.exportShare());
                     Tensor moved = Tensor.importDlpack(tensor.exportMove())) {

@@ -4,12 +4,12 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicReference;
 
-/** Threads of a test. What one of them throws, the test throws: by itself it would only be printed. */
+/** Threads of a test. The test rethrows what one of them throws, which would otherwise only be printed. */
 final class Threads {
     private final List<Thread> all = new ArrayList<>();
     private final AtomicReference<Throwable> failure = new AtomicReference<>();
 
-    /** So many that do the same. */
+    /** Starts a number of threads that do the same. */
     static Threads start(int count, Runnable run) {
         Threads threads = new Threads();
         for (int i = 0; i < count; i++) {
@@ -18,7 +18,7 @@ final class Threads {
         return threads;
     }
 
-    /** One more. */
+    /** Starts one more thread. */
     void start(Runnable run) {
         Thread thread = new Thread(run);
         thread.setUncaughtExceptionHandler((which, thrown) -> failure.compareAndSet(null, thrown));
@@ -26,7 +26,7 @@ final class Threads {
         thread.start();
     }
 
-    /** Whether one of them is not at its end. */
+    /** Whether at least one thread is still running. */
     boolean areAlive() {
         return all.stream().anyMatch(Thread::isAlive);
     }

@@ -58,7 +58,7 @@ final class TwoDevicesScenario {
         System.out.println("main is done");
     }
 
-    /** To the other device and back, on streams of either. */
+    /** To the other device and back, on streams of either device. */
     private static void tensors(DeviceStream first, DeviceStream there, DeviceStream back) {
         Tensor source = filled(first);
         Tensor over = source.copyTo(SECOND, there);
@@ -94,7 +94,7 @@ final class TwoDevicesScenario {
         }
     }
 
-    /** A consumer that works on the other device comes after the producer, and the release after the consumer. */
+    /** A consumer on the other device runs after the producer, and the release after the consumer. */
     private static void consumer(DeviceStream first, DeviceStream second) throws InterruptedException {
         AtomicInteger released = new AtomicInteger();
         try (Tensor source = filled(first);
@@ -119,7 +119,7 @@ final class TwoDevicesScenario {
         }
     }
 
-    /** Of which device a default stream is, no number says; a stream of Java's does. */
+    /** The number of a default stream does not name its device; a {@code DeviceStream} does. */
     private static void importOnADefaultStream(DeviceStream first) throws InterruptedException {
         AtomicInteger released = new AtomicInteger();
         try (Tensor memory = filled(first);
@@ -144,7 +144,7 @@ final class TwoDevicesScenario {
         }
     }
 
-    /** A consumer that is asked for by a stream of Java's works on that one, wherever the data is. */
+    /** A consumer named with a {@code DeviceStream} works on that stream, wherever the data is. */
     private static void askOnADefaultStream(DeviceStream first) {
         try (DeviceStream other = DeviceStream.of(SECOND, DeviceStream.LEGACY_DEFAULT);
                 Tensor source = filled(first);
@@ -173,7 +173,9 @@ final class TwoDevicesScenario {
         }
     }
 
-    /** Pinned memory is no device: a default stream with its name is one of the device that the memory was made for. */
+    /**
+     * Pinned memory has no streams: a default stream named with it is that of the device that the memory was made for.
+     */
     private static void pinnedForTheOther(DeviceStream first) throws InterruptedException {
         Device pinned = new Device(DeviceType.CUDA_HOST, 0);
         same(0, useContext(1));
@@ -211,7 +213,10 @@ final class TwoDevicesScenario {
         same(0, freeHostMemory(memory));
     }
 
-    /** Memory that belongs to no device is asked of a manager of one's own for the device of the stream. */
+    /**
+     * A manager that the program implements is asked for memory that belongs to no device with the device of the
+     * stream.
+     */
     private static void askedForTheDeviceOfTheStream(DeviceStream second) {
         List<Device> asked = Collections.synchronizedList(new ArrayList<>());
         Allocator none = request -> {

@@ -31,7 +31,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** Values of every type as Java has them: made here, handed over, taken in again; whole and as slices of slices. */
+/** Values of every type as Java objects: made here, exported, imported again; whole and as slices of slices. */
 @ExtendWith(Check.class)
 class TypesTest {
     private static ArrayBuilder fixed(String format, int rows, String validity, ByteBuffer memory) {
@@ -97,7 +97,7 @@ class TypesTest {
                 refused(Status.MISMATCH, () -> column.getDecimal(0), "format l", "a decimal"));
     }
 
-    /** Two decimals of so many bytes each, in native order. */
+    /** Two decimals of a number of bytes each, in native order. */
     private static ByteBuffer wide(BigDecimal first, BigDecimal second, int width) {
         ByteBuffer memory = Direct.room(2 * width);
         for (BigDecimal decimal : List.of(first, second)) {
@@ -227,7 +227,7 @@ class TypesTest {
                 refused(Status.MISMATCH, () -> column.getBytes(0), "format b", "bytes"));
     }
 
-    /** Views of some texts, each in the data buffer of its number where it is longer than 12 bytes. */
+    /** Views of some texts; each text longer than 12 bytes gets its own data buffer. */
     private static ByteBuffer views(List<ByteBuffer> data, String... texts) {
         ByteBuffer views = Direct.room(16 * texts.length);
         for (int i = 0; i < texts.length; i++) {
@@ -333,7 +333,7 @@ class TypesTest {
                         .buffer(Direct.room(7))
                         .build(Device.CPU),
                 "buffers[3] has 7 bytes", "take 8");
-        // Who copies the array reads the sizes, also if there are no rows.
+        // A copy of the array reads the sizes, even if there are no rows.
         refused(
                 Status.INVALID_BUFFERS,
                 () -> fixed("vz", 0, null, view)
@@ -527,7 +527,7 @@ class TypesTest {
             refused(Status.MISMATCH, () -> column.unionValue(0), "format i", "a union");
             assertEquals(List.of(), column.field().typeIds());
         });
-        // A slice of its own, besides those of what is above.
+        // A slice of its own, besides those of the arrays above.
         through(sparse().nullCount(0).offset(0), column -> assertEquals("c", column.getObject(2)));
         ArrayBuilder sliced = ArrayBuilder.of("c", Format.sparseUnion(0), 2)
                 .offset(1)
