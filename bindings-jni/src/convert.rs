@@ -27,7 +27,7 @@ fn column_plan_tensor(handle: jlong, column: jlong, out: jlong) -> Result<()> {
 }
 
 plain! { column_to_tensor(batch: jlong, column: jlong, copy: jint) -> jlong }
-/// Makes a tensor of the column.
+/// Makes a tensor from the column.
 fn column_to_tensor(handle: jlong, column: jlong, copy: jint) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;
@@ -44,7 +44,7 @@ fn tensor_plan_column(handle: jlong, out: jlong) -> Result<()> {
 }
 
 native! { tensor_to_column(tensor: jlong, name: JString, copy: jint) -> jlong }
-/// Makes a column of the tensor: a batch whose root is the column.
+/// Makes a column from the tensor: a batch whose root is the column.
 fn tensor_to_column<'l>(
     env: &mut Env<'l>,
     _: JClass<'l>,
@@ -64,7 +64,7 @@ fn tensor_plan_fixed_shape_column(handle: jlong, out: jlong) -> Result<()> {
 }
 
 native! { tensor_to_fixed_shape_column(tensor: jlong, name: JString, copy: jint) -> jlong }
-/// Makes a column of tensors of the tensor: a batch whose root is the column.
+/// Makes a column of tensors from the tensor: a batch whose root is the column.
 fn tensor_to_fixed_shape_column<'l>(
     env: &mut Env<'l>,
     _: JClass<'l>,
@@ -99,7 +99,7 @@ fn tensor_plan_batch(handle: jlong, out: jlong) -> Result<()> {
 }
 
 native! { tensor_to_batch(tensor: jlong, names: JString, count: jint, copy: jint) -> jlong }
-/// Makes a record batch of the matrix. `names` are `count` names with a NUL between them.
+/// Makes a record batch from the matrix. `names` are `count` names with a NUL between them.
 fn tensor_to_batch<'l>(
     env: &mut Env<'l>,
     _: JClass<'l>,
@@ -126,7 +126,7 @@ fn batch_plan_matrix(handle: jlong, out: jlong) -> Result<()> {
 }
 
 plain! { batch_to_matrix(batch: jlong, copy: jint, stream: jlong) -> jlong }
-/// Makes a matrix of the record batch; `stream` may be 0.
+/// Makes a matrix from the record batch; `stream` may be 0.
 fn batch_to_matrix(handle: jlong, copy: jint, stream: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let batch = unsafe { batch(handle) }?;

@@ -24,8 +24,8 @@ import java.util.concurrent.atomic.AtomicReference;
  *
  * <p>The handler is called on daemon threads of this library, or on an executor of the program, one call after the
  * other. {@code onNext} takes the batch and closes it; its {@link Batch#metadata} goes to the consumer, too. The
- * handler is released once, at the end of the stream. If the writer is closed before that, the consumer gets an error
- * ({@code EPIPE}).
+ * handler is released once, at the end of the stream or when the writer is closed before that; then the consumer gets
+ * an error ({@code EPIPE}).
  */
 public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscriber<Batch>, AutoCloseable {
     /** The code for errors without a code of their own ({@code errno.h}). */

@@ -85,7 +85,7 @@ final class Background {
         }
     }
 
-    /** The text of an exception; its class name if it has no text. */
+    /** The text of an exception; its class name if {@code toString} fails. */
     static String text(Throwable thrown) {
         try {
             return Objects.requireNonNull(thrown.toString());

@@ -7,7 +7,7 @@ import java.util.function.Supplier;
 /**
  * Allocates device, pinned, managed and host memory. Some managers come with the library, one is implemented by the
  * program ({@link #of}), and one limits another manager ({@link #limited}). {@link Tensor#allocate(MemoryManager,
- * Device, DType, long[], DeviceStream)} allocates through it.
+ * Device, DType, long[], DeviceStream)} allocates through a manager.
  *
  * <p>Memory from a manager outlives it. CUDA is not needed until device memory is asked for. Any thread may use a
  * manager. Close it when it is no longer needed; after that every method fails with {@link Status#CLOSED}.

@@ -82,7 +82,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @param shape extents; empty for a scalar
      * @param strides in elements; null for compact row-major
      * @param flags bits of {@link Flags}
-     * @param release run when the memory is not needed any more; null if it outlives everything
+     * @param release run when the memory is no longer needed; null if the memory outlives everything
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#INVALID_ARGUMENT},
      *     {@link Status#INVALID_SHAPE}, {@link Status#INVALID_DTYPE}, {@link Status#DEVICE}, with the field and its

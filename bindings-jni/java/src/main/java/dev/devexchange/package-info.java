@@ -50,14 +50,14 @@
  *     carrier until it has its answer, so a source or an allocator for such code must not need a virtual thread. Each
  *     thread that has used this library, virtual or not, keeps 4 KiB of direct memory or more until it ends: where very
  *     many virtual threads live at once, let a few of them make the calls to this library.
- * <li><b>Devices.</b> CUDA is not needed until a CUDA device is named; without a driver, naming one fails with {@link
- *     dev.devexchange.Status#DEVICE}. Device memory is released only after the queued work that {@link
+ * <li><b>Devices.</b> CUDA is not needed until a call works with a CUDA device; without a driver, such a call fails
+ *     with {@link dev.devexchange.Status#DEVICE}. Device memory is released only after the queued work that {@link
  *     dev.devexchange.Tensor#usedOn} was told about.
  * <li><b>Errors</b> are {@link dev.devexchange.DevExchangeException}s with a status; the text names the field and its
  *     value. A {@code null} where an object is needed is a {@code NullPointerException}. A call that runs out of memory
  *     takes nothing. A call that runs out of stack can leak: a {@code StackOverflowError} can come after the native
  *     half has made something that Java does not hold yet, which then stays until the process ends, or between the
- *     begin and the end of a use of a handle, which then is never released.
+ *     beginning and the end of a use of a handle, which then is never released.
  * <li><b>Class loaders.</b> Once this library has been used, the class loader that loaded it stays until the JVM exits,
  *     with all that it has loaded: the library's threads and everything registered with them refer to it. Where
  *     applications come and go in one JVM, put the jar where the loader stays, for example in the server's directory
