@@ -54,7 +54,7 @@ fn countable(bytes: usize) -> Result<()> {
     if i32::try_from(bytes).is_ok() {
         Ok(())
     } else {
-        refuse!(DEVX_UNSUPPORTED, "the text has {bytes} bytes: a String of Java's is made of {} at most", i32::MAX)
+        refuse!(DEVX_UNSUPPORTED, "the text has {bytes} bytes: a Java String can be made of at most {}", i32::MAX)
     }
 }
 

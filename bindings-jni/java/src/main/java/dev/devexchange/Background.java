@@ -16,7 +16,7 @@ final class Background {
 
     /** The error for when there is no memory to make a more exact one. */
     private static final DevExchangeException FULL =
-            new DevExchangeException(Status.OUT_OF_MEMORY, "the JVM has no memory, also not to say why");
+            new DevExchangeException(Status.OUT_OF_MEMORY, "the JVM is out of memory and cannot describe what failed");
 
     private Background() {}
 

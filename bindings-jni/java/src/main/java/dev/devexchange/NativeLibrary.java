@@ -46,8 +46,8 @@ final class NativeLibrary {
             String why = refusal.getMessage();
             // Only the JVM's text tells this reason from others.
             if (why != null && why.contains("already loaded in another classloader")) {
-                why = "a class loader that is not this one has the library from that file; this one needs a copy of it,"
-                        + " or no such property, as the jar carries a library for each";
+                why = "another class loader has loaded the library from that file; this one needs a copy of the file,"
+                        + " or no such property, because the jar unpacks a library for each class loader";
             }
             throw error(said + why, refusal);
         }

@@ -79,7 +79,7 @@ class DevExchangeTest {
             UnsatisfiedLinkError refusal = refusal(second);
             String text = refusal.getMessage();
             assertTrue(text.startsWith("-Ddevexchange.library.path=" + library + ": "), text);
-            assertTrue(text.contains("a class loader that is not this one has the library from that file"), text);
+            assertTrue(text.contains("another class loader has loaded the library from that file"), text);
             assertInstanceOf(UnsatisfiedLinkError.class, refusal.getCause());
         } finally {
             System.clearProperty("devexchange.library.path");
