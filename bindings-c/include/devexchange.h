@@ -127,7 +127,9 @@ devx_status devx_async_reader_create(
  * Gives the handler to pass to a producer; a second call fails.
  *
  * The producer that takes the handler calls its `release` exactly once; if none takes it, the
- * caller does. The handler is valid until then, also after the reader was released.
+ * caller does. The handler is valid until then, also after the reader was released. The release
+ * waits for a call of the producer's `request` or `cancel` that runs on another thread: during it,
+ * the producer must not hold a lock that these take.
  */
 devx_status devx_async_reader_handler(
     devx_async_reader_t const *reader,
@@ -205,8 +207,8 @@ devx_status devx_async_reader_schema(
  * The handler is released at the end; on failure of this call, it is untouched. All batches will be
  * on devices of this type (1, the CPU; 2, CUDA; ...). `metadata`, a block as in `ArrowSchema` or
  * NULL, is for the whole stream. `wake`, which may be NULL, is called when the consumer has asked
- * for batches or for an end: then call one of these functions, for example
- * `devx_async_writer_ready`, which also releases the handler if the consumer cancelled.
+ * for batches or for an end: then call `devx_async_writer_ready`, for example. Like every function
+ * that sends something or ends the stream, it also releases the handler if the consumer cancelled.
  */
 devx_status devx_async_writer_create(
     struct ArrowAsyncDeviceStreamHandler *handler,
@@ -216,7 +218,10 @@ devx_status devx_async_writer_create(
     devx_async_writer_t **out,
     devx_error *error);
 
-/** Gives the number of batches that the consumer has requested and that were not sent yet. */
+/**
+ * Gives the number of batches that the consumer has requested and that were not sent yet; 0 when
+ * none can be sent any more.
+ */
 devx_status devx_async_writer_demand(
     devx_async_writer_t const *writer,
     int64_t *out,
@@ -226,7 +231,8 @@ devx_status devx_async_writer_demand(
  * Reports an error to the consumer and releases the handler.
  *
  * `code` is an `errno` code other than 0; the text and the metadata block may be NULL. Also
- * succeeds if the consumer cancelled; nothing is reported then.
+ * succeeds if the stream was not started, and if the consumer cancelled; nothing is reported then.
+ * DEVX_CLOSED if the stream was ended already.
  */
 devx_status devx_async_writer_fail(
     devx_async_writer_t const *writer,
@@ -235,7 +241,12 @@ devx_status devx_async_writer_fail(
     char const *metadata,
     devx_error *error);
 
-/** Ends the stream and releases the handler. Also succeeds if the consumer cancelled. */
+/**
+ * Ends the stream and releases the handler. Also succeeds if the consumer cancelled.
+ *
+ * DEVX_CALLBACK if the consumer refused something, DEVX_CLOSED if the stream was ended already,
+ * DEVX_INVALID_ARGUMENT if it was not started.
+ */
 devx_status devx_async_writer_finish(devx_async_writer_t const *writer, devx_error *error);
 
 /** Tells whether the consumer cancelled: `*out` gets 1 if it did, otherwise 0. */
@@ -250,7 +261,8 @@ devx_status devx_async_writer_is_cancelled(
  * Waits for at most `timeout_ns` nanoseconds, or as long as it takes if that is negative.
  * DEVX_NOT_READY if no batch can be sent by then. DEVX_CLOSED if the consumer cancelled,
  * DEVX_CALLBACK if it refused something, DEVX_INVALID_ARGUMENT if it made an impossible request; in
- * these three cases, the handler is released.
+ * these three cases, the handler is released. Also DEVX_CLOSED if the stream was ended already, and
+ * DEVX_INVALID_ARGUMENT if it was not started.
  */
 devx_status devx_async_writer_ready(
     devx_async_writer_t const *writer,
@@ -269,7 +281,8 @@ void devx_async_writer_release(devx_async_writer_t **writer);
  * Sends the consumer a batch with metadata (a block, or NULL), and sets the handle to NULL.
  *
  * On failure, the handle is as before: DEVX_NOT_READY if the consumer has requested no more
- * batches; the other errors are those of `devx_async_writer_ready`.
+ * batches, DEVX_MISMATCH or DEVX_DEVICE if the batch does not have the stream's schema or device
+ * type; the other errors are those of `devx_async_writer_ready`.
  */
 devx_status devx_async_writer_send_move(
     devx_async_writer_t const *writer,
@@ -291,7 +304,7 @@ devx_status devx_async_writer_start(
  *
  * The check covers all bytes that follow from the lengths and offsets of the arrays. No buffer is
  * read, so it leaves out the data that offsets and views in a buffer point to: only these tell how
- * many bytes that is.
+ * many bytes that is. Memory of the CPU is not checked.
  */
 devx_status devx_batch_check_pointers(devx_batch_t const *batch, devx_error *error);
 
@@ -348,6 +361,8 @@ devx_status devx_batch_copy_to(
  * `nodes` has a node for each field of the schema, in the same order. The buffers are not copied.
  * `owner` keeps them alive: its release is called once, when the last user of the batch is gone.
  * `owner` is NULL if the buffers outlive everything. On failure, the owner is still the caller's.
+ * Data that is not on the CPU counts as queued on the legacy default stream (see
+ * `devx_batch_produced_on`).
  */
 devx_status devx_batch_create(
     devx_schema_t const *schema,
@@ -462,7 +477,8 @@ devx_status devx_batch_of_columns(
  * Tells how a record batch can become a matrix: as a view, with a copy, or not at all, and why.
  * Nothing is taken.
  *
- * All columns have to be of the same number type.
+ * All columns have to be of the same number type. DEVX_DEVICE if nulls would have to be counted in
+ * device memory.
  */
 devx_status devx_batch_plan_matrix(devx_batch_t const *batch, devx_plan *out, devx_error *error);
 
@@ -490,7 +506,8 @@ devx_status devx_batch_share(devx_batch_t const *batch, devx_batch_t **out, devx
  * Makes a batch of `length` rows, from row `offset` on. It shares the memory: nothing is copied.
  *
  * An exported slice of a record batch has the offset in its columns, not in the struct itself,
- * because many consumers require that.
+ * because many consumers require that. Only if rows of the record batch itself may be null, the
+ * struct has it.
  */
 devx_status devx_batch_slice(
     devx_batch_t const *batch,
@@ -586,8 +603,8 @@ devx_status devx_batch_stream_schema(
  * Makes a column-major matrix from a record batch, with the same rows and columns.
  *
  * `copy` is as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on
- * `stream`, -1 if there is none. A view is read-only and keeps the batch's memory alive; it needs
- * columns that lie one after the other at equal distances.
+ * `stream`, -1 if there is none (DEVX_NOT_READY if one is needed). A view is read-only and keeps
+ * the batch's memory alive; it needs columns that lie one after the other at equal distances.
  */
 devx_status devx_batch_to_matrix(
     devx_batch_t const *batch,
@@ -710,6 +727,8 @@ devx_status devx_column_null_count_on(
 /**
  * Tells how a column can become a tensor: as a view, with a copy, or not at all, and why. Nothing
  * is taken.
+ *
+ * DEVX_DEVICE if nulls would have to be counted in device memory.
  */
 devx_status devx_column_plan_tensor(
     devx_batch_t const *batch,
@@ -815,7 +834,8 @@ devx_status devx_column_union(
  * Gives the address of the value of row 0 in a column of numbers, dates or times in host memory.
  *
  * `dtype` is the element type as which the caller reads the values; for dates and times, it is the
- * integer type that they are stored as. The values of rows that are null are undefined.
+ * integer type that they are stored as. For a column with a dictionary, the values are the indices.
+ * The values of rows that are null are undefined.
  */
 devx_status devx_column_values(
     devx_batch_t const *batch,
@@ -923,7 +943,8 @@ devx_status devx_ipc_client_import_batch(
  * memory, must not write it while it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if
  * nothing is offered under this name, DEVX_MISMATCH if a batch is, DEVX_CLOSED if the exporter is
  * gone, DEVX_NOT_READY if it does not answer in time, DEVX_BUSY if this client already holds too
- * much, DEVX_SYSTEM if this process cannot open any more files.
+ * much, DEVX_DEVICE if this process does not see the tensor's device, DEVX_SYSTEM if it cannot open
+ * any more files, DEVX_UNSUPPORTED in a child of a fork: the connection is its parent's.
  */
 devx_status devx_ipc_client_import_tensor(
     devx_ipc_client_t const *client,
@@ -995,9 +1016,10 @@ devx_status devx_ipc_server_offer_batch(
  * far. A read-only tensor is read-only for importers, too, even if it was copied.
  *
  * Memory that cannot be shared is copied if `copy` (`DEVX_COPY_...`) allows it. That is host memory
- * that is not from `devx_tensor_allocate_shared`; and pinned memory, managed memory, and device
- * memory of a pool that was not made to be shared, which are copied into plain device memory, in
- * the order of the producer's stream.
+ * that is neither from `devx_tensor_allocate_shared` nor imported from another process; and pinned
+ * memory, managed memory, device memory of a pool that was not made to be shared, and device memory
+ * of another process, which are copied into plain device memory, in the order of the producer's
+ * stream.
  */
 devx_status devx_ipc_server_offer_tensor(
     devx_ipc_server_t const *server,
@@ -1009,6 +1031,8 @@ devx_status devx_ipc_server_offer_tensor(
 /**
  * Ends all offers and sets the handle to NULL; what was imported stays valid until it is released.
  * NULL and a handle that is NULL are fine.
+ *
+ * Waits until the address is free again, for a second at most.
  */
 void devx_ipc_server_release(devx_ipc_server_t **server);
 
@@ -1040,7 +1064,8 @@ devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
  * given back in the order of the request's stream, if there is one. That stream must not be
  * destroyed before; it may be closed (`devx_stream_close`). A tensor or batch that is made with
  * `out->owner` does not know the stream: name work with it on any other stream as a use
- * (`devx_tensor_used_on`), including the work that fills it.
+ * (`devx_tensor_used_on`), including the work that fills it. Without a stream, the memory is ready
+ * when this returns: for memory of a pool, the host waits for that.
  */
 devx_status devx_manager_allocate(
     devx_manager_t const *manager,
@@ -1090,7 +1115,7 @@ devx_status devx_manager_create_managed(devx_manager_t **out, devx_error *error)
  * Makes a manager with its own stream-ordered pool on each device.
  *
  * At most `limit` bytes are in use over all devices, and up to `keep` unused bytes are kept on
- * each; -1 for no limit. When out of memory, the manager trims the pool, waits for the stream and
+ * each; -1 for no limit. When out of memory, the manager waits for the stream, trims the pool and
  * tries once more.
  */
 devx_status devx_manager_create_pool(
@@ -1114,6 +1139,9 @@ devx_status devx_manager_create_shareable_pool(
  * as this function.
  *
  * Memory that is held back counts as given back, also for a limit (`devx_manager_create_limited`).
+ * Memory in the order of a stream still goes back to its pool at once, and memory of
+ * `devx_manager_pin` is unpinned at once. `devx_manager_trim` gives back what is held back, and so
+ * does a manager of this library that runs out of memory.
  */
 devx_status devx_manager_defer_cleanup(devx_manager_t const *manager, devx_error *error);
 
@@ -1152,7 +1180,8 @@ devx_status devx_manager_memory_info(
 /**
  * Pins existing host memory until `out` is released; the memory must be valid until then.
  *
- * `host_flags` are `DEVX_HOST_...` bits.
+ * `host_flags` are `DEVX_HOST_...` bits; the managers of this library refuse
+ * `DEVX_HOST_WRITE_COMBINED`, which existing memory cannot become.
  */
 devx_status devx_manager_pin(
     devx_manager_t const *manager,
@@ -1353,7 +1382,8 @@ devx_status devx_tensor_allocate_shared(
 /**
  * Like `devx_tensor_allocate`, but with memory from a manager.
  *
- * Pinned and managed memory is requested for the device of the stream.
+ * Pinned and managed memory is requested for the device of the stream. With -1, memory of a pool is
+ * in the order of the legacy default stream.
  */
 devx_status devx_tensor_allocate_with(
     devx_manager_t const *manager,
@@ -1377,7 +1407,10 @@ devx_status devx_tensor_borrow(
     uint64_t *flags,
     devx_error *error);
 
-/** Asks the driver whether all memory of a tensor is where the tensor says. */
+/**
+ * Asks the driver whether all memory of a tensor is where the tensor says. Memory of the CPU is not
+ * checked.
+ */
 devx_status devx_tensor_check_pointers(devx_tensor_t const *tensor, devx_error *error);
 
 /** Makes a compact row-major copy in host memory that this library allocates. */
@@ -1407,7 +1440,8 @@ devx_status devx_tensor_copy_to(
  * `description` says what and where the memory is; its `strides` may be NULL for compact row-major
  * order. Shape and strides are copied. `flags` are DLPACK_FLAG_BITMASK_... bits. `owner` keeps the
  * memory alive: its release is called once, when the last user of the tensor is gone. `owner` is
- * NULL if the memory outlives everything. On failure, the owner is still the caller's.
+ * NULL if the memory outlives everything. On failure, the owner is still the caller's. Data that is
+ * not on the CPU counts as queued on the legacy default stream (see `devx_tensor_produced_on`).
  */
 devx_status devx_tensor_create(
     DLTensor const *description,
@@ -1490,7 +1524,8 @@ devx_status devx_tensor_export_share_legacy(
  * Takes a DLPack tensor from its producer.
  *
  * On success, its deleter is called once, when the last user of the tensor is gone. On failure, it
- * is untouched, and still the caller's to delete. Its strides may be NULL.
+ * is untouched, and still the caller's to delete. Its strides may be NULL. Data that is not on the
+ * CPU counts as queued on the legacy default stream.
  */
 devx_status devx_tensor_import(
     struct DLManagedTensorVersioned *source,
@@ -1548,11 +1583,12 @@ devx_status devx_tensor_plan_fixed_shape_column(
 /**
  * Says that the data is ready when the work that is queued on `stream` is done.
  *
- * For a producer that worked on another stream than the legacy default one. To be called before the
- * tensor is shared, while no other call uses the handle. Memory that is given back in the order of
- * another stream is given back only after this work, too. The stream must not be destroyed before
- * the tensor and everything that was exported from it is released; it may be closed
- * (`devx_stream_close`).
+ * For work that fills the memory on another stream than the one that the tensor was made on, which
+ * is the legacy default stream if no other was named. To be called before the tensor is shared
+ * (DEVX_INVALID_ARGUMENT afterwards), while no other call uses the handle. Memory that is given
+ * back in the order of another stream is given back only after this work, too. The stream must not
+ * be destroyed before the tensor and everything that was exported from it is released; it may be
+ * closed (`devx_stream_close`).
  */
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 
@@ -1677,10 +1713,9 @@ devx_status devx_tensor_wait(devx_tensor_t const *tensor, int64_t stream, devx_e
 
 /**
  * Writes all elements of a tensor from `bytes` bytes of host memory, in the order of
- * `devx_tensor_read`.
+ * `devx_tensor_read`, and waits until they are written.
  *
- * Work that is queued on `stream` afterwards sees the elements; `from` is free again when the call
- * returns. Nobody else may use the elements meanwhile.
+ * `from` is free again when the call returns. Nobody else may use the elements meanwhile.
  */
 devx_status devx_tensor_write(
     devx_tensor_t const *tensor,

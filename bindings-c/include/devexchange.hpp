@@ -731,7 +731,8 @@ public:
     /* Takes over a handle of the C API. */
     explicit Tensor(devx_tensor_t *raw) noexcept : handle_(raw) {}
 
-    /* A tensor over memory that `owner` keeps alive; shape and strides are copied. */
+    /* A tensor over memory that `owner` keeps alive; shape and strides are copied. Data that is not on the CPU counts as queued
+     * on the legacy default stream (produced_on). */
     static Tensor create(DLTensor const &description, Owner &&owner, std::uint64_t flags = 0) {
         Tensor out;
         detail::check([&](devx_error *error) {
@@ -773,7 +774,8 @@ public:
         return out;
     }
 
-    /* Takes a DLPack tensor from its producer. If this throws, `source` still has it. */
+    /* Takes a DLPack tensor from its producer. If this throws, `source` still has it. Data that is not on the CPU counts as
+     * queued on the legacy default stream. */
     static Tensor import_from(Dlpack &&source) {
         Tensor out = import_from(source.get());
         static_cast<void>(source.release());
@@ -835,7 +837,7 @@ public:
         return out;
     }
 
-    /* The same over memory from a manager. */
+    /* The same over memory from a manager. Without a stream, memory of a pool is in the order of the legacy default stream. */
     static Tensor allocate_with(Manager const &manager, DLDevice device, DLDataType type,
                                 std::vector<std::int64_t> const &shape, std::int64_t stream = no_stream);
     /* A compact row-major tensor over zeroed host memory that can be offered to other processes without a copy. */
@@ -917,7 +919,7 @@ public:
         read(out.data(), out.size() * sizeof(T), stream);
         return out;
     }
-    /* Writes all elements from host memory, in row-major order; work that is queued on `stream` afterwards sees them. */
+    /* Writes all elements from host memory, in row-major order, and waits until they are written. */
     void write(void const *from, std::size_t bytes, std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_tensor_write(get(), from, bytes, stream, error); });
     }
@@ -941,13 +943,14 @@ public:
     void used_on(std::int64_t stream) const {
         detail::check([&](devx_error *error) { return devx_tensor_used_on(get(), stream, error); });
     }
-    /* Says that the data is ready when the work that is queued on `stream` is done. To be called before the tensor is shared,
+    /* Says that the data is ready when the work that is queued on `stream` is done: for work on another stream than the one
+     * that the tensor was made on (the legacy default stream if no other was named). To be called before the tensor is shared,
      * while no other call uses the handle. Memory that is given back in the order of another stream is given back only after
      * this work, too. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_tensor_produced_on(get(), stream, error); });
     }
-    /* Asks the driver whether all of the memory is where the tensor says. */
+    /* Asks the driver whether all of the memory is where the tensor says. Memory of the CPU is not checked. */
     void check_pointers() const {
         detail::check([&](devx_error *error) { return devx_tensor_check_pointers(get(), error); });
     }
@@ -1267,7 +1270,8 @@ public:
         detail::check([&](devx_error *error) { return devx_column_is_valid(batch_, &raw_, row, &out, error); });
         return out != 0;
     }
-    /* All values of a column of numbers; dates and times are read as the integers that they are stored as. */
+    /* All values of a column of numbers; dates and times are read as the integers that they are stored as, and values of a
+     * dictionary as their indices. */
     template <class T> Span<T const> values() const {
         void const *out = nullptr;
         detail::check(
@@ -1336,7 +1340,8 @@ public:
         detail::check([&](devx_error *error) { return devx_column_dictionary_index(batch_, &raw_, row, &out, error); });
         return out;
     }
-    /* Tells how the column can become a tensor. Nothing is taken. */
+    /* Tells how the column can become a tensor. Nothing is taken. Throws DEVX_DEVICE if nulls would have to be counted in
+     * device memory. */
     Plan plan_tensor() const {
         devx_plan out;
         detail::check([&](devx_error *error) { return devx_column_plan_tensor(batch_, &raw_, &out, error); });
@@ -1581,11 +1586,13 @@ public:
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_batch_produced_on(get(), stream, error); });
     }
-    /* Asks the driver whether the buffers are where the batch says, but for data whose size only offsets and views tell. */
+    /* Asks the driver whether the buffers are where the batch says, but for data whose size only offsets and views tell. Memory
+     * of the CPU is not checked. */
     void check_pointers() const {
         detail::check([&](devx_error *error) { return devx_batch_check_pointers(get(), error); });
     }
-    /* Tells how a record batch can become a matrix; all columns have to be of the same number type. Nothing is taken. */
+    /* Tells how a record batch can become a matrix; all columns have to be of the same number type. Nothing is taken. Throws
+     * DEVX_DEVICE if nulls would have to be counted in device memory. */
     Plan plan_matrix() const {
         devx_plan out;
         detail::check([&](devx_error *error) { return devx_batch_plan_matrix(get(), &out, error); });
@@ -1880,7 +1887,8 @@ public:
     devx_async_reader_t *release() noexcept { return handle_.release(); }
 
     /* The handler to pass to a producer; a second call throws. The producer that takes it calls its release once; if none takes
-     * it, the caller does. It may outlive this object. */
+     * it, the caller does. It may outlive this object. The producer must not hold a lock during the release that its `request`
+     * or `cancel` takes (devx_async_reader_handler). */
     ArrowAsyncDeviceStreamHandler *handler() const {
         ArrowAsyncDeviceStreamHandler *out = nullptr;
         detail::check([&](devx_error *error) { return devx_async_reader_handler(get(), &out, error); });
@@ -1962,7 +1970,8 @@ private:
  *   while (more && writer.ready()) { writer.send_move(next_batch()); }
  *   writer.finish();
  *
- * If the consumer cancelled or refused something, the next call throws and the handler is released.
+ * If the consumer cancelled or refused something, the next call that starts, waits or sends throws, and the handler is
+ * released. finish() and fail() succeed if the consumer cancelled.
  */
 class AsyncWriter {
 public:
@@ -1992,7 +2001,7 @@ public:
     void start(Schema const &schema) const {
         detail::check([&](devx_error *error) { return devx_async_writer_start(get(), schema.get(), error); });
     }
-    /* The number of batches that are requested and not sent yet. */
+    /* The number of batches that are requested and not sent yet; 0 when none can be sent any more. */
     std::int64_t demand() const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) { return devx_async_writer_demand(get(), &out, error); });
@@ -2223,14 +2232,15 @@ public:
     void initialize(std::int32_t device_id) const {
         detail::check([&](devx_error *error) { return devx_manager_initialize(get(), device_id, error); });
     }
-    /* Allocates memory, which is given back in the order of the request's stream, if there is one (devx_manager_allocate). */
+    /* Allocates memory, which is given back in the order of the request's stream, if there is one; without one, the memory is
+     * ready when this returns (devx_manager_allocate). */
     Memory allocate(devx_memory_request const &request) const {
         devx_memory raw{};
         detail::check([&](devx_error *error) { return devx_manager_allocate(get(), &request, &raw, error); });
         DLDevice const device{static_cast<DLDeviceType>(raw.device_type), raw.device_id};
         return Memory{raw.address, device, Owner(raw.owner)};
     }
-    /* Pins existing host memory, which must outlive the result; `host_flags` are DEVX_HOST_... bits. */
+    /* Pins existing host memory, which must outlive the result; `host_flags` are DEVX_HOST_... bits (devx_manager_pin). */
     Owner pin(std::int32_t device_id, void *address, std::size_t bytes, std::uint32_t host_flags = 0) const {
         devx_owner raw{};
         detail::check([&](devx_error *error) {
@@ -2258,8 +2268,8 @@ public:
     void trim(std::int32_t device_id, std::size_t keep = 0) const {
         detail::check([&](devx_error *error) { return devx_manager_trim(get(), device_id, keep, error); });
     }
-    /* Holds back memory that is given up as long as the result lives. Not for a temporary manager, which would not outlive
-     * it. */
+    /* Holds back memory that is given up as long as the result lives, except for memory in the order of a stream and that of
+     * pin() (devx_manager_defer_cleanup). Not for a temporary manager, which would not outlive the result. */
     CleanupDeferral defer_cleanup() const & { return CleanupDeferral(get()); }
     CleanupDeferral defer_cleanup() const && = delete;
     devx_manager_statistics statistics() const {
@@ -2303,7 +2313,8 @@ inline Plan ipc_plan(Batch const &batch) {
 }
 
 /*
- * An exporter. Its offers end with it; what was imported stays valid until the importers release it.
+ * An exporter. Its offers end with it; what was imported stays valid until the importers release it. Its destructor waits until
+ * the address is free again, for a second at most.
  *
  *   auto const server = IpcServer::create("@weights");       // a name without a file, or the path of a socket
  *   server.offer("layer 1", tensor);
@@ -2347,7 +2358,8 @@ public:
         detail::check([&](devx_error *error) { return devx_ipc_server_withdraw(get(), text, &out, error); });
         return out != 0;
     }
-    /* The number of imports that are not released yet; what a client imports again while it holds it counts once. */
+    /* The number of imports that are not released yet; what a client imports again while it holds it counts once, unless an
+     * offer has changed. */
     std::int64_t leases() const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) { return devx_ipc_server_leases(get(), &out, error); });

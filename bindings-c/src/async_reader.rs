@@ -47,7 +47,8 @@ unsafe fn devx_async_reader_create(
 /// Gives the handler to pass to a producer; a second call fails.
 ///
 /// The producer that takes the handler calls its `release` exactly once; if none takes it, the caller does. The handler is
-/// valid until then, also after the reader was released.
+/// valid until then, also after the reader was released. The release waits for a call of the producer's `request` or `cancel`
+/// that runs on another thread: during it, the producer must not hold a lock that these take.
 #[ffi_export]
 unsafe fn devx_async_reader_handler(
     reader: *const AsyncReaderHandle,

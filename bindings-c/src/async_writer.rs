@@ -23,8 +23,8 @@ handle! {
 ///
 /// The handler is released at the end; on failure of this call, it is untouched. All batches will be on devices of this type
 /// (1, the CPU; 2, CUDA; ...). `metadata`, a block as in `ArrowSchema` or NULL, is for the whole stream. `wake`, which may be
-/// NULL, is called when the consumer has asked for batches or for an end: then call one of these functions, for example
-/// `devx_async_writer_ready`, which also releases the handler if the consumer cancelled.
+/// NULL, is called when the consumer has asked for batches or for an end: then call `devx_async_writer_ready`, for example.
+/// Like every function that sends something or ends the stream, it also releases the handler if the consumer cancelled.
 #[ffi_export]
 unsafe fn devx_async_writer_create(
     handler: *mut AsyncHandler,
@@ -63,7 +63,7 @@ unsafe fn devx_async_writer_start(
     })
 }
 
-/// Gives the number of batches that the consumer has requested and that were not sent yet.
+/// Gives the number of batches that the consumer has requested and that were not sent yet; 0 when none can be sent any more.
 #[ffi_export]
 unsafe fn devx_async_writer_demand(
     writer: *const AsyncWriterHandle,
@@ -97,7 +97,8 @@ unsafe fn devx_async_writer_is_cancelled(
 ///
 /// Waits for at most `timeout_ns` nanoseconds, or as long as it takes if that is negative. DEVX_NOT_READY if no batch can be
 /// sent by then. DEVX_CLOSED if the consumer cancelled, DEVX_CALLBACK if it refused something, DEVX_INVALID_ARGUMENT if it made
-/// an impossible request; in these three cases, the handler is released.
+/// an impossible request; in these three cases, the handler is released. Also DEVX_CLOSED if the stream was ended already, and
+/// DEVX_INVALID_ARGUMENT if it was not started.
 #[ffi_export]
 unsafe fn devx_async_writer_ready(
     writer: *const AsyncWriterHandle,
@@ -110,8 +111,9 @@ unsafe fn devx_async_writer_ready(
 
 /// Sends the consumer a batch with metadata (a block, or NULL), and sets the handle to NULL.
 ///
-/// On failure, the handle is as before: DEVX_NOT_READY if the consumer has requested no more batches; the other errors are
-/// those of `devx_async_writer_ready`.
+/// On failure, the handle is as before: DEVX_NOT_READY if the consumer has requested no more batches, DEVX_MISMATCH or
+/// DEVX_DEVICE if the batch does not have the stream's schema or device type; the other errors are those of
+/// `devx_async_writer_ready`.
 #[ffi_export]
 unsafe fn devx_async_writer_send_move(
     writer: *const AsyncWriterHandle,
@@ -130,6 +132,9 @@ unsafe fn devx_async_writer_send_move(
 }
 
 /// Ends the stream and releases the handler. Also succeeds if the consumer cancelled.
+///
+/// DEVX_CALLBACK if the consumer refused something, DEVX_CLOSED if the stream was ended already, DEVX_INVALID_ARGUMENT if it
+/// was not started.
 #[ffi_export]
 unsafe fn devx_async_writer_finish(writer: *const AsyncWriterHandle, error: Option<&mut ErrorRecord>) -> Status {
     // SAFETY: the caller gives a living handle.
@@ -138,8 +143,8 @@ unsafe fn devx_async_writer_finish(writer: *const AsyncWriterHandle, error: Opti
 
 /// Reports an error to the consumer and releases the handler.
 ///
-/// `code` is an `errno` code other than 0; the text and the metadata block may be NULL. Also succeeds if the consumer
-/// cancelled; nothing is reported then.
+/// `code` is an `errno` code other than 0; the text and the metadata block may be NULL. Also succeeds if the stream was not
+/// started, and if the consumer cancelled; nothing is reported then. DEVX_CLOSED if the stream was ended already.
 #[ffi_export]
 unsafe fn devx_async_writer_fail(
     writer: *const AsyncWriterHandle,

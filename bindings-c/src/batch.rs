@@ -24,7 +24,8 @@ handed_over! { BatchHandle of Batch, "batch" }
 ///
 /// `nodes` has a node for each field of the schema, in the same order. The buffers are not copied. `owner` keeps them alive:
 /// its release is called once, when the last user of the batch is gone. `owner` is NULL if the buffers outlive everything. On
-/// failure, the owner is still the caller's.
+/// failure, the owner is still the caller's. Data that is not on the CPU counts as queued on the legacy default stream (see
+/// `devx_batch_produced_on`).
 #[ffi_export]
 unsafe fn devx_batch_create(
     schema: *const SchemaHandle,
@@ -125,7 +126,7 @@ unsafe fn devx_batch_of_columns(
 /// Makes a batch of `length` rows, from row `offset` on. It shares the memory: nothing is copied.
 ///
 /// An exported slice of a record batch has the offset in its columns, not in the struct itself, because many consumers require
-/// that.
+/// that. Only if rows of the record batch itself may be null, the struct has it.
 #[ffi_export]
 unsafe fn devx_batch_slice(
     batch: *const BatchHandle,
@@ -356,7 +357,7 @@ unsafe fn devx_batch_get_info(
 /// Asks the driver whether the buffers of a batch are where the batch says.
 ///
 /// The check covers all bytes that follow from the lengths and offsets of the arrays. No buffer is read, so it leaves out the
-/// data that offsets and views in a buffer point to: only these tell how many bytes that is.
+/// data that offsets and views in a buffer point to: only these tell how many bytes that is. Memory of the CPU is not checked.
 #[ffi_export]
 unsafe fn devx_batch_check_pointers(batch: *const BatchHandle, error: Option<&mut ErrorRecord>) -> Status {
     // SAFETY: the caller gives a living handle.

@@ -239,7 +239,7 @@ unsafe fn devx_column_is_valid(
 /// Gives the address of the value of row 0 in a column of numbers, dates or times in host memory.
 ///
 /// `dtype` is the element type as which the caller reads the values; for dates and times, it is the integer type that they are
-/// stored as. The values of rows that are null are undefined.
+/// stored as. For a column with a dictionary, the values are the indices. The values of rows that are null are undefined.
 #[ffi_export]
 unsafe fn devx_column_values(
     batch: *const BatchHandle,

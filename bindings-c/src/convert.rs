@@ -14,6 +14,8 @@ use crate::stream::stream_with_batch;
 use crate::tensor::TensorHandle;
 
 /// Tells how a column can become a tensor: as a view, with a copy, or not at all, and why. Nothing is taken.
+///
+/// DEVX_DEVICE if nulls would have to be counted in device memory.
 #[ffi_export]
 unsafe fn devx_column_plan_tensor(
     batch: *const BatchHandle,
@@ -52,7 +54,7 @@ unsafe fn devx_column_to_tensor(
 
 /// Tells how a record batch can become a matrix: as a view, with a copy, or not at all, and why. Nothing is taken.
 ///
-/// All columns have to be of the same number type.
+/// All columns have to be of the same number type. DEVX_DEVICE if nulls would have to be counted in device memory.
 #[ffi_export]
 unsafe fn devx_batch_plan_matrix(
     batch: *const BatchHandle,
@@ -69,8 +71,8 @@ unsafe fn devx_batch_plan_matrix(
 /// Makes a column-major matrix from a record batch, with the same rows and columns.
 ///
 /// `copy` is as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on `stream`, −1 if there is
-/// none. A view is read-only and keeps the batch's memory alive; it needs columns that lie one after the other at equal
-/// distances.
+/// none (DEVX_NOT_READY if one is needed). A view is read-only and keeps the batch's memory alive; it needs columns that lie
+/// one after the other at equal distances.
 #[ffi_export]
 unsafe fn devx_batch_to_matrix(
     batch: *const BatchHandle,

@@ -15,7 +15,7 @@ use crate::tensor::TensorHandle;
 /// Takes a DLPack tensor from its producer.
 ///
 /// On success, its deleter is called once, when the last user of the tensor is gone. On failure, it is untouched, and still the
-/// caller's to delete. Its strides may be NULL.
+/// caller's to delete. Its strides may be NULL. Data that is not on the CPU counts as queued on the legacy default stream.
 #[ffi_export]
 unsafe fn devx_tensor_import(
     source: *mut Versioned,

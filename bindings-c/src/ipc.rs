@@ -46,9 +46,10 @@ unsafe fn devx_ipc_server_create(
 /// Their streams wait for the work that the tensor's producer has queued so far. A read-only tensor is read-only for importers,
 /// too, even if it was copied.
 ///
-/// Memory that cannot be shared is copied if `copy` (`DEVX_COPY_...`) allows it. That is host memory that is not from
-/// `devx_tensor_allocate_shared`; and pinned memory, managed memory, and device memory of a pool that was not made to be
-/// shared, which are copied into plain device memory, in the order of the producer's stream.
+/// Memory that cannot be shared is copied if `copy` (`DEVX_COPY_...`) allows it. That is host memory that is neither from
+/// `devx_tensor_allocate_shared` nor imported from another process; and pinned memory, managed memory, device memory of a pool
+/// that was not made to be shared, and device memory of another process, which are copied into plain device memory, in the
+/// order of the producer's stream.
 #[ffi_export]
 unsafe fn devx_ipc_server_offer_tensor(
     server: *const ServerHandle,
@@ -136,6 +137,8 @@ unsafe fn devx_ipc_server_leases(
 
 /// Ends all offers and sets the handle to NULL; what was imported stays valid until it is released. NULL and a
 /// handle that is NULL are fine.
+///
+/// Waits until the address is free again, for a second at most.
 #[ffi_export]
 unsafe fn devx_ipc_server_release(server: Option<&mut *mut ServerHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.
@@ -168,7 +171,8 @@ unsafe fn devx_ipc_client_create(
 /// The tensor may outlive the client's handle. The exporter, and anybody else who can write the memory, must not write it
 /// while it is read here; nothing can check that. DEVX_INVALID_ARGUMENT if nothing is offered under this name, DEVX_MISMATCH
 /// if a batch is, DEVX_CLOSED if the exporter is gone, DEVX_NOT_READY if it does not answer in time, DEVX_BUSY if this client
-/// already holds too much, DEVX_SYSTEM if this process cannot open any more files.
+/// already holds too much, DEVX_DEVICE if this process does not see the tensor's device, DEVX_SYSTEM if it cannot open any more
+/// files, DEVX_UNSUPPORTED in a child of a fork: the connection is its parent's.
 #[ffi_export]
 unsafe fn devx_ipc_client_import_tensor(
     client: *const ClientHandle,

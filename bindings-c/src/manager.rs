@@ -57,7 +57,7 @@ fn devx_manager_create_host_only(out: OutManager<'_>, error: Option<&mut ErrorRe
 /// Makes a manager with its own stream-ordered pool on each device.
 ///
 /// At most `limit` bytes are in use over all devices, and up to `keep` unused bytes are kept on each; -1 for no limit. When
-/// out of memory, the manager trims the pool, waits for the stream and tries once more.
+/// out of memory, the manager waits for the stream, trims the pool and tries once more.
 #[ffi_export]
 fn devx_manager_create_pool(limit: i64, keep: i64, out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
     make(out, error, || Pool::new(PoolOptions::from_raw(limit, keep)?))
@@ -129,7 +129,8 @@ unsafe fn devx_manager_initialize(
 /// The owner is released once, from any thread, also after the manager was released. The memory is given back in the order of
 /// the request's stream, if there is one. That stream must not be destroyed before; it may be closed (`devx_stream_close`). A
 /// tensor or batch that is made with `out->owner` does not know the stream: name work with it on any other stream as a use
-/// (`devx_tensor_used_on`), including the work that fills it.
+/// (`devx_tensor_used_on`), including the work that fills it. Without a stream, the memory is ready when this returns: for
+/// memory of a pool, the host waits for that.
 #[ffi_export]
 unsafe fn devx_manager_allocate(
     manager: *const ManagerHandle,
@@ -152,7 +153,8 @@ unsafe fn devx_manager_allocate(
 
 /// Like `devx_tensor_allocate`, but with memory from a manager.
 ///
-/// Pinned and managed memory is requested for the device of the stream.
+/// Pinned and managed memory is requested for the device of the stream. With −1, memory of a pool is in the order of the legacy
+/// default stream.
 #[ffi_export]
 unsafe fn devx_tensor_allocate_with(
     manager: *const ManagerHandle,
@@ -181,7 +183,8 @@ unsafe fn devx_tensor_allocate_with(
 
 /// Pins existing host memory until `out` is released; the memory must be valid until then.
 ///
-/// `host_flags` are `DEVX_HOST_...` bits.
+/// `host_flags` are `DEVX_HOST_...` bits; the managers of this library refuse `DEVX_HOST_WRITE_COMBINED`, which existing memory
+/// cannot become.
 #[ffi_export]
 unsafe fn devx_manager_pin(
     manager: *const ManagerHandle,
@@ -275,7 +278,9 @@ unsafe fn devx_manager_trim(
 
 /// Holds back memory that is given up until `devx_manager_resume_cleanup` has been called as often as this function.
 ///
-/// Memory that is held back counts as given back, also for a limit (`devx_manager_create_limited`).
+/// Memory that is held back counts as given back, also for a limit (`devx_manager_create_limited`). Memory in the order of a
+/// stream still goes back to its pool at once, and memory of `devx_manager_pin` is unpinned at once. `devx_manager_trim` gives
+/// back what is held back, and so does a manager of this library that runs out of memory.
 #[ffi_export]
 unsafe fn devx_manager_defer_cleanup(manager: *const ManagerHandle, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

@@ -19,7 +19,7 @@ handed_over! { TensorHandle of Tensor, "tensor" }
 /// `description` says what and where the memory is; its `strides` may be NULL for compact row-major order. Shape and strides
 /// are copied. `flags` are DLPACK_FLAG_BITMASK_… bits. `owner` keeps the memory alive: its release is called once, when the
 /// last user of the tensor is gone. `owner` is NULL if the memory outlives everything. On failure, the owner is still the
-/// caller's.
+/// caller's. Data that is not on the CPU counts as queued on the legacy default stream (see `devx_tensor_produced_on`).
 #[ffi_export]
 unsafe fn devx_tensor_create(
     description: Option<&DlTensor>,
@@ -221,10 +221,10 @@ unsafe fn devx_tensor_read(
     })
 }
 
-/// Writes all elements of a tensor from `bytes` bytes of host memory, in the order of `devx_tensor_read`.
+/// Writes all elements of a tensor from `bytes` bytes of host memory, in the order of `devx_tensor_read`, and waits until they
+/// are written.
 ///
-/// Work that is queued on `stream` afterwards sees the elements; `from` is free again when the call returns. Nobody else may
-/// use the elements meanwhile.
+/// `from` is free again when the call returns. Nobody else may use the elements meanwhile.
 #[ffi_export]
 unsafe fn devx_tensor_write(
     tensor: *const TensorHandle,
@@ -245,7 +245,7 @@ unsafe fn devx_tensor_write(
     })
 }
 
-/// Asks the driver whether all memory of a tensor is where the tensor says.
+/// Asks the driver whether all memory of a tensor is where the tensor says. Memory of the CPU is not checked.
 #[ffi_export]
 unsafe fn devx_tensor_check_pointers(tensor: *const TensorHandle, error: Option<&mut ErrorRecord>) -> Status {
     // SAFETY: the caller gives a living handle.

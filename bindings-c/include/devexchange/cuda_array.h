@@ -92,8 +92,8 @@ typedef struct devx_cuda_array_request {
   /**
    * Import: the stream that the consumer works on; it is made to wait for the data. Export: the
    * stream to order the data on, which must stay alive until the array is released.
-   * `DEVX_CUDA_ARRAY_NO_STREAM` if there is none: then an export orders data that is not ready on
-   * the stream that it is queued on already, or else on the legacy default stream.
+   * `DEVX_CUDA_ARRAY_NO_STREAM` if there is none: then an export orders data that is not ready, or
+   * in use, on the stream that it is queued on already, or else on the legacy default stream.
    */
   int64_t stream;
 } devx_cuda_array_request;

@@ -534,7 +534,10 @@ typedef struct devx_ledger {
   struct devx_count schema_exports;
   /** Arrow schemas taken from producers. */
   struct devx_count schema_imports;
-  /** Owners (`devx_owner`) whose release has to be called. */
+  /**
+   * Owners whose release has to be called: those of callers (`devx_owner`), and those of memory
+   * that this library allocated.
+   */
   struct devx_count owners;
   /** Streams of Arrow arrays handed to consumers. */
   struct devx_count stream_exports;

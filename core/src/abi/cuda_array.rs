@@ -67,6 +67,7 @@ pub struct DevxCudaArrayRequest {
     pub no_stream: i32,
     /// Import: the stream that the consumer works on; it is made to wait for the data. Export: the stream to order the data
     /// on, which must stay alive until the array is released. `DEVX_CUDA_ARRAY_NO_STREAM` if there is none: then an export
-    /// orders data that is not ready on the stream that it is queued on already, or else on the legacy default stream.
+    /// orders data that is not ready, or in use, on the stream that it is queued on already, or else on the legacy default
+    /// stream.
     pub stream: i64,
 }

@@ -510,7 +510,7 @@ pub struct DevxLedger {
     pub schema_exports: DevxCount,
     /// Arrow schemas taken from producers.
     pub schema_imports: DevxCount,
-    /// Owners (`devx_owner`) whose release has to be called.
+    /// Owners whose release has to be called: those of callers (`devx_owner`), and those of memory that this library allocated.
     pub owners: DevxCount,
     /// Streams of Arrow arrays handed to consumers.
     pub stream_exports: DevxCount,
