@@ -180,7 +180,8 @@ impl<M: Managed> Drop for Owned<M> {
 }
 
 /// Takes a tensor from its producer. On success its deleter is called once, when the last user of the returned tensor is gone.
-/// On failure the struct is untouched and still the caller's.
+/// On failure the struct is untouched and still the caller's. Data that is not on the CPU is taken to be ready in the order of
+/// the legacy default stream.
 ///
 /// A struct of another major version is refused after reading only its version; the caller then calls its deleter (DLPack 1.3,
 /// `DLPackVersion`).
@@ -190,7 +191,8 @@ impl<M: Managed> Drop for Owned<M> {
 /// `DEVX_INVALID_ARGUMENT`, each with the field and its value.
 ///
 /// # Safety
-/// `source` is NULL or points to a valid tensor that the caller owns. Its data is ready: this call does not wait for a stream.
+/// `source` is NULL or points to a valid tensor that the caller owns. Data on the CPU is ready, other data in the order named
+/// above: this call does not wait for a stream.
 #[inline(always)]
 pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
     // SAFETY: the caller's contract.
@@ -198,10 +200,9 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
 }
 
 /// Like [`import`], but for a tensor that was requested from its producer with `stream`: its data is ready for work that is
-/// queued on that stream from now on. Without a stream, the data is taken to be ready in the order of the legacy default
-/// stream. The same holds for [`NO_SYNC`](crate::order::NO_SYNC), which requests nothing of the producer and says nothing about
-/// the data. The driver is only queried for the device that pinned or managed memory was made for, whose default stream is
-/// meant.
+/// queued on that stream from now on. Without a stream, this is [`import`]. The same holds for
+/// [`NO_SYNC`](crate::order::NO_SYNC), which requests nothing of the producer and says nothing about the data. The driver is
+/// only queried for the device that pinned or managed memory was made for, whose default stream is meant.
 ///
 /// # Errors
 /// Those of [`import`]; `DEVX_INVALID_STREAM` for a stream that the tensor's device does not have.

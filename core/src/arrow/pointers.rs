@@ -9,7 +9,7 @@ use crate::runtime::cuda::pointer;
 
 impl Batch {
     /// Checks with the driver that the buffers are in the memory that the batch says, with all bytes that its lengths
-    /// and offsets require. No description can prove this.
+    /// and offsets require. No description can prove this. Memory of the CPU is not checked.
     ///
     /// No buffer is read. So the bytes that offsets and views point into are not checked: only the offsets and views
     /// say how many there are, and if there are none, any address is right.

@@ -140,9 +140,9 @@ impl Client {
     ///
     /// # Errors
     /// `DEVX_CLOSED` if the exporter is gone; the exporter's own errors, and those of [`import_tensor`](super::import_tensor);
-    /// `DEVX_BUSY` from within a wait of this connection on this thread ([`super::interruptible`]); `DEVX_SYSTEM` if this
-    /// process may open no more files. After `DEVX_OUT_OF_MEMORY` the connection, and everything imported over it, can still be
-    /// used.
+    /// `DEVX_UNSUPPORTED` in a fork of the process that connected; `DEVX_BUSY` from within a wait of this connection on this
+    /// thread ([`super::interruptible`]); `DEVX_SYSTEM` if this process may open no more files. After `DEVX_OUT_OF_MEMORY` the
+    /// connection, and everything imported over it, can still be used.
     ///
     /// # Safety
     /// The contract of [`import_tensor`](super::import_tensor) holds: nobody else who can write the memory does so while it is

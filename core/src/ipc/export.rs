@@ -85,10 +85,11 @@ fn plan(given: &impl Exportable, seen: Result<()>) -> Result<Plan> {
     }
 }
 
-/// Exports a tensor. Host memory of [`super::allocate_tensor`], device memory, and memory of pools that were made to be shared
-/// are exported as they are. All other memory is copied if that is allowed: host memory into a memory file; pinned, managed and
-/// device memory into plain device memory, in the order of the producer's stream, and the importer waits for the copy. A tensor
-/// that is [`Flags::READ_ONLY`] stays read-only, even as a copy, because all importers share the copy.
+/// Exports a tensor. Host memory of [`super::allocate_tensor`] or of another process, device memory of this process, and memory
+/// of pools that were made to be shared are exported as they are. All other memory is copied if that is allowed: host memory
+/// into a memory file; pinned, managed and device memory into plain device memory, in the order of the producer's stream, and
+/// the importer waits for the copy. A tensor that is [`Flags::READ_ONLY`] stays read-only, even as a copy, because all
+/// importers share the copy.
 ///
 /// # Errors
 /// `DEVX_COPY_REQUIRED`, `DEVX_IMPOSSIBLE` with the reason; `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`, `DEVX_SYSTEM`.

@@ -7,7 +7,7 @@
 //!
 //! | memory | how it is shared | what is necessary |
 //! |---|---|---|
-//! | host memory | a memory file, whose descriptor goes over the socket | [`allocate`]; other memory is copied, if allowed |
+//! | host memory | a memory file, whose descriptor goes over the socket | [`allocate`], or an import; else a copy, if allowed |
 //! | device memory | a handle of the driver | an allocation that is not from a pool |
 //! | memory of a pool | the pool's descriptor and a handle | [`Pool::shareable`](crate::manager::Pool::shareable) |
 //!

@@ -27,7 +27,8 @@ const AT_END: Duration = Duration::from_secs(1);
 /// Offers tensors and batches to other processes of this machine; its own thread answers them.
 ///
 /// Cloning shares the server. When the last reference goes, the offers end; what was given stays valid until its importers
-/// release it. When this process ends, host memory that was given stays valid, device memory does not.
+/// release it. The drop waits until the address is free again, for a second at most. When this process ends, host memory that
+/// was given stays valid, device memory does not.
 #[derive(Clone, Debug)]
 pub struct Server(Slab<Offering>);
 

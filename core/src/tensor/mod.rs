@@ -407,7 +407,8 @@ impl Tensor {
         refuse!(DEVX_MISMATCH, "dtype is {}, not {}", self.dtype(), T::DTYPE)
     }
 
-    /// Checks with the driver that all of the memory is where the tensor says, which no description can prove.
+    /// Checks with the driver that all of the memory is where the tensor says, which no description can prove. Memory of the
+    /// CPU is not checked.
     ///
     /// # Errors
     /// `DEVX_DEVICE`, `DEVX_DRIVER`.

@@ -145,8 +145,8 @@ impl Tensor {
         self.done(copied, stream)
     }
 
-    /// Writes all elements from host memory, in row-major order. Work that is queued on `stream` afterwards sees them. The host
-    /// waits until `from` may be used again. Without a stream, the host itself writes the elements, as in [`Tensor::read`].
+    /// Writes all elements from host memory, in row-major order. The host waits until they are written. Without a stream, the
+    /// host itself writes the elements, as in [`Tensor::read`].
     ///
     /// # Errors
     /// Those of [`Tensor::read`]; `DEVX_READ_ONLY`.
