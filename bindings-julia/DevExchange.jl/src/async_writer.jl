@@ -129,7 +129,8 @@ end
 """
     demand(w::AsyncWriter) -> Int
 
-Returns how many batches the consumer has requested and not received yet. Throws `DEVX_CLOSED`.
+Returns how many batches the consumer has requested and were not sent yet; 0 when none can be sent any more. Throws
+`DEVX_CLOSED`.
 """
 function demand(w::AsyncWriter)
     out = Ref{Int64}(0)

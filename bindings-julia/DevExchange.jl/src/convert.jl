@@ -44,7 +44,7 @@ end
 
 Says how a column can become a [`Tensor`](@ref): as a view (numbers without nulls, also in fixed-size lists), with a
 copy (bools, which are bits in Arrow and bytes in DLPack, and values that are not aligned to their size), or not at all,
-and why. Throws `DEVX_CLOSED`.
+and why. Throws `DEVX_CLOSED`, `DEVX_DEVICE` if nulls would have to be counted on the device.
 """
 plan_tensor(c::Column) = planned(c.batch.handle) do address, record
     @checked devx_column_plan_tensor(address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, record::Ptr{DevxPlan})
@@ -58,7 +58,8 @@ Makes a tensor of a column: one dimension, and one more for each level of fixed-
 memory. A view is read-only and keeps the batch's memory, even after the batch was closed. `copy` is `:never`,
 `:if_needed` or `:always`; see [`plan_tensor`](@ref).
 
-Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_CLOSED`.
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_DEVICE` if data would have to be read on the
+device, `DEVX_CLOSED`.
 """
 function Tensor(c::Column; copy=:never)
     code = copy_code(copy)

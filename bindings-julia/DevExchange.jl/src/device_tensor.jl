@@ -48,8 +48,8 @@ end
 Copies to another device (or the same). The copy is queued on a stream of either device and ready after it: it can be
 handed on at once, and the source closed. A copy on the CPU is waited for, and can be read. Between host memory that is
 not pinned any stream will do (1 and 2 are those of device 0), and without a driver nothing is queued. Size and elements
-stay the same, index by index, in compact **row-major** order. But a copy from device to device of a tensor that is not
-row-major keeps the strides.
+stay the same, index by index. A copy from or to the CPU is in compact **row-major** order; any other copy (pinned and
+managed memory included) keeps the strides.
 
 For a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory.
 `PermutedDimsArray(array, (2, 1))` and similar arrays, whose memory is row-major, are copied directly.
@@ -119,10 +119,9 @@ Base.read!(array::AbstractArray, t::Tensor, ::AnyStream) = refuse_other(array, t
 """
     write!(t::Tensor{T,N}, array::AbstractArray{T,N}, stream) -> t
 
-Copies a Julia array of the same size to a tensor on a device, index by index. Work that is queued on the stream
-afterwards sees the elements. The array may be used again when this returns. Nobody else may use the elements of the
-tensor meanwhile. If the stream is not the one that the tensor was made on, call [`produced_on`](@ref). The order of
-elements is that of [`read!`](@ref Base.read!).
+Copies a Julia array of the same size to a tensor on a device, index by index, in the order of a stream, and waits
+until the elements are written. The array may be used again when this returns. Nobody else may use the elements of the
+tensor meanwhile. The order of elements is that of [`read!`](@ref Base.read!).
 
 Throws the errors of [`read!`](@ref Base.read!), but `DEVX_READ_ONLY` for the tensor.
 """

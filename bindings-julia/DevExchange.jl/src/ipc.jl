@@ -7,8 +7,9 @@ An exporter. Other processes of the same user can import what it offers under na
 [`IpcClient`](@ref), without a copy. `address` is the path of a socket, or '@' and a name to which no file corresponds.
 A thread of the library answers importers; it does not need Julia.
 
-**Ownership, threads.** `close(server)` ends all offers. What was given stays valid, and its memory is kept
-([`leases`](@ref)), until it is released or its importer is gone, whichever comes first. Any task may use a server.
+**Ownership, threads.** `close(server)` ends all offers, and waits until the address is free again, for a second at
+most. What was given stays valid, and its memory is kept ([`leases`](@ref)), until it is released or its importer is
+gone, whichever comes first. Any task may use a server.
 
 Throws `DEVX_INVALID_ARGUMENT` for an invalid address, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM` with the system's message, for
 example if another server listens there.
@@ -67,10 +68,11 @@ Offers a [`Tensor`](@ref) or [`Batch`](@ref) under a name, in place of any earli
 importers get the same memory, which stays valid until the last of them has released it or is gone. `x` may be closed.
 The importers' streams wait for the work that its producer has queued until now.
 
-Device memory is shared as it is, unless it is from a pool that was not made to be shared ([`pool_manager`](@ref) with
-`shareable=true`). Such memory, pinned and managed memory, and host memory that is not from [`allocate_shared`](@ref) is
-copied, if `copy` (`:never`, `:if_needed` or `:always`) allows it; [`plan_offer`](@ref) says in advance what will
-happen. Importers cannot write the host memory of a batch or of a read-only tensor.
+Device memory is shared as it is, unless it is from another process, or from a pool that was not made to be shared
+([`pool_manager`](@ref) with `shareable=true`). Such memory, pinned and managed memory, and host memory that is neither
+from [`allocate_shared`](@ref) nor from another process is copied, if `copy` (`:never`, `:if_needed` or `:always`)
+allows it; [`plan_offer`](@ref) says in advance what will happen. Importers cannot write the host memory of a batch or
+of a read-only tensor.
 
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_ARGUMENT` for a name that is empty or
 too long, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
@@ -125,7 +127,8 @@ exporter that it is released, after the work that was named with [`used_on`](@re
 
 Throws `DEVX_INVALID_ARGUMENT` if nothing is offered under this name, `DEVX_MISMATCH` if it is a batch, `DEVX_CLOSED` if
 the exporter is gone, `DEVX_NOT_READY` if it does not answer in time, `DEVX_BUSY` if this client holds too much already,
-`DEVX_UNSUPPORTED` for elements that a Julia array cannot have, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_INVALID_TEXT`.
+`DEVX_UNSUPPORTED` for elements that a Julia array cannot have and in a child of a fork, `DEVX_DEVICE`, `DEVX_DRIVER`,
+`DEVX_SYSTEM`, `DEVX_INVALID_TEXT`.
 """
 function import_tensor(c::IpcClient, name::AbstractString)
     text = ctext(name, "name")

@@ -5,8 +5,9 @@
 
 Returns what the library has exported and imported: for each kind how many there were (`total`), and how many are not
 released yet (`live`). An exported tree of Arrow arrays counts once. `owners` are the releases that have to be called:
-one for each tensor or batch over Julia memory, and for copies. A stream counts as an export while a foreign consumer
-has it, and as an import while a foreign producer's stream is in use.
+one for each tensor or batch over Julia memory, and for memory that the library allocated (copies, for example). A
+stream counts as an export while a foreign consumer has it, and as an import while a foreign producer's stream is in
+use.
 
 The counts are those of the C library in this process, including its other users.
 """

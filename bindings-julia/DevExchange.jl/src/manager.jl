@@ -92,7 +92,7 @@ end
     pool_manager(; limit=nothing, keep=nothing, shareable=false) -> MemoryManager
 
 Makes a manager with its own stream-ordered pool on each device: at most `limit` bytes in use over all devices, and up
-to `keep` unused bytes kept on each; `nothing` for no limit. If memory runs out, it trims, waits for the stream and
+to `keep` unused bytes kept on each; `nothing` for no limit. If memory runs out, it waits for the stream, trims and
 tries once more. With `shareable`, its memory can be offered to other processes ([`offer`](@ref)).
 
 Throws `DEVX_INVALID_ARGUMENT` for negative numbers.
@@ -149,8 +149,8 @@ end
 Allocates memory of a manager, not initialised. `device` also says the kind of memory: `DevExchange.cuda(id)`,
 `DevExchange.PINNED`, `DevExchange.MANAGED`, `DevExchange.CPU`. With a `stream`, device memory is allocated and given
 back in the order of that stream, if the manager supports this; the stream may be closed meanwhile
-([`DeviceStream`](@ref)). Without a stream the memory is ready at once or, if it is from a pool, in the order of the
-legacy default stream. `host_flags` are those of pinned memory (`DevExchange.DEVX_HOST_...`).
+([`DeviceStream`](@ref)). Without a stream the memory is ready when this returns: for memory of a pool, the calling
+thread waits for that. `host_flags` are those of pinned memory (`DevExchange.DEVX_HOST_...`).
 
 Throws `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_INVALID_ARGUMENT` for
 a negative number of bytes and for other flags, `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_CLOSED`, and
@@ -186,7 +186,8 @@ end
 """
     allocate(m::MemoryManager, T, dims, device::DLDevice; stream=nothing) -> Tensor{T}
 
-Like `allocate(T, dims, device)`, but over memory of a manager: not initialised, compact and **row-major**.
+Like `allocate(T, dims, device)`, but over memory of a manager: not initialised, compact and **row-major**. Without a
+stream, memory of a pool is in the order of the legacy default stream.
 """
 allocate(m::MemoryManager, ::Type{T}, dims::Integer, device::DLDevice; stream=nothing) where {T} =
     allocate(m, T, (dims,), device; stream=stream)
@@ -211,7 +212,8 @@ end
     pin(m::MemoryManager, address::Ptr, bytes; device_id=0, host_flags=0, root=nothing) -> Allocation
 
 Pins existing host memory for a CUDA device, until the result is closed. The memory must be valid until then; an array
-and `root` are kept alive. An array must not be resized meanwhile. `host_flags` are `DevExchange.DEVX_HOST_...` bits.
+and `root` are kept alive. An array must not be resized meanwhile. `host_flags` are `DevExchange.DEVX_HOST_...` bits;
+the managers of this library refuse `DEVX_HOST_WRITE_COMBINED`, which existing memory cannot become.
 
 Throws the errors of [`allocate`](@ref), and `DEVX_UNSUPPORTED` for an array whose elements are not plain values.
 """
@@ -330,8 +332,9 @@ end
     defer_cleanup(f, m::MemoryManager)
 
 Calls `f()` and returns its result. Memory that is given up meanwhile is held back until the end, so that expensive
-cleanup does not happen in between; memory in the order of a stream is given back to its pool at once. Such calls may be
-nested, and several tasks may make them.
+cleanup does not happen in between. Memory in the order of a stream still goes back to its pool at once, and memory of
+[`pin`](@ref) is unpinned at once. [`trim!`](@ref) gives back what is held back, and so does a manager of this library
+that runs out of memory. Such calls may be nested, and several tasks may make them.
 
 ```julia
 defer_cleanup(manager) do

@@ -37,9 +37,10 @@ end
     produced_on(x, stream)
 
 Says that the data of a [`Tensor`](@ref) or [`Batch`](@ref) is ready when the work queued on a stream is done: for your
-own work that fills the data on a stream other than the one it was allocated on. Call it before the data is shared or
-exported, while no other task uses `x`. Memory that is given back in the order of another stream then goes back only
-after this work, too. A [`DeviceStream`](@ref) may be closed before `x`.
+own work that fills the data on a stream other than the one that `x` was made on, which is the legacy default stream if
+no other was named. Call it before the data is shared or exported, while no other task uses `x`. Memory that is given
+back in the order of another stream then goes back only after this work, too. A [`DeviceStream`](@ref) may be closed
+before `x`.
 
 Throws the errors of [`wait_on`](@ref), and `DEVX_INVALID_ARGUMENT` if the data is shared already.
 """
