@@ -134,10 +134,10 @@ impl Server {
     /// It is a `Tensor`, a `RecordBatch`, or an object with the methods of Arrow arrays or of DLPack. Importers get the same
     /// memory, and wait for the work that is queued now.
     ///
-    /// Some memory has to be copied: host memory that is not from `empty_shared` or from another process, pinned and managed
-    /// memory, and device memory of a pool that is not made to be shared. `copy` is True to always copy, False to never copy,
-    /// None to copy only if needed. `plan` says which it would be. Importers cannot write host memory of batches and of
-    /// read-only tensors.
+    /// Some memory has to be copied: host memory that is neither from `empty_shared` nor from another process, pinned and
+    /// managed memory, and device memory of another process or of a pool that is not made to be shared. `copy` is True to
+    /// always copy, False to never copy, None to copy only if needed. `plan` says which it would be. Importers cannot write
+    /// host memory of batches and of read-only tensors.
     ///
     /// Raises BufferError for memory that has to be copied if `copy` is False, ValueError for a name that is empty or too
     /// long.
@@ -172,7 +172,7 @@ impl Server {
         Ok(self.server.get()?.leases())
     }
 
-    /// Ends all offers. Closing again does nothing.
+    /// Ends all offers, and waits until the address is free again, for a second at most. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
         // Closing waits until the thread is done with the address.
         self.server.close_apart(py);
@@ -234,7 +234,8 @@ impl Client {
     /// Imports the tensor that is offered under a name, without a copy.
     ///
     /// Raises ValueError if there is no such offer or the exporter is gone, TimeoutError if the exporter does not answer in
-    /// time, TypeError if the offer is a batch, BufferError for a device that this process does not see.
+    /// time, TypeError if the offer is a batch, BufferError for a device that this process does not see, and in a child of a
+    /// fork, because the connection belongs to its parent.
     #[pyo3(signature = (name, /))]
     fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {
         queue::drain();

@@ -169,10 +169,10 @@ impl RecordBatch {
 
     /// Declares that the data is ready when the work queued on `stream` so far is done.
     ///
-    /// This is for work of your own that fills the memory on another stream than the one that it was allocated on. Call it
-    /// before the batch is handed on. Memory that is given back in the order of another stream goes back only after that
-    /// work, too. The stream must outlive this batch and everything handed on from it; a `DeviceStream` may be closed
-    /// earlier.
+    /// This is for work of your own that fills the memory on another stream than the one that the batch was made on, which is
+    /// the legacy default stream if no other was named. Call it before the batch is handed on. Memory that is given back in the
+    /// order of another stream goes back only after that work, too. The stream must outlive this batch and everything handed on
+    /// from it; a `DeviceStream` may be closed earlier.
     ///
     /// Raises ValueError if the batch is shared already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
@@ -196,7 +196,7 @@ impl RecordBatch {
     /// Asks the driver whether the buffers are where the batch says, with all bytes that lengths and offsets call for.
     ///
     /// No buffer is read. The bytes that offset and view buffers point into are therefore not checked: only those buffers
-    /// tell how many there are.
+    /// tell how many there are. Memory of the CPU is not checked.
     ///
     /// Raises BufferError, naming the array and the buffer that is not there.
     fn check_pointers(&self) -> Result<()> {

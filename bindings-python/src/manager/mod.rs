@@ -102,8 +102,8 @@ impl MemoryManager {
     /// Returns a manager with its own stream-ordered pool on each device.
     ///
     /// It has at most `limit` bytes in use over all devices, and keeps up to `keep` unused bytes on each; None is no limit.
-    /// Without a stream, memory is in the order of the legacy default stream. When out of memory, it trims the pool, waits
-    /// for the stream and tries once more. Memory of a `shareable` pool can be shared with other processes.
+    /// Without a stream, memory is in the order of the legacy default stream. When out of memory, it waits for the stream,
+    /// trims the pool and tries once more. Memory of a `shareable` pool can be shared with other processes.
     #[staticmethod]
     #[pyo3(signature = (limit=None, keep=None, shareable=false))]
     fn pool(limit: Option<&Bound<'_, PyAny>>, keep: Option<&Bound<'_, PyAny>>, shareable: bool) -> Result<Self> {
@@ -131,7 +131,8 @@ impl MemoryManager {
     ///
     /// `device` is a name, for example "cuda:0", or a pair of numbers as in DLPack: (2, n) is device memory, (3, n) pinned and
     /// (13, n) managed memory for device n, and (1, 0) plain host memory; by default it is (2, 0). With a `stream`, device
-    /// memory is given and taken back in its order, if the manager can do that. The flags are for pinned memory: `mapped`
+    /// memory is given and taken back in its order, if the manager can do that; without one, memory of a pool is in the order
+    /// of the legacy default stream (see `Memory.wait`). The flags are for pinned memory: `mapped`
     /// (devices can use it), `portable` (it can be used in all contexts) and `write_combined` (fast for the host to write,
     /// slow to read).
     ///
@@ -235,7 +236,8 @@ impl MemoryManager {
 
     /// Returns a context manager within which the expensive part of giving memory back is put off.
     ///
-    /// Memory in the order of a stream still goes back to its pool at once, and pinned host memory is still unpinned at once.
+    /// Memory in the order of a stream still goes back to its pool at once, and memory of `pin` is unpinned at once. `trim`
+    /// gives back what is held back, and so does a manager of this library that runs out of memory.
     fn defer_cleanup(&self) -> Result<DeferredCleanup> {
         Ok(DeferredCleanup::new(self.get()?))
     }

@@ -85,10 +85,10 @@ impl Tensor {
 
     /// Declares that the elements are ready when the work queued on `stream` so far is done.
     ///
-    /// This is for work of your own that fills the memory on another stream than the one that it was allocated on. Call it
-    /// before the tensor is handed on. Memory that is given back in the order of another stream goes back only after that
-    /// work, too. The stream must outlive this tensor and everything handed on from it; a `DeviceStream` may be closed
-    /// earlier.
+    /// This is for work of your own that fills the memory on another stream than the one that the tensor was made on, which is
+    /// the legacy default stream if no other was named. Call it before the tensor is handed on. Memory that is given back in
+    /// the order of another stream goes back only after that work, too. The stream must outlive this tensor and everything
+    /// handed on from it; a `DeviceStream` may be closed earlier.
     ///
     /// Raises ValueError if the tensor is shared already, BufferError for memory without streams.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
@@ -111,7 +111,7 @@ impl Tensor {
 
     /// Asks the driver whether all of the memory is where the tensor says.
     ///
-    /// No description can prove this. Host memory is not checked.
+    /// No description can prove this. Memory of the CPU is not checked.
     ///
     /// Raises BufferError if the memory is not there.
     fn check_pointers(&self) -> Result<()> {
@@ -164,9 +164,8 @@ impl Tensor {
 
     /// Writes all elements from the memory of an object with the buffer protocol.
     ///
-    /// `stream` and the buffer are as for `read`, but the buffer may be read-only. Work queued on `stream` afterwards sees
-    /// the elements, and the buffer can be reused at once. Nobody else may use the elements meanwhile. If the stream is not
-    /// the one that the tensor was made on, call `produced_on` afterwards.
+    /// `stream` and the buffer are as for `read`, but the buffer may be read-only. The call waits until the elements are
+    /// written; then the buffer can be reused. Nobody else may use the elements meanwhile.
     ///
     /// Raises the same errors as `read`; BufferError also if the tensor is read-only.
     #[pyo3(signature = (source, /, stream=None))]
