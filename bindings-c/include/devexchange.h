@@ -407,6 +407,8 @@ devx_status devx_batch_export_move_device(
 /**
  * Hands the batch to a consumer, which releases `out`; the handle is kept. What `out` held is
  * overwritten, not released.
+ *
+ * DEVX_DEVICE if the batch is not on the CPU, because this struct cannot name a device.
  */
 devx_status devx_batch_export_share(
     devx_batch_t const *batch,
@@ -542,8 +544,9 @@ devx_status devx_batch_stream_device_type(
 /**
  * Hands the stream to a consumer, which releases `out`, and sets the handle to NULL.
  *
- * What `out` held is overwritten, not released. On failure, the handle is as before. `DEVX_BUSY`
- * while another call uses the stream: a consumer, which makes one call at a time, would take a busy
+ * What `out` held is overwritten, not released. On failure, the handle is as before. `DEVX_DEVICE`
+ * if the batches are not on the CPU, because this struct cannot name a device. `DEVX_BUSY` while
+ * another call uses the stream: a consumer, which makes one call at a time, would take a busy
  * stream for an error.
  */
 devx_status devx_batch_stream_export(
@@ -644,8 +647,9 @@ devx_status devx_column_bytes(
 /**
  * Gives the child of a column at `index`.
  *
- * The child of a struct or of a fixed-size list has only what belongs to the rows that the column
- * sees. The child of a list has all values (see `devx_column_list`).
+ * The child of a struct, of a sparse union or of a fixed-size list has only what belongs to the
+ * rows that the column sees. The child of any other type has all values (see `devx_column_list`,
+ * `devx_column_union`, `devx_column_run`).
  */
 devx_status devx_column_child(
     devx_batch_t const *batch,
@@ -715,7 +719,7 @@ devx_status devx_column_null_count(
  * Gives the number of nulls of a column in memory of any device.
  *
  * If it is not known, the validity buffer is copied on `stream`; the host waits for the copy and
- * counts.
+ * counts. DEVX_UNSUPPORTED if the stream is being captured.
  */
 devx_status devx_column_null_count_on(
     devx_batch_t const *batch,
@@ -849,11 +853,12 @@ devx_status devx_column_values(
  *
  * On success, it is moved from (its `release` is NULL), and released once, when the last user is
  * gone. On failure, it is untouched. Users of the tensor wait, on the device, for what the producer
- * has queued on its stream so far; `request->stream` is made to wait for it at once. The producer's
- * stream must stay alive until the array is released. `request` may be NULL.
+ * has queued on its stream so far; `request->stream` is made to wait for it at once. When the
+ * tensor is given up, the producer's stream is made to wait for the work that was named with
+ * `devx_tensor_used_on`; it must stay alive until the array is released. `request` may be NULL.
  *
- * `*mask` gets a tensor that says which elements are valid, or NULL if all are. If `mask` is NULL,
- * an array that has a mask is refused.
+ * `*mask` gets a tensor of the same shape that says which elements are valid, or NULL if all are.
+ * If `mask` is NULL, an array that has a mask is refused (DEVX_UNSUPPORTED).
  */
 devx_status devx_cuda_array_import(
     devx_cuda_array *source,
@@ -1499,7 +1504,8 @@ devx_status devx_tensor_export_share(
  * Hands a tensor to a consumer as a CUDA array, which the consumer releases; the handle is kept.
  *
  * What `out` held is overwritten, not released. Work that is queued on its `stream` comes after the
- * data is ready, and after the work that was named with `devx_tensor_used_on`. `request` may be
+ * data is ready, and after the work that was named with `devx_tensor_used_on`. The release of the
+ * array gives the tensor up after the work that is then queued on this stream. `request` may be
  * NULL.
  */
 devx_status devx_tensor_export_share_cuda_array(

@@ -1317,7 +1317,8 @@ public:
         return made(
             [&](devx_column *out, devx_error *error) { return devx_column_list(batch_, &raw_, row, out, error); });
     }
-    /* A child: of a struct or a fixed-size list, what belongs to the rows that this column sees; of a list, all values. */
+    /* A child: of a struct, a sparse union or a fixed-size list, what belongs to the rows that this column sees; of any other
+     * type, all values. */
     Column child(std::int64_t index) const {
         return made(
             [&](devx_column *out, devx_error *error) { return devx_column_child(batch_, &raw_, index, out, error); });
@@ -1607,7 +1608,8 @@ public:
         });
         return Tensor(out);
     }
-    /* Hands the batch to a consumer; this object keeps its reference. */
+    /* Hands the batch to a consumer; this object keeps its reference. Throws DEVX_DEVICE if the batch is not on the CPU: then
+     * use export_share_device. */
     OwnedArray export_share() const {
         OwnedArray out;
         detail::check([&](devx_error *error) { return devx_batch_export_share(get(), out.get(), error); });
@@ -1749,7 +1751,8 @@ public:
         return Batch(out);
     }
 
-    /* Hands the stream to a consumer; this object is empty afterwards. If this throws, it is as before. */
+    /* Hands the stream to a consumer; this object is empty afterwards. If this throws, it is as before: DEVX_DEVICE if the
+     * batches are not on the CPU (use export_move_device), DEVX_BUSY while another call uses the stream. */
     OwnedStream export_move() && {
         OwnedStream out;
         detail::check(

@@ -279,6 +279,8 @@ unsafe fn devx_batch_share(
 }
 
 /// Hands the batch to a consumer, which releases `out`; the handle is kept. What `out` held is overwritten, not released.
+///
+/// DEVX_DEVICE if the batch is not on the CPU, because this struct cannot name a device.
 #[ffi_export]
 unsafe fn devx_batch_export_share(
     batch: *const BatchHandle,

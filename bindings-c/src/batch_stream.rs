@@ -176,8 +176,9 @@ unsafe fn devx_batch_stream_next(
 
 /// Hands the stream to a consumer, which releases `out`, and sets the handle to NULL.
 ///
-/// What `out` held is overwritten, not released. On failure, the handle is as before. `DEVX_BUSY` while another call uses the
-/// stream: a consumer, which makes one call at a time, would take a busy stream for an error.
+/// What `out` held is overwritten, not released. On failure, the handle is as before. `DEVX_DEVICE` if the batches are not on
+/// the CPU, because this struct cannot name a device. `DEVX_BUSY` while another call uses the stream: a consumer, which makes
+/// one call at a time, would take a busy stream for an error.
 #[ffi_export]
 unsafe fn devx_batch_stream_export(
     stream: Option<&mut *mut BatchStreamHandle>,

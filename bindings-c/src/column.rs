@@ -96,8 +96,8 @@ unsafe fn devx_batch_column_named(
 
 /// Gives the child of a column at `index`.
 ///
-/// The child of a struct or of a fixed-size list has only what belongs to the rows that the column sees. The child of a list
-/// has all values (see `devx_column_list`).
+/// The child of a struct, of a sparse union or of a fixed-size list has only what belongs to the rows that the column sees. The
+/// child of any other type has all values (see `devx_column_list`, `devx_column_union`, `devx_column_run`).
 #[ffi_export]
 unsafe fn devx_column_child(
     batch: *const BatchHandle,
@@ -198,7 +198,8 @@ unsafe fn devx_column_null_count(
 
 /// Gives the number of nulls of a column in memory of any device.
 ///
-/// If it is not known, the validity buffer is copied on `stream`; the host waits for the copy and counts.
+/// If it is not known, the validity buffer is copied on `stream`; the host waits for the copy and counts. DEVX_UNSUPPORTED if
+/// the stream is being captured.
 #[ffi_export]
 unsafe fn devx_column_null_count_on(
     batch: *const BatchHandle,

@@ -13,10 +13,11 @@ use crate::tensor::TensorHandle;
 ///
 /// On success, it is moved from (its `release` is NULL), and released once, when the last user is gone. On failure, it is
 /// untouched. Users of the tensor wait, on the device, for what the producer has queued on its stream so far; `request->stream`
-/// is made to wait for it at once. The producer's stream must stay alive until the array is released. `request` may be NULL.
+/// is made to wait for it at once. When the tensor is given up, the producer's stream is made to wait for the work that was
+/// named with `devx_tensor_used_on`; it must stay alive until the array is released. `request` may be NULL.
 ///
-/// `*mask` gets a tensor that says which elements are valid, or NULL if all are. If `mask` is NULL, an array that has a mask is
-/// refused.
+/// `*mask` gets a tensor of the same shape that says which elements are valid, or NULL if all are. If `mask` is NULL, an array
+/// that has a mask is refused (DEVX_UNSUPPORTED).
 #[ffi_export]
 unsafe fn devx_cuda_array_import(
     source: *mut CudaArray,
@@ -43,7 +44,8 @@ unsafe fn devx_cuda_array_import(
 /// Hands a tensor to a consumer as a CUDA array, which the consumer releases; the handle is kept.
 ///
 /// What `out` held is overwritten, not released. Work that is queued on its `stream` comes after the data is ready, and after
-/// the work that was named with `devx_tensor_used_on`. `request` may be NULL.
+/// the work that was named with `devx_tensor_used_on`. The release of the array gives the tensor up after the work that is then
+/// queued on this stream. `request` may be NULL.
 #[ffi_export]
 unsafe fn devx_tensor_export_share_cuda_array(
     tensor: *const TensorHandle,

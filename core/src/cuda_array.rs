@@ -52,7 +52,8 @@ pub enum NoStream {
     /// The legacy default stream stands for the producer's stream: array libraries use it unless told otherwise.
     #[default]
     LegacyDefault,
-    /// The host waits until the device has done all its work, which breaks any capture in progress on the device.
+    /// The host waits: at an import until the device has done all its work, which breaks any capture in progress on the
+    /// device; at an export until the data is ready and no noted use is left.
     HostSync,
     /// Nobody waits: the caller knows that the data is ready.
     Trust,

@@ -71,8 +71,8 @@ typedef struct devx_cuda_array {
 #define DEVX_NO_STREAM_LEGACY_DEFAULT 0
 
 /**
- * The host waits until the device has done all its work. That breaks any graph capture that is
- * going on there.
+ * The host waits: at an import until the device has done all its work, which breaks any graph
+ * capture that is going on there; at an export until the data is ready and no noted use is left.
  */
 #define DEVX_NO_STREAM_HOST_SYNC 1
 

@@ -50,7 +50,8 @@ const _: () = assert!(size_of::<DevxCudaArray>() == 88);
 /// The legacy default stream takes the place of the producer's: it is waited for at the import, and waits for the consumer's
 /// work at the release.
 pub const DEVX_NO_STREAM_LEGACY_DEFAULT: i32 = 0;
-/// The host waits until the device has done all its work. That breaks any graph capture that is going on there.
+/// The host waits: at an import until the device has done all its work, which breaks any graph capture that is going on there;
+/// at an export until the data is ready and no noted use is left.
 pub const DEVX_NO_STREAM_HOST_SYNC: i32 = 1;
 /// Nobody waits: the caller knows that the data is ready.
 pub const DEVX_NO_STREAM_TRUST: i32 = 2;

@@ -259,7 +259,7 @@ impl<'a> Column<'a> {
     /// host waits for the copy.
     ///
     /// # Errors
-    /// `DEVX_DRIVER`, `DEVX_INVALID_STREAM` while `stream` is captured, `DEVX_OUT_OF_MEMORY`.
+    /// `DEVX_DRIVER`, `DEVX_UNSUPPORTED` while `stream` is captured, `DEVX_OUT_OF_MEMORY`.
     pub fn null_count_on(self, stream: Stream) -> Result<i64> {
         if self.known_null_count() != -1 || self.require_host().is_ok() {
             return self.null_count();
