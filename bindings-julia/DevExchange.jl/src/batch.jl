@@ -199,7 +199,8 @@ Exports a batch to a consumer; you keep the batch. `array` is a `Ref` or `Ptr` o
 given, is one of [`ArrowSchema`](@ref). The consumer owns the written structs, and releases each once, from any thread
 ([`arrow_release`](@ref)). What they held before is overwritten, not released. On failure neither is written.
 
-Throws `DEVX_CLOSED` after `close`.
+Throws `DEVX_DEVICE` for an `ArrowArray` if the batch is not on the CPU, `DEVX_NULL_ARGUMENT`, `DEVX_CLOSED` after
+`close`.
 """
 function export_share(b::Batch, array::Ref{ArrowArray})
     @checked devx_batch_export_share(b.handle::Handle, array::Ptr{ArrowArray})

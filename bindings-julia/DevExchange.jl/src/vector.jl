@@ -241,8 +241,8 @@ Returns the number of nulls. If the producer has not counted them, they are coun
 read or, with a stream, in memory of any device. Then the validity buffer is copied on the stream, and the host waits
 for the copy. For unions and runs the number is 0: nulls are in their children.
 
-Throws `DEVX_DEVICE` or `DEVX_NOT_READY` if a stream is needed and none is given, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`,
-`DEVX_CLOSED`.
+Throws `DEVX_DEVICE` or `DEVX_NOT_READY` if a stream is needed and none is given, `DEVX_INVALID_STREAM`,
+`DEVX_UNSUPPORTED` if the stream is being captured, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 null_count(c::Column) = null_count(c.batch, c.record)
 function null_count(c::Column, stream::AnyStream)

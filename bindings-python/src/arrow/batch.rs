@@ -315,6 +315,8 @@ impl RecordBatch {
     /// Fills in the `ArrowArray` at an address (Arrow C data interface); its consumer calls its release.
     ///
     /// This object keeps its part; `schema.export_arrow` exports the schema. The address is not checked.
+    ///
+    /// Raises BufferError if the batch is not on the CPU; use `export_share_device` for it.
     #[pyo3(signature = (address, /))]
     fn export_share(&self, address: Address) -> Result<()> {
         // SAFETY: the caller vouches for the address.

@@ -144,6 +144,8 @@ impl BatchStream {
     /// Fills in the `ArrowArrayStream` at an address; its consumer calls its release.
     ///
     /// The address is not checked.
+    ///
+    /// Raises BufferError if the batches are not on the CPU; use `export_arrow_device` for them.
     #[pyo3(signature = (address, /))]
     fn export_arrow(&self, address: Address) -> Result<()> {
         // SAFETY: as above.

@@ -30,6 +30,8 @@ use crate::tensor::type_object::{self, New};
 /// The work that the producer queued on its stream is waited for on the device: by `stream`, if one is given, and by whoever
 /// the tensor is handed to. Producers before version 3 name no stream; `no_stream` says what takes its place:
 /// "legacy-default", "host-sync" (the host waits until the device has done all its work), or "trust" (the data is ready).
+/// When the tensor is given up, the producer's stream is made to wait for the work declared with `used_on`; it must exist until
+/// then.
 ///
 /// With `mask=True` the result is a pair: the tensor, and None or a tensor of the same shape that is true where an element is
 /// valid. Without it, an array with a mask is refused.
