@@ -507,6 +507,9 @@ devx_status devx_batch_share(devx_batch_t const *batch, devx_batch_t **out, devx
 /**
  * Makes a batch of `length` rows, from row `offset` on. It shares the memory: nothing is copied.
  *
+ * It is ready when the whole is, and work that is named for it (`devx_batch_used_on`) is named for
+ * the whole. DEVX_OUT_OF_RANGE if there are too few rows.
+ *
  * An exported slice of a record batch has the offset in its columns, not in the struct itself,
  * because many consumers require that. Only if rows of the record batch itself may be null, the
  * struct has it.
@@ -1418,7 +1421,12 @@ devx_status devx_tensor_borrow(
  */
 devx_status devx_tensor_check_pointers(devx_tensor_t const *tensor, devx_error *error);
 
-/** Makes a compact row-major copy in host memory that this library allocates. */
+/**
+ * Makes a compact row-major copy in host memory that this library allocates.
+ *
+ * The host must be able to read the tensor's memory (else DEVX_DEVICE), and the data must be ready
+ * (else DEVX_NOT_READY). To copy from or to a device, use `devx_tensor_copy_to`.
+ */
 devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, devx_error *error);
 
 /**
@@ -1591,10 +1599,10 @@ devx_status devx_tensor_plan_fixed_shape_column(
  *
  * For work that fills the memory on another stream than the one that the tensor was made on, which
  * is the legacy default stream if no other was named. To be called before the tensor is shared
- * (DEVX_INVALID_ARGUMENT afterwards), while no other call uses the handle. Memory that is given
- * back in the order of another stream is given back only after this work, too. The stream must not
- * be destroyed before the tensor and everything that was exported from it is released; it may be
- * closed (`devx_stream_close`).
+ * (DEVX_INVALID_ARGUMENT afterwards), while no other call uses the handle. DEVX_DEVICE if the
+ * tensor is on the CPU. Memory that is given back in the order of another stream is given back only
+ * after this work, too. The stream must not be destroyed before the tensor and everything that was
+ * exported from it is released; it may be closed (`devx_stream_close`).
  */
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 
@@ -1638,7 +1646,10 @@ devx_status devx_tensor_size(
 /**
  * Makes a tensor of `length` indices along one dimension, from index `offset` on.
  *
- * It has as many dimensions and the same strides, and shares the memory: nothing is copied.
+ * It has as many dimensions and the same strides, and shares the memory: nothing is copied. It is
+ * ready when the whole is, and work that is named for it (`devx_tensor_used_on`) is named for the
+ * whole. DEVX_OUT_OF_RANGE if there is no such dimension or it has too few indices, DEVX_IMPOSSIBLE
+ * if the first element would begin within a byte.
  */
 devx_status devx_tensor_slice(
     devx_tensor_t const *tensor,
@@ -1708,12 +1719,16 @@ devx_status devx_tensor_to_fixed_shape_column(
  *
  * The memory is given back only when that work is done, however early the tensor is released. May
  * be called from any thread and for any number of streams. The stream is needed for this call only.
+ * DEVX_DEVICE if the tensor is on the CPU, DEVX_UNSUPPORTED if the stream is being captured.
  */
 devx_status devx_tensor_used_on(devx_tensor_t const *tensor, int64_t stream, devx_error *error);
 
 /**
  * Makes `stream` wait, on the device, until the data of the tensor is ready. The host does not
  * wait.
+ *
+ * DEVX_DEVICE if the tensor is on the CPU, DEVX_UNSUPPORTED if the stream is being captured and
+ * would have to wait for work outside the capture.
  */
 devx_status devx_tensor_wait(devx_tensor_t const *tensor, int64_t stream, devx_error *error);
 

@@ -878,7 +878,8 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_share(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A tensor of `length` indices along one dimension, from index `offset` on. It shares the memory. */
+    /* A tensor of `length` indices along one dimension, from index `offset` on. It shares the memory and the order: used_on of
+     * the result counts for the whole. */
     Tensor slice(std::int64_t dimension, std::int64_t offset, std::int64_t length) const {
         Tensor out;
         detail::check([&](devx_error *error) {
@@ -893,7 +894,7 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_borrow(get(), &raw, &flags, error); });
         return TensorView(raw, flags);
     }
-    /* A compact row-major copy in host memory. */
+    /* A compact row-major copy in host memory of a tensor that the host can read now; see copy_to for any other. */
     Tensor copy() const {
         Tensor out;
         detail::check([&](devx_error *error) { return devx_tensor_copy(get(), out.handle_.address(), error); });
@@ -1552,7 +1553,8 @@ public:
         detail::check([&](devx_error *error) { return devx_batch_share(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A batch of `length` rows, from row `offset` on. It shares the memory. */
+    /* A batch of `length` rows, from row `offset` on. It shares the memory and the order: used_on of the result counts for the
+     * whole. */
     Batch slice(std::int64_t offset, std::int64_t length) const {
         Batch out;
         detail::check([&](devx_error *error) {

@@ -125,6 +125,9 @@ unsafe fn devx_batch_of_columns(
 
 /// Makes a batch of `length` rows, from row `offset` on. It shares the memory: nothing is copied.
 ///
+/// It is ready when the whole is, and work that is named for it (`devx_batch_used_on`) is named for the whole.
+/// DEVX_OUT_OF_RANGE if there are too few rows.
+///
 /// An exported slice of a record batch has the offset in its columns, not in the struct itself, because many consumers require
 /// that. Only if rows of the record batch itself may be null, the struct has it.
 #[ffi_export]

@@ -13,9 +13,9 @@ use crate::tensor::TensorHandle;
 ///
 /// For work that fills the memory on another stream than the one that the tensor was made on, which is the legacy default
 /// stream if no other was named. To be called before the tensor is shared (DEVX_INVALID_ARGUMENT afterwards), while no other
-/// call uses the handle. Memory that is given back in the order of another stream is given back only after this work, too. The
-/// stream must not be destroyed before the tensor and everything that was exported from it is released; it may be closed
-/// (`devx_stream_close`).
+/// call uses the handle. DEVX_DEVICE if the tensor is on the CPU. Memory that is given back in the order of another stream is
+/// given back only after this work, too. The stream must not be destroyed before the tensor and everything that was exported
+/// from it is released; it may be closed (`devx_stream_close`).
 #[ffi_export]
 unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -29,6 +29,9 @@ unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error:
 }
 
 /// Makes `stream` wait, on the device, until the data of the tensor is ready. The host does not wait.
+///
+/// DEVX_DEVICE if the tensor is on the CPU, DEVX_UNSUPPORTED if the stream is being captured and would have to wait for work
+/// outside the capture.
 #[ffi_export]
 unsafe fn devx_tensor_wait(tensor: *const TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -42,7 +45,8 @@ unsafe fn devx_tensor_wait(tensor: *const TensorHandle, stream: i64, error: Opti
 /// Says that work that is queued on `stream` uses the tensor.
 ///
 /// The memory is given back only when that work is done, however early the tensor is released. May be called from any thread
-/// and for any number of streams. The stream is needed for this call only.
+/// and for any number of streams. The stream is needed for this call only. DEVX_DEVICE if the tensor is on the CPU,
+/// DEVX_UNSUPPORTED if the stream is being captured.
 #[ffi_export]
 unsafe fn devx_tensor_used_on(tensor: *const TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

@@ -85,7 +85,9 @@ unsafe fn devx_tensor_share(
 
 /// Makes a tensor of `length` indices along one dimension, from index `offset` on.
 ///
-/// It has as many dimensions and the same strides, and shares the memory: nothing is copied.
+/// It has as many dimensions and the same strides, and shares the memory: nothing is copied. It is ready when the whole is, and
+/// work that is named for it (`devx_tensor_used_on`) is named for the whole. DEVX_OUT_OF_RANGE if there is no such dimension or
+/// it has too few indices, DEVX_IMPOSSIBLE if the first element would begin within a byte.
 #[ffi_export]
 unsafe fn devx_tensor_slice(
     tensor: *const TensorHandle,
@@ -156,6 +158,9 @@ unsafe fn devx_tensor_size(
 }
 
 /// Makes a compact row-major copy in host memory that this library allocates.
+///
+/// The host must be able to read the tensor's memory (else DEVX_DEVICE), and the data must be ready (else DEVX_NOT_READY). To
+/// copy from or to a device, use `devx_tensor_copy_to`.
 #[ffi_export]
 unsafe fn devx_tensor_copy(
     tensor: *const TensorHandle,
