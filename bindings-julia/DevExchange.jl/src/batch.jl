@@ -275,9 +275,9 @@ Returns some rows, given as a range such as `2:4`, without a copy. The slice of 
 shares the memory, to be closed like any other. When the slice of a record batch is exported, the batch has no offset,
 as many consumers require: its columns have one. Only if rows of the record batch itself may be null, the batch has it.
 
-For a tensor there is a range or `:` for each dimension, and the slice is a tensor of its own. On a GPU it is in the
-order of the whole, and work that is noted for the slice is noted for the whole; a `Tensor(view(t, ...))` does not do
-that.
+For a tensor there is a range or `:` for each dimension, and the slice is a tensor of its own. On a GPU, the slice of a
+batch or tensor is in the order of the whole, and work that is noted for the slice is noted for the whole; a
+`Tensor(view(t, ...))` does not do that.
 
 Throws `BoundsError`, `DEVX_CLOSED`, `DEVX_IMPOSSIBLE` for elements that begin within a byte.
 """

@@ -120,7 +120,8 @@ impl RecordBatch {
 
     /// Returns `length` rows from `offset` on, or all from there, as a batch of their own.
     ///
-    /// It shares the memory: nothing is copied.
+    /// It shares the memory: nothing is copied. On a GPU it has the order of the whole batch, and work declared with `used_on`
+    /// for it counts for the whole.
     ///
     /// Raises IndexError if there are too few rows.
     #[pyo3(signature = (offset=0, length=None))]
