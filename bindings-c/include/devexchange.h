@@ -795,8 +795,8 @@ devx_status devx_column_slice(
  *
  * Numbers are written plainly, dates and times as in ISO 8601 (timestamps with a time zone in UTC),
  * durations with their unit, text in quotes as in JSON, bytes as `0x...`, lists as `[...]`, structs
- * as `{"name": ...}`, and null as `null`. If a value within another one is not valid Arrow, the
- * error takes its place, as `<...>`.
+ * as `{"name": ...}`, maps as `{key: ...}`, and null as `null`. If a value within another one is
+ * not valid Arrow, the error takes its place, as `<...>`.
  *
  * Writes at most `capacity` bytes to `buffer`, including the terminating NUL; a longer text is cut
  * at a character. `*length` gets the length of the whole text in bytes, without the NUL.
@@ -1099,7 +1099,7 @@ devx_status devx_manager_create(
  */
 devx_status devx_manager_create_driver(devx_manager_t **out, devx_error *error);
 
-/** Makes a manager of plain and pinned host memory only. */
+/** Makes a manager of plain and pinned host memory only (DEVX_UNSUPPORTED for other kinds). */
 devx_status devx_manager_create_host_only(devx_manager_t **out, devx_error *error);
 
 /**
@@ -1122,9 +1122,9 @@ devx_status devx_manager_create_managed(devx_manager_t **out, devx_error *error)
 /**
  * Makes a manager with its own stream-ordered pool on each device.
  *
- * At most `limit` bytes are in use over all devices, and up to `keep` unused bytes are kept on
- * each; -1 for no limit. When out of memory, the manager waits for the stream, trims the pool and
- * tries once more.
+ * It has device and pinned memory only (DEVX_UNSUPPORTED for other kinds). At most `limit` bytes
+ * are in use over all devices, and up to `keep` unused bytes are kept on each; -1 for no limit.
+ * When out of memory, the manager waits for the stream, trims the pool and tries once more.
  */
 devx_status devx_manager_create_pool(
     int64_t limit,
@@ -1314,6 +1314,9 @@ char const *devx_status_name(devx_status status);
  * - all memory that a manager allocated for it is given back,
  * - all releases that wait for work at the time of this call are done,
  * - and nobody holds it (`devx_stream_hold`).
+ *
+ * DEVX_INVALID_STREAM for a default stream, and for a stream that was closed before and still
+ * exists.
  */
 devx_status devx_stream_close(DLDevice device, int64_t stream, devx_error *error);
 

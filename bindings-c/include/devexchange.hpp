@@ -2199,7 +2199,8 @@ public:
     static Manager managed() { return made(&devx_manager_create_managed); }
     /* Plain and pinned host memory only. */
     static Manager host_only() { return made(&devx_manager_create_host_only); }
-    /* A stream-ordered pool on each device: at most `limit` bytes in use, up to `keep` unused bytes kept; -1 for no limit. */
+    /* A stream-ordered pool on each device, for device and pinned memory: at most `limit` bytes in use over all devices, up to
+     * `keep` unused bytes kept on each; -1 for no limit. */
     static Manager pool(std::int64_t limit = -1, std::int64_t keep = -1) {
         return made([&](auto out, auto error) { return devx_manager_create_pool(limit, keep, out, error); });
     }

@@ -48,7 +48,7 @@ fn devx_manager_create_managed(out: OutManager<'_>, error: Option<&mut ErrorReco
     make(out, error, Driver::managed)
 }
 
-/// Makes a manager of plain and pinned host memory only.
+/// Makes a manager of plain and pinned host memory only (DEVX_UNSUPPORTED for other kinds).
 #[ffi_export]
 fn devx_manager_create_host_only(out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
     make(out, error, Driver::host_only)
@@ -56,8 +56,9 @@ fn devx_manager_create_host_only(out: OutManager<'_>, error: Option<&mut ErrorRe
 
 /// Makes a manager with its own stream-ordered pool on each device.
 ///
-/// At most `limit` bytes are in use over all devices, and up to `keep` unused bytes are kept on each; -1 for no limit. When
-/// out of memory, the manager waits for the stream, trims the pool and tries once more.
+/// It has device and pinned memory only (DEVX_UNSUPPORTED for other kinds). At most `limit` bytes are in use over all devices,
+/// and up to `keep` unused bytes are kept on each; -1 for no limit. When out of memory, the manager waits for the stream, trims
+/// the pool and tries once more.
 #[ffi_export]
 fn devx_manager_create_pool(limit: i64, keep: i64, out: OutManager<'_>, error: Option<&mut ErrorRecord>) -> Status {
     make(out, error, || Pool::new(PoolOptions::from_raw(limit, keep)?))

@@ -75,6 +75,8 @@ unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut 
 /// - all memory that a manager allocated for it is given back,
 /// - all releases that wait for work at the time of this call are done,
 /// - and nobody holds it (`devx_stream_hold`).
+///
+/// DEVX_INVALID_STREAM for a default stream, and for a stream that was closed before and still exists.
 #[ffi_export]
 unsafe fn devx_stream_close(device: DlDevice, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

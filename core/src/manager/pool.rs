@@ -30,9 +30,10 @@ impl Default for PoolOptions {
 }
 
 /// A manager with a stream-ordered pool for each device, made at its first use. Freed memory is ready at once for
-/// allocations on the same stream, and on others when the driver sees that it is free.
+/// allocations on the same stream, and on others when the driver sees that it is free. Besides device memory, it has only
+/// pinned memory.
 ///
-/// Without a stream, memory is given in the order of the legacy default stream. If there is no memory, the manager
+/// Without a stream, device memory is given in the order of the legacy default stream. If there is no memory, the manager
 /// gives back everything that waits for that, waits for the stream, trims the pool, and tries once more.
 #[derive(Debug)]
 pub struct Pool {
