@@ -92,8 +92,9 @@ end
     pool_manager(; limit=nothing, keep=nothing, shareable=false) -> MemoryManager
 
 Makes a manager with its own stream-ordered pool on each device: at most `limit` bytes in use over all devices, and up
-to `keep` unused bytes kept on each; `nothing` for no limit. If memory runs out, it waits for the stream, trims and
-tries once more. With `shareable`, its memory can be offered to other processes ([`offer`](@ref)).
+to `keep` unused bytes kept on each; `nothing` for no limit. It has device and pinned memory only; other requests throw
+`DEVX_UNSUPPORTED`. If memory runs out, it waits for the stream, trims and tries once more. With `shareable`, its device
+memory can be offered to other processes ([`offer`](@ref)).
 
 Throws `DEVX_INVALID_ARGUMENT` for negative numbers.
 """

@@ -101,9 +101,10 @@ impl MemoryManager {
 
     /// Returns a manager with its own stream-ordered pool on each device.
     ///
-    /// It has at most `limit` bytes in use over all devices, and keeps up to `keep` unused bytes on each; None is no limit.
-    /// Without a stream, memory is in the order of the legacy default stream. When out of memory, it waits for the stream,
-    /// trims the pool and tries once more. Memory of a `shareable` pool can be shared with other processes.
+    /// It has device and pinned memory only. It has at most `limit` bytes in use over all devices, and keeps up to `keep`
+    /// unused bytes on each; None is no limit. Without a stream, device memory is in the order of the legacy default stream.
+    /// When out of memory, it waits for the stream, trims the pool and tries once more. Device memory of a `shareable` pool
+    /// can be shared with other processes.
     #[staticmethod]
     #[pyo3(signature = (limit=None, keep=None, shareable=false))]
     fn pool(limit: Option<&Bound<'_, PyAny>>, keep: Option<&Bound<'_, PyAny>>, shareable: bool) -> Result<Self> {
