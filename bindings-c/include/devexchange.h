@@ -292,7 +292,7 @@ devx_status devx_async_writer_send_move(
 
 /**
  * Sends the consumer the schema of all batches, which has to come first. DEVX_CALLBACK if the
- * consumer refuses it.
+ * consumer refuses it, DEVX_CLOSED if it cancelled, DEVX_INVALID_ARGUMENT the second time.
  */
 devx_status devx_async_writer_start(
     devx_async_writer_t const *writer,
@@ -1021,13 +1021,14 @@ devx_status devx_ipc_server_offer_batch(
  *
  * The tensor is shared: importers get the same memory, which stays valid until the last of them has
  * released it or is gone. Their streams wait for the work that the tensor's producer has queued so
- * far. A read-only tensor is read-only for importers, too, even if it was copied.
+ * far. A read-only tensor is read-only for importers, too, even if it was copied. A name has 1 to
+ * 255 bytes.
  *
- * Memory that cannot be shared is copied if `copy` (`DEVX_COPY_...`) allows it. That is host memory
- * that is neither from `devx_tensor_allocate_shared` nor imported from another process; and pinned
- * memory, managed memory, device memory of a pool that was not made to be shared, and device memory
- * of another process, which are copied into plain device memory, in the order of the producer's
- * stream.
+ * Memory that cannot be shared is copied if `copy` (`DEVX_COPY_...`) allows it, and refused
+ * otherwise (DEVX_COPY_REQUIRED). That is host memory that is neither from
+ * `devx_tensor_allocate_shared` nor imported from another process; and pinned memory, managed
+ * memory, device memory of a pool that was not made to be shared, and device memory of another
+ * process, which are copied into plain device memory, in the order of the producer's stream.
  */
 devx_status devx_ipc_server_offer_tensor(
     devx_ipc_server_t const *server,

@@ -278,7 +278,8 @@ private:
     devx_owner raw_{};
 };
 
-/* An owner that calls `callable()` once, on whatever thread the last user is, and then destroys it. */
+/* An owner that calls `callable()` once, on any thread (that of the last user, or one of the library after queued work), and
+ * then destroys it. */
 template <class Callable> Owner owner(Callable &&callable) {
     using Stored = std::decay_t<Callable>;
     static_assert(std::is_invocable_v<Stored &>, "an owner needs something that can be called without arguments");

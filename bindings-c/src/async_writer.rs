@@ -47,7 +47,8 @@ unsafe fn devx_async_writer_create(
     })
 }
 
-/// Sends the consumer the schema of all batches, which has to come first. DEVX_CALLBACK if the consumer refuses it.
+/// Sends the consumer the schema of all batches, which has to come first. DEVX_CALLBACK if the consumer refuses it, DEVX_CLOSED
+/// if it cancelled, DEVX_INVALID_ARGUMENT the second time.
 #[ffi_export]
 unsafe fn devx_async_writer_start(
     writer: *const AsyncWriterHandle,

@@ -44,12 +44,12 @@ unsafe fn devx_ipc_server_create(
 ///
 /// The tensor is shared: importers get the same memory, which stays valid until the last of them has released it or is gone.
 /// Their streams wait for the work that the tensor's producer has queued so far. A read-only tensor is read-only for importers,
-/// too, even if it was copied.
+/// too, even if it was copied. A name has 1 to 255 bytes.
 ///
-/// Memory that cannot be shared is copied if `copy` (`DEVX_COPY_...`) allows it. That is host memory that is neither from
-/// `devx_tensor_allocate_shared` nor imported from another process; and pinned memory, managed memory, device memory of a pool
-/// that was not made to be shared, and device memory of another process, which are copied into plain device memory, in the
-/// order of the producer's stream.
+/// Memory that cannot be shared is copied if `copy` (`DEVX_COPY_...`) allows it, and refused otherwise (DEVX_COPY_REQUIRED).
+/// That is host memory that is neither from `devx_tensor_allocate_shared` nor imported from another process; and pinned memory,
+/// managed memory, device memory of a pool that was not made to be shared, and device memory of another process, which are
+/// copied into plain device memory, in the order of the producer's stream.
 #[ffi_export]
 unsafe fn devx_ipc_server_offer_tensor(
     server: *const ServerHandle,

@@ -94,7 +94,8 @@ impl Owner {
         Self { context: owner.context, release: owner.release, entry, stream: None }
     }
 
-    /// Keeps a Rust value alive. The value is dropped on the thread of its last user.
+    /// Keeps a Rust value alive. The value is dropped on the thread of its last user, or on a thread of this library if queued
+    /// work comes before.
     pub fn new<T: Send + 'static>(value: T) -> Self {
         let mut owner = Self::boxed(value);
         owner.entry = Some(Entry::open(Kind::Owner));
