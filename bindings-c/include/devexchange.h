@@ -924,7 +924,9 @@ devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_e
  *
  * The exporter has `timeout_ns` nanoseconds for each answer: `DEVX_IPC_TIMEOUT_NS` if nothing else
  * is known, negative for as long as it takes. DEVX_SYSTEM if nobody listens there, or a process of
- * another user does; DEVX_NOT_READY if there is no answer in time.
+ * another user does; DEVX_NOT_READY if there is no answer in time; DEVX_CLOSED if the exporter ends
+ * meanwhile; DEVX_VERSION if it speaks another version; DEVX_INVALID_ARGUMENT for an invalid
+ * address.
  */
 devx_status devx_ipc_client_create(
     char const *address,
@@ -986,7 +988,8 @@ devx_status devx_ipc_plan_tensor(devx_tensor_t const *tensor, devx_plan *out, de
  * file.
  *
  * A thread of the library answers importers, at most 512 at once. Processes of other users are
- * refused.
+ * refused. DEVX_INVALID_ARGUMENT for an invalid address (one has at most 107 bytes), DEVX_SYSTEM if
+ * it is in use, for example.
  */
 devx_status devx_ipc_server_create(char const *address, devx_ipc_server_t **out, devx_error *error);
 
@@ -1529,8 +1532,9 @@ devx_status devx_tensor_export_share_cuda_array(
 /**
  * Like `devx_tensor_export_share`, but gives the struct of DLPack before 1.0.
  *
- * That struct cannot say that a tensor is read-only, so such a tensor is refused, or copied if the
- * request allows it.
+ * That struct cannot say that a tensor is read-only, so such a tensor is refused (DEVX_READ_ONLY),
+ * or copied if the request allows it. Padded sub-byte elements, which it cannot express either, are
+ * refused (DEVX_UNSUPPORTED).
  */
 devx_status devx_tensor_export_share_legacy(
     devx_tensor_t const *tensor,

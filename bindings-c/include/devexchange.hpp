@@ -980,7 +980,8 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_export_move(handle_.address(), &raw, &out, error); });
         return Dlpack(out);
     }
-    /* The same two, with the struct of DLPack before 1.0. */
+    /* The same two, with the struct of DLPack before 1.0, which cannot express read-only memory and padded sub-byte elements
+     * (devx_tensor_export_share_legacy). */
     DlpackLegacy export_share_legacy(Request const &request = {}) const {
         DLManagedTensor *out = nullptr;
         auto const raw = request.raw();

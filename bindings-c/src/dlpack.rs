@@ -119,7 +119,8 @@ unsafe fn devx_tensor_export_move(
 
 /// Like `devx_tensor_export_share`, but gives the struct of DLPack before 1.0.
 ///
-/// That struct cannot say that a tensor is read-only, so such a tensor is refused, or copied if the request allows it.
+/// That struct cannot say that a tensor is read-only, so such a tensor is refused (DEVX_READ_ONLY), or copied if the request
+/// allows it. Padded sub-byte elements, which it cannot express either, are refused (DEVX_UNSUPPORTED).
 #[ffi_export]
 unsafe fn devx_tensor_export_share_legacy(
     tensor: *const TensorHandle,

@@ -24,7 +24,8 @@ handle! {
 
 /// Makes an exporter that listens at an address: the path of a socket, or '@' and a name without a file.
 ///
-/// A thread of the library answers importers, at most 512 at once. Processes of other users are refused.
+/// A thread of the library answers importers, at most 512 at once. Processes of other users are refused. DEVX_INVALID_ARGUMENT
+/// for an invalid address (one has at most 107 bytes), DEVX_SYSTEM if it is in use, for example.
 #[ffi_export]
 unsafe fn devx_ipc_server_create(
     address: *const Char,
@@ -149,7 +150,8 @@ unsafe fn devx_ipc_server_release(server: Option<&mut *mut ServerHandle>) {
 ///
 /// The exporter has `timeout_ns` nanoseconds for each answer: `DEVX_IPC_TIMEOUT_NS` if nothing else is known, negative for as
 /// long as it takes. DEVX_SYSTEM if nobody listens there, or a process of another user does; DEVX_NOT_READY if there is no
-/// answer in time.
+/// answer in time; DEVX_CLOSED if the exporter ends meanwhile; DEVX_VERSION if it speaks another version;
+/// DEVX_INVALID_ARGUMENT for an invalid address.
 #[ffi_export]
 unsafe fn devx_ipc_client_create(
     address: *const Char,

@@ -140,7 +140,7 @@ impl<M: Managed> Owned<M> {
     /// Takes ownership of a tensor from outside.
     ///
     /// # Safety
-    /// `managed` is a valid tensor that the caller owns and does not use any more. Its data is ready.
+    /// `managed` is a valid tensor that the caller owns and does not use any more. Its data is ready as for [`import`].
     pub unsafe fn from_raw(managed: NonNull<M>) -> Self {
         Self(managed)
     }
