@@ -902,7 +902,8 @@ public:
         return out;
     }
     /* A copy on another device, or on the same one, queued on `stream`. A copy into plain host memory is waited for. Within
-     * plain host memory, any stream will do; copy() needs none. */
+     * plain host memory, any stream will do; copy() needs none. A copy from or to plain host memory is row-major, any other has
+     * the same strides. */
     Tensor copy_to(DLDevice device, std::int64_t stream) const {
         Tensor out;
         detail::check([&](devx_error *error) {

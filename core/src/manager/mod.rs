@@ -298,7 +298,8 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
 
     /// Keeps memory that is given up until [`Manager::resume_cleanup`] has been called as often as this: the expensive part of
     /// giving memory back does not happen meanwhile. Memory in the order of a stream still goes back to its pool at once, and
-    /// existing host memory that was pinned is unpinned at once, because it belongs to its user again.
+    /// existing host memory that was pinned is unpinned at once, because it belongs to its user again. [`Manager::trim`] gives
+    /// back what is kept, and so does a manager of this library that runs out of memory.
     fn defer_cleanup(&self) {}
 
     /// Ends a deferral; see [`Manager::defer_cleanup`].
