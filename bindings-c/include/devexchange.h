@@ -230,8 +230,8 @@ devx_status devx_async_writer_demand(
 /**
  * Reports an error to the consumer and releases the handler.
  *
- * `code` is an `errno` code other than 0; the text and the metadata block may be NULL. Also
- * succeeds if the stream was not started, and if the consumer cancelled; nothing is reported then.
+ * `code` is an `errno` code other than 0; the text and the metadata block may be NULL. The stream
+ * need not have been started. Also succeeds if the consumer cancelled; nothing is reported then.
  * DEVX_CLOSED if the stream was ended already.
  */
 devx_status devx_async_writer_fail(
