@@ -1044,7 +1044,8 @@ devx_status devx_ipc_server_offer_tensor(
  * Ends all offers and sets the handle to NULL; what was imported stays valid until it is released.
  * NULL and a handle that is NULL are fine.
  *
- * Waits until the address is free again, for a second at most.
+ * Waits until the address is free again, for a second at most. When the exporter's process ends,
+ * host memory that was imported stays valid; device memory does not.
  */
 void devx_ipc_server_release(devx_ipc_server_t **server);
 

@@ -2323,7 +2323,8 @@ inline Plan ipc_plan(Batch const &batch) {
 
 /*
  * An exporter. Its offers end with it; what was imported stays valid until the importers release it. Its destructor waits until
- * the address is free again, for a second at most.
+ * the address is free again, for a second at most. When its process ends, host memory that was imported stays valid; device
+ * memory does not.
  *
  *   auto const server = IpcServer::create("@weights");       // a name without a file, or the path of a socket
  *   server.offer("layer 1", tensor);

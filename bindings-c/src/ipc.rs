@@ -139,7 +139,8 @@ unsafe fn devx_ipc_server_leases(
 /// Ends all offers and sets the handle to NULL; what was imported stays valid until it is released. NULL and a
 /// handle that is NULL are fine.
 ///
-/// Waits until the address is free again, for a second at most.
+/// Waits until the address is free again, for a second at most. When the exporter's process ends, host memory that was imported
+/// stays valid; device memory does not.
 #[ffi_export]
 unsafe fn devx_ipc_server_release(server: Option<&mut *mut ServerHandle>) {
     // SAFETY: the caller gives a living handle, or NULL.
