@@ -53,7 +53,8 @@ end
 
 Returns the handler for a producer; only one call can have it. Its `release` must be called exactly once: by the
 producer that took it, or by the caller ([`arrow_release`](@ref)) if no producer did. It is valid until then, even after
-the reader was closed.
+the reader was closed. The producer must not hold a lock during the release that its `request` or `cancel` takes,
+because the release waits for such a call on another thread.
 
 Throws `DEVX_INVALID_ARGUMENT` the second time, `DEVX_CLOSED`.
 """

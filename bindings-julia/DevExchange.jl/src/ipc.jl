@@ -9,7 +9,8 @@ A thread of the library answers importers; it does not need Julia.
 
 **Ownership, threads.** `close(server)` ends all offers, and waits until the address is free again, for a second at
 most. What was given stays valid, and its memory is kept ([`leases`](@ref)), until it is released or its importer is
-gone, whichever comes first. Any task may use a server.
+gone, whichever comes first. When this process ends, host memory that was given stays valid; device memory does not. Any
+task may use a server.
 
 Throws `DEVX_INVALID_ARGUMENT` for an invalid address, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM` with the system's message, for
 example if another server listens there.

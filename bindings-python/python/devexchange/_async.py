@@ -110,7 +110,8 @@ class AsyncReader:
 
         The producer that takes the handler calls its ``release`` exactly once. If no producer takes it, let an
         ``AsyncWriter`` take it, and close that. The handler is valid until its release, also after the reader was
-        closed.
+        closed. The producer must not hold a lock during the release that its ``request`` or ``cancel`` takes, because
+        the release waits for such a call on another thread.
 
         Raises ValueError the second time."""
         return self._native.handler()
