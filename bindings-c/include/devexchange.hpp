@@ -279,7 +279,7 @@ private:
 };
 
 /* An owner that calls `callable()` once, on any thread (that of the last user, or one of the library after queued work), and
- * then destroys it. */
+ * then destroys it. The callable must not wait for another release (devx_owner). */
 template <class Callable> Owner owner(Callable &&callable) {
     using Stored = std::decay_t<Callable>;
     static_assert(std::is_invocable_v<Stored &>, "an owner needs something that can be called without arguments");
