@@ -463,9 +463,10 @@ devx_status devx_batch_import_pair_device(
 /**
  * Makes a record batch from columns, each of which is a batch (any array), under new names.
  *
- * All columns have the same length and are on the same device. They are shared: nothing is copied.
- * Columns on a GPU are ordered by `stream`, which waits, on the device, for all of them; -1 if all
- * are ready.
+ * All columns have the same length (else DEVX_INVALID_LENGTH) and are on the same device (else
+ * DEVX_MISMATCH). They are shared: nothing is copied. Columns on a GPU are ordered by `stream`,
+ * which waits, on the device, for all of them; -1 if all are ready (else DEVX_NOT_READY). At least
+ * one column is needed (DEVX_INVALID_ARGUMENT).
  */
 devx_status devx_batch_of_columns(
     char const *const *names,
@@ -815,7 +816,9 @@ devx_status devx_column_text(
  *
  * The tensor has one dimension, and one more for each level of fixed-size lists. `copy` is
  * DEVX_COPY_NEVER, DEVX_COPY_IF_NEEDED or DEVX_COPY_ALWAYS. A view is read-only and keeps the
- * batch's memory alive.
+ * batch's memory alive. DEVX_COPY_REQUIRED or DEVX_IMPOSSIBLE, with the reason, if the plan is a
+ * copy that `copy` does not allow, or impossible; DEVX_DEVICE if data would have to be read in
+ * device memory.
  */
 devx_status devx_column_to_tensor(
     devx_batch_t const *batch,
@@ -1684,9 +1687,9 @@ devx_status devx_tensor_stream(
 /**
  * Makes a record batch from a matrix, with the same rows and columns.
  *
- * `names` are the names of the columns; without names (NULL and 0), they are "0", "1", and so on.
- * `copy` is as in `devx_column_to_tensor`. A view keeps the tensor's memory alive; it needs columns
- * whose values are contiguous.
+ * `names` are the names of the columns, one for each (else DEVX_MISMATCH); without names (NULL and
+ * 0), they are "0", "1", and so on. `copy` is as in `devx_column_to_tensor`. A view keeps the
+ * tensor's memory alive; it needs columns whose values are contiguous.
  */
 devx_status devx_tensor_to_batch(
     devx_tensor_t const *tensor,

@@ -33,7 +33,9 @@ unsafe fn devx_column_plan_tensor(
 /// Makes a tensor from a column.
 ///
 /// The tensor has one dimension, and one more for each level of fixed-size lists. `copy` is DEVX_COPY_NEVER,
-/// DEVX_COPY_IF_NEEDED or DEVX_COPY_ALWAYS. A view is read-only and keeps the batch's memory alive.
+/// DEVX_COPY_IF_NEEDED or DEVX_COPY_ALWAYS. A view is read-only and keeps the batch's memory alive. DEVX_COPY_REQUIRED or
+/// DEVX_IMPOSSIBLE, with the reason, if the plan is a copy that `copy` does not allow, or impossible; DEVX_DEVICE if data would
+/// have to be read in device memory.
 #[ffi_export]
 unsafe fn devx_column_to_tensor(
     batch: *const BatchHandle,
@@ -108,8 +110,9 @@ unsafe fn devx_tensor_plan_batch(
 
 /// Makes a record batch from a matrix, with the same rows and columns.
 ///
-/// `names` are the names of the columns; without names (NULL and 0), they are "0", "1", and so on. `copy` is as in
-/// `devx_column_to_tensor`. A view keeps the tensor's memory alive; it needs columns whose values are contiguous.
+/// `names` are the names of the columns, one for each (else DEVX_MISMATCH); without names (NULL and 0), they are "0", "1", and
+/// so on. `copy` is as in `devx_column_to_tensor`. A view keeps the tensor's memory alive; it needs columns whose values are
+/// contiguous.
 #[ffi_export]
 unsafe fn devx_tensor_to_batch(
     tensor: *const TensorHandle,
