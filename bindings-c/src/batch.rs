@@ -150,7 +150,8 @@ unsafe fn devx_batch_slice(
 
 /// Copies a batch into one block of host memory that this library allocates.
 ///
-/// The copy has no offsets, except in run-end encoded columns. To copy from or to a device, use `devx_batch_copy_to`.
+/// The copy has no offsets, except in run-end encoded columns. The host must be able to read the batch's memory (else
+/// DEVX_DEVICE), and the data must be ready (else DEVX_NOT_READY). To copy from or to a device, use `devx_batch_copy_to`.
 #[ffi_export]
 unsafe fn devx_batch_copy(
     batch: *const BatchHandle,
@@ -168,8 +169,8 @@ unsafe fn devx_batch_copy(
 
 /// Like `devx_tensor_copy_to`, for a whole batch: one allocation, and one copy for each buffer.
 ///
-/// For text and binary in device memory, the library first reads the last offset, for which the host waits. Within host memory,
-/// `devx_batch_copy` needs no stream.
+/// For text and binary in device memory, the library first reads the last offset, or the sizes that belong to views, for which
+/// the host waits. Within host memory, `devx_batch_copy` needs no stream.
 #[ffi_export]
 unsafe fn devx_batch_copy_to(
     batch: *const BatchHandle,

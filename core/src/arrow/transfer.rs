@@ -82,7 +82,6 @@ impl Batch {
     ///
     /// If the copy is on a GPU, the sizes of view data are in pinned memory: some consumers read them on the host,
     /// others on the device.
-    /// the device.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_BUFFERS`, `DEVX_DEVICE`, `DEVX_DRIVER`.
