@@ -174,8 +174,9 @@ end
     copy_to(b::Batch, device::DLDevice, stream) -> Batch
 
 Returns a copy of a whole batch on another device (or the same): one allocation, and one copy for each buffer, queued on
-a stream of either device. For texts and binary in device memory, the last offset is read first, and the host waits for
-it. Otherwise as for tensors; within host memory `copy` needs no stream. Also throws `DEVX_INVALID_BUFFERS`.
+a stream of either device. For texts and binary in device memory, the last offset (or the sizes that belong to views) is
+read first, and the host waits for it. Otherwise as for tensors; within host memory `copy` needs no stream. Also throws
+`DEVX_INVALID_BUFFERS`.
 """
 function copy_to(b::Batch, device::DLDevice, stream::AnyStream)
     return adopt_batch(made(Handle{TAG_BATCH}) do out
