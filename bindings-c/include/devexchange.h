@@ -100,7 +100,8 @@ typedef struct devx_ipc_server devx_ipc_server_t;
 typedef struct devx_manager devx_manager_t;
 
 /**
- * Asks the producer to stop and takes no more batches: the stream ends here, without an error.
+ * Asks the producer to stop, and gives up batches that have come: the stream ends here, without an
+ * error.
  *
  * Does nothing when called again.
  */
@@ -182,7 +183,12 @@ devx_status devx_async_reader_producer_error(
  */
 void devx_async_reader_release(devx_async_reader_t **reader);
 
-/** Requests `n` more batches (`n` > 0). Does nothing after the end. */
+/**
+ * Requests `n` more batches (`n` > 0), besides those that the limit keeps requested. Does nothing
+ * after the end.
+ *
+ * DEVX_OUT_OF_RANGE if the sum of all requests cannot be counted.
+ */
 devx_status devx_async_reader_request(
     devx_async_reader_t const *reader,
     int64_t n,

@@ -64,7 +64,9 @@ unsafe fn devx_async_reader_handler(
     })
 }
 
-/// Requests `n` more batches (`n` > 0). Does nothing after the end.
+/// Requests `n` more batches (`n` > 0), besides those that the limit keeps requested. Does nothing after the end.
+///
+/// DEVX_OUT_OF_RANGE if the sum of all requests cannot be counted.
 #[ffi_export]
 unsafe fn devx_async_reader_request(
     reader: *const AsyncReaderHandle,
@@ -75,7 +77,7 @@ unsafe fn devx_async_reader_request(
     guard(error, || unsafe { AsyncReaderHandle::borrow(reader, "reader") }?.request(n))
 }
 
-/// Asks the producer to stop and takes no more batches: the stream ends here, without an error.
+/// Asks the producer to stop, and gives up batches that have come: the stream ends here, without an error.
 ///
 /// Does nothing when called again.
 #[ffi_export]
