@@ -34,8 +34,13 @@ typedef int32_t devx_status;
 #define DEVX_INVALID_FORMAT 5
 /** A data type is malformed or unknown. */
 #define DEVX_INVALID_DTYPE 6
-/** A shape, strides or byte offset is negative, missing or overflows. */
+
+/**
+ * A shape is missing or has a negative extent; or a shape, strides or a byte offset overflow or do
+ * not fit.
+ */
 #define DEVX_INVALID_SHAPE 7
+
 /** An Arrow length or offset is negative, too short or overflows. */
 #define DEVX_INVALID_LENGTH 8
 /** An Arrow null count does not fit its array. */

@@ -25,7 +25,7 @@ pub const DEVX_CLOSED: DevxStatus = DevxStatus(4);
 pub const DEVX_INVALID_FORMAT: DevxStatus = DevxStatus(5);
 /// A data type is malformed or unknown.
 pub const DEVX_INVALID_DTYPE: DevxStatus = DevxStatus(6);
-/// A shape, strides or byte offset is negative, missing or overflows.
+/// A shape is missing or has a negative extent; or a shape, strides or a byte offset overflow or do not fit.
 pub const DEVX_INVALID_SHAPE: DevxStatus = DevxStatus(7);
 /// An Arrow length or offset is negative, too short or overflows.
 pub const DEVX_INVALID_LENGTH: DevxStatus = DevxStatus(8);
