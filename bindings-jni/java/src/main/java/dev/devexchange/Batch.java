@@ -291,8 +291,9 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
 
     /**
      * Returns a range of the rows as a batch that shares the memory: nothing is copied, and this batch may be closed.
-     * The slice of a record batch is exported with the offset in its columns and not in the struct, as many consumers
-     * require.
+     * It is ready when this batch is, and its uses are uses of this batch. The slice of a record batch is exported with
+     * the offset in its columns and not in the struct, as many consumers require; only if rows of the record batch itself
+     * may be null, the struct has it.
      *
      * @param offset of the first row
      * @param length number of rows
@@ -516,7 +517,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     /**
      * Asks the driver whether the buffers are where the batch says, with all bytes that its lengths and offsets
      * require. No buffer is read, so the buffers that offsets and views point into are not checked: their sizes can
-     * only be read from the data. Host memory is not checked.
+     * only be read from the data. Memory of the CPU is not checked; pinned and managed memory is.
      *
      * @throws DevExchangeException {@link Status#DEVICE} with the array and the buffer that fails the check, {@link
      *     Status#DRIVER}, {@link Status#CLOSED}
@@ -531,9 +532,9 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Notes that the data is ready when the work already queued on a stream is done, for a producer that worked on a
-     * stream other than the legacy default one. Must be called before the batch is shared, exported or used by other
-     * threads. Memory that is given back in the order of another stream is given back only after that work, too.
+     * Notes that the data is ready when the work already queued on a stream is done. This is for work on another stream
+     * than the one that the batch was made on, which is the legacy default stream if no other was named. Must be called
+     * before the batch is shared, exported or used by other threads. Memory that is given back in the order of another stream is given back only after that work, too.
      *
      * @param stream the stream that fills the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the batch is shared already or used by another

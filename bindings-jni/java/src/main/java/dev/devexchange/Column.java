@@ -127,7 +127,7 @@ public final class Column extends ColumnValues {
      *
      * @param stream a stream of the batch's device
      * @return 0 or more
-     * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#INVALID_STREAM} if the stream is being
+     * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being
      *     captured, {@link Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
      */
     public long nullCount(DeviceStream stream) {

@@ -9,8 +9,9 @@ import java.util.Objects;
  * @param maxVersion for an export, the highest version that the consumer can read: 0 to {@link CudaArray#VERSION}
  * @param noStream what takes the place of the stream in versions without one
  * @param stream for an import, the stream that the consumer works on, which waits for the data; for an export, the
- *     stream to order the data on if it is not ordered on one already. Numbered as in the protocols or by {@link
- *     #withStream(DeviceStream)}, or {@link CudaArray#NO_STREAM}
+ *     stream to order the data on, or {@link CudaArray#NO_STREAM}: then data that is ready and unused has no stream, and
+ *     other data keeps the stream that it is queued on, or else gets the legacy default stream. Numbered as in the
+ *     protocols or by {@link #withStream(DeviceStream)}
  */
 public record CudaArrayRequest(int maxVersion, NoStream noStream, long stream) {
     /**

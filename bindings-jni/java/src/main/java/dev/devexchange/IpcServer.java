@@ -5,8 +5,8 @@ package dev.devexchange;
  * {@link IpcClient}: the same memory, with the same type, shape and order.
  *
  * <p>What an importer has got stays valid until the importer releases it or ends. Shared without a copy are host memory
- * from {@link Tensor#allocateShared}, and device memory that is a driver allocation or comes from {@link
- * MemoryManager#shareablePool}. Anything else is copied, if the offer allows it. A native thread answers the importers.
+ * from {@link Tensor#allocateShared} or from another process, and this process's own device memory that is a driver
+ * allocation or comes from {@link MemoryManager#shareablePool}. Anything else is copied, if the offer allows it. A native thread answers the importers.
  * Any thread may use a server. Close it when it is no longer needed.
  */
 public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {

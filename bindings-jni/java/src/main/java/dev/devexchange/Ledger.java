@@ -11,7 +11,7 @@ import java.nio.ByteBuffer;
  * @param batchImports Arrow arrays taken from producers
  * @param schemaExports Arrow schemas handed to consumers
  * @param schemaImports Arrow schemas taken from producers
- * @param owners memory of this side whose release must be reported
+ * @param owners memory whose release must be reported: that of this side, and all memory that the library allocated
  * @param streamExports streams of Arrow arrays handed to consumers
  * @param streamImports streams of Arrow arrays taken from producers
  */

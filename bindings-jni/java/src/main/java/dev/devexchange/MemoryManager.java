@@ -65,8 +65,8 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * Creates a manager with its own stream-ordered pool on each device. When memory runs out, it trims the pool, waits
-     * for the stream and tries once more.
+     * Creates a manager with its own stream-ordered pool on each device; it also gives pinned host memory. When memory
+     * runs out, it waits for the stream, trims the pool and tries once more.
      *
      * @param limit the most bytes in use at any time, over all devices; {@link #NO_LIMIT} for no limit
      * @param keep unused bytes that each pool keeps; {@link #NO_LIMIT} for all of them
@@ -307,7 +307,8 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
 
     /**
      * Defers the expensive part of giving memory back until the result is closed. Memory in the order of a stream still
-     * goes back to its pool at once.
+     * goes back to its pool at once, and pinning ends at once. {@link #trim} gives back what is held back, and so does a
+     * manager of this library that runs out of memory.
      *
      * @return the scope, which the caller closes, preferably with try-with-resources; it may outlive this handle
      * @throws DevExchangeException {@link Status#CLOSED}

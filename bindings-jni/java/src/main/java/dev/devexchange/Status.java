@@ -13,13 +13,16 @@ public final class Status {
     public static final int INVALID_ARGUMENT = 2;
     /** The struct was released or moved from already. */
     public static final int RELEASED = 3;
-    /** The handle was closed already. */
+    /** The handle, stream or connection was closed already, was cancelled, or has ended. */
     public static final int CLOSED = 4;
     /** An Arrow format string is missing, malformed or unknown. */
     public static final int INVALID_FORMAT = 5;
     /** A data type is malformed or unknown. */
     public static final int INVALID_DTYPE = 6;
-    /** A shape, strides or byte offset is negative, missing or overflows, or does not fit its buffer. */
+    /**
+     * A shape is missing or has a negative extent; or a shape, strides or a byte offset overflow or do not fit their
+     * buffer.
+     */
     public static final int INVALID_SHAPE = 7;
     /** An Arrow length or offset is negative, too short or overflows. */
     public static final int INVALID_LENGTH = 8;
@@ -33,9 +36,9 @@ public final class Status {
     public static final int INVALID_METADATA = 12;
     /** Two things that must agree differ, or a value is asked for as another type. */
     public static final int MISMATCH = 13;
-    /** The tree is deeper or larger than the limits. */
+    /** A tree, or a chain of managers or streams, is deeper or larger than the limits. */
     public static final int TOO_DEEP = 14;
-    /** A protocol version that this library does not speak. */
+    /** One of the two sides does not read this version of a protocol or record. */
     public static final int VERSION = 15;
     /** The device is unknown, absent, or not the one that was asked for. */
     public static final int DEVICE = 16;
@@ -45,7 +48,7 @@ public final class Status {
     public static final int COPY_REQUIRED = 18;
     /** Not possible, not even with a copy. */
     public static final int IMPOSSIBLE = 19;
-    /** Read-only memory was asked for where only writable memory can be described. */
+    /** The memory is read-only, and the call would write it or describe it as writable. */
     public static final int READ_ONLY = 20;
     /** Memory could not be allocated. */
     public static final int OUT_OF_MEMORY = 21;
@@ -64,7 +67,7 @@ public final class Status {
      * JVM failed.
      */
     public static final int CALLBACK = 27;
-    /** The object is in use by another call; it takes one call at a time. */
+    /** The object is in use by another call and takes one at a time, or it has no room for more. */
     public static final int BUSY = 28;
     /** A call of the operating system failed; the text says which and how. */
     public static final int SYSTEM = 29;

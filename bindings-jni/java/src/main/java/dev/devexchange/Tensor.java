@@ -74,7 +74,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
 
     /**
      * Creates a tensor over memory at an address, without a copy. Like {@link #create(ByteBuffer, DType, long[],
-     * long[], long, Runnable)}, but nothing about the memory can be checked.
+     * long[], long, Runnable)}, but nothing about the memory can be checked. Data that is not on the CPU counts as queued
+     * on the legacy default stream, unless {@link #producedOn} names another one.
      *
      * @param address of the first element; may be 0 if there are no elements
      * @param device where the memory is
@@ -143,10 +144,11 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
 
     /**
      * Creates a tensor over new memory of a manager, otherwise like {@link #allocate(Device, DType, long[],
-     * DeviceStream)}.
+     * DeviceStream)}. Without a stream, memory of a pool is in the order of the legacy default stream. Pinned and managed
+     * memory is requested for the device of the stream.
      *
      * @param manager the manager that allocates the memory and gets it back; it may be closed before the tensor
-     * @param device kind of memory, and the id of the device that it is for
+     * @param device where to allocate the memory
      * @param dtype type of the elements
      * @param shape extents; empty for a scalar
      * @param stream a stream of that device, or null; the memory is allocated and given back in its order, if the

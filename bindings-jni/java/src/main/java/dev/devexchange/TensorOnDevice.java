@@ -55,8 +55,7 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     }
 
     /**
-     * Writes all elements from host memory, in row-major order. Work that is queued on the stream afterwards sees them.
-     * The buffer may be reused at once. Nobody else may use the elements meanwhile.
+     * Writes all elements from host memory, in row-major order, and waits until they are written. Nobody else may use the elements meanwhile.
      *
      * @param from a direct buffer in native byte order, whose remaining bytes are exactly those of the elements; its
      *     position does not change
@@ -83,8 +82,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     }
 
     /**
-     * Asks the driver whether all of the memory is where the tensor says, which no description can prove. Host memory
-     * is not checked.
+     * Asks the driver whether all of the memory is where the tensor says, which no description can prove. Memory of
+     * the CPU is not checked; pinned and managed memory is.
      *
      * @throws DevExchangeException {@link Status#DEVICE} if it is not, {@link Status#DRIVER}, {@link Status#CLOSED}
      */
@@ -121,9 +120,9 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     }
 
     /**
-     * Notes that the data is ready when the work already queued on a stream is done, for a producer that worked on a
-     * stream other than the legacy default one. Must be called before the tensor is shared, exported or used by other
-     * threads. Memory that is given back in the order of another stream is given back only after that work, too.
+     * Notes that the data is ready when the work already queued on a stream is done. This is for work on another stream
+     * than the one that the tensor was made on, which is the legacy default stream if no other was named. Must be called
+     * before the tensor is shared, exported or used by other threads. Memory that is given back in the order of another stream is given back only after that work, too.
      *
      * @param stream the stream that fills the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the tensor is shared already or used by another
