@@ -7,7 +7,9 @@ use crate::abi::types::*;
 use crate::arrow::schema::FieldDesc;
 use crate::arrow::{Schema, metadata};
 use crate::dtype::DType;
-use crate::ipc::descriptor::{BatchPart, Descriptor, NodePart, Place, Region, RegionKind, Spot, TensorPart, What};
+use crate::ipc::descriptor::{
+    BatchPart, Descriptor, MAX_BYTES, MAX_REGIONS, NodePart, Place, Region, RegionKind, Spot, TensorPart, What,
+};
 use crate::tensor::Flags;
 
 fn host(bytes: u64) -> Region {
@@ -202,11 +204,12 @@ fn refusals_name_the_field_and_the_value() {
     };
     // After the head of 32 bytes: place, order, count, and two regions of 10 bytes.
     let tensor = 32 + 2 + 4 + 20;
-    let cases: [(usize, &[u8], DevxStatus, &str); 9] = [
+    let cases: [(usize, &[u8], DevxStatus, &str); 10] = [
         (0, b"D3", DEVX_INVALID_ARGUMENT, "magic is \"D3VXIPC\\n\""),
         (8, &[2], DEVX_VERSION, "version is 2: this library reads 1"),
         (12, &[3], DEVX_INVALID_ARGUMENT, "kind is 3"),
         (32, &[9], DEVX_DEVICE, "place is 9"),
+        (33, &[1], DEVX_INVALID_ARGUMENT, "order is 1: 0 is ready"),
         (34, &[65], DEVX_INVALID_ARGUMENT, "regions is 65: more than 64"),
         (38, &[1], DEVX_DEVICE, "region.kind is 1: not of the descriptor's device"),
         (tensor, &[99], DEVX_INVALID_DTYPE, "dtype.code is 99"),
@@ -217,4 +220,33 @@ fn refusals_name_the_field_and_the_value() {
         let error = if text.contains("offset") { changed(at, &[61]) } else { changed(at, new) };
         assert!(error.status() == status && error.message().contains(text), "{at}: {error}");
     }
+}
+
+#[test]
+fn what_is_cut_off_is_named_with_its_place() {
+    for (kept, text) in [(33, "order has 1 bytes at 33, but there are 33 in all"), (36, "regions has 4 bytes at 34")] {
+        let mut cut = examples()[0][..kept].to_vec();
+        reseal(&mut cut);
+        let error = Descriptor::decode(&cut).expect_err("cut");
+        assert!(error.message().contains(text), "{kept}: {error}");
+    }
+}
+
+#[test]
+fn as_many_regions_as_the_limit_says_are_allowed() {
+    let most = |regions| described(Place::Host, None, vec![host(64); regions], What::Tensor(tensor_part()));
+    let bytes = most(MAX_REGIONS).encode().expect("encoded");
+    assert_eq!(Descriptor::decode(&bytes).expect("decoded").regions.len(), MAX_REGIONS);
+    assert_eq!(most(MAX_REGIONS + 1).encode().expect_err("too many").status(), DEVX_UNSUPPORTED);
+}
+
+#[test]
+fn a_descriptor_that_nobody_would_read_is_not_written() {
+    let block = metadata::encode(&[(b"key", &vec![b'x'; MAX_BYTES])]).expect("a block");
+    let (name, format, _) = field("i", "number", 0);
+    let fields = [FieldDesc { metadata: Some(&*block), ..FieldDesc::new(&format, &name) }];
+    let nodes = vec![NodePart { length: 0, null_count: 0, offset: 0, buffers: vec![None, None] }];
+    let part = BatchPart { schema: Schema::new(&fields).expect("a schema"), nodes };
+    let error = described(Place::Host, None, vec![host(64)], What::Batch(part)).encode().expect_err("too large");
+    assert_eq!(error.status(), DEVX_UNSUPPORTED, "{error}");
 }
