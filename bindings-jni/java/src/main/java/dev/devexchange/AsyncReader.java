@@ -118,9 +118,10 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     }
 
     /**
-     * Returns the handler for a producer; can be called once. The producer that takes the handler calls its {@code
-     * release} exactly once; that call waits for a running call of the producer's {@code request} or {@code cancel}, so
-     * the producer must hold no lock that those need. If no producer takes it, let an {@link AsyncWriter} take it, and close the writer.
+     * Returns the handler for a producer; can be called once. The producer that takes the handler calls its
+     * {@code release} exactly once; that call waits for a running call of the producer's {@code request} or
+     * {@code cancel}, so the producer must hold no lock that those need. If no producer takes it, let an
+     * {@link AsyncWriter} take it, and close the writer.
      *
      * @return the address of an {@code ArrowAsyncDeviceStreamHandler}, valid until it is released, even after this
      *     reader is closed

@@ -65,7 +65,7 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
      *     Status#MISMATCH} if it is not a tensor, {@link Status#CLOSED} if the exporter is gone or this handle is
      *     closed, {@link Status#NOT_READY} if there is no answer in time, {@link Status#BUSY} if too much is held
      *     already, {@link Status#DEVICE} if this process does not have its device, {@link Status#DRIVER}, {@link
-     *     Status#INVALID_TEXT}
+     *     Status#INVALID_TEXT}, {@link Status#UNSUPPORTED} in a child of {@code fork}
      */
     public Tensor importTensor(String name) {
         return imported("IpcClient.importTensor", name, client ->

@@ -6,8 +6,8 @@ package dev.devexchange;
  *
  * <p>What an importer has got stays valid until the importer releases it or ends. Shared without a copy are host memory
  * from {@link Tensor#allocateShared} or from another process, and this process's own device memory that is a driver
- * allocation or comes from {@link MemoryManager#shareablePool}. Anything else is copied, if the offer allows it. A native thread answers the importers.
- * Any thread may use a server. Close it when it is no longer needed.
+ * allocation or comes from {@link MemoryManager#shareablePool}. Anything else is copied, if the offer allows it. A
+ * native thread answers the importers. Any thread may use a server. Close it when it is no longer needed.
  */
 public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     private IpcServer() {
@@ -58,7 +58,8 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
      * @param copy whether memory that other processes cannot see may be copied
      * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE},
      *     {@link Status#INVALID_ARGUMENT} and {@link Status#INVALID_TEXT} for the name, {@link Status#DEVICE},
-     *     {@link Status#DRIVER}, {@link Status#SYSTEM}, {@link Status#CLOSED}
+     *     {@link Status#DRIVER}, {@link Status#SYSTEM}, {@link Status#UNSUPPORTED} also in a child of {@code fork},
+     *     {@link Status#CLOSED}
      */
     public void offer(String name, Tensor tensor, Copy copy) {
         Field.requireUnicode(name, "name");
@@ -103,7 +104,8 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
      *
      * @param name of the offer
      * @return whether there was one
-     * @throws DevExchangeException {@link Status#INVALID_TEXT}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#INVALID_TEXT}, {@link Status#UNSUPPORTED} in a child of {@code fork},
+     *     {@link Status#CLOSED}
      */
     public boolean withdraw(String name) {
         Field.requireUnicode(name, "name");

@@ -62,8 +62,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @param release run when the memory is no longer needed; may be null
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order, or memory
-     *     that is not aligned to the element; {@link Status#INVALID_SHAPE} for extents or strides that are negative,
-     *     overflow, or do not fit the buffer; {@link Status#INVALID_DTYPE}
+     *     that is not aligned to the element; {@link Status#INVALID_SHAPE} for extents that are negative, and for a
+     *     shape or strides that overflow or do not fit the buffer; {@link Status#INVALID_DTYPE}
      */
     public static Tensor create(
             ByteBuffer data, DType dtype, long[] shape, long[] strides, long flags, Runnable release) {

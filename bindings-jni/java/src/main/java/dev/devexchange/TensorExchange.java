@@ -210,8 +210,8 @@ abstract class TensorExchange extends TensorOnDevice {
      * Returns a compact, row-major, writable copy in the library's own host memory, with {@link Flags#IS_COPIED}.
      *
      * @return the copy, which the caller closes
-     * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#UNSUPPORTED} for strided elements that share
-     *     bytes, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#NOT_READY} for data that is queued on a
+     *     stream, {@link Status#UNSUPPORTED} for strided elements that share bytes, {@link Status#CLOSED}
      */
     public Tensor copy() {
         long tensor = enter("Tensor.copy");

@@ -55,7 +55,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     }
 
     /**
-     * Writes all elements from host memory, in row-major order, and waits until they are written. Nobody else may use the elements meanwhile.
+     * Writes all elements from host memory, in row-major order, and waits until they are written. Nobody else may use
+     * the elements meanwhile.
      *
      * @param from a direct buffer in native byte order, whose remaining bytes are exactly those of the elements; its
      *     position does not change
@@ -121,8 +122,9 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
 
     /**
      * Notes that the data is ready when the work already queued on a stream is done. This is for work on another stream
-     * than the one that the tensor was made on, which is the legacy default stream if no other was named. Must be called
-     * before the tensor is shared, exported or used by other threads. Memory that is given back in the order of another stream is given back only after that work, too.
+     * than the one that the tensor was made on, which is the legacy default stream if no other was named. Must be
+     * called before the tensor is shared, exported or used by other threads. Memory that is given back in the order of
+     * another stream is given back only after that work, too.
      *
      * @param stream the stream that fills the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the tensor is shared already or used by another
