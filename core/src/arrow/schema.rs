@@ -4,6 +4,7 @@ use core::ffi::c_char;
 use std::ffi::CStr;
 use std::fmt;
 
+use super::MAX_NODES;
 use super::field::Field;
 use super::format::Type;
 use super::metadata;
@@ -100,9 +101,8 @@ impl<'a> FieldDesc<'a> {
         let Ok(n_children) = u32::try_from(field.n_children) else {
             return refuse!(
                 DEVX_INVALID_CHILDREN,
-                "field {name:?}: n_children is {}: it must be between 0 and {}",
-                field.n_children,
-                u32::MAX
+                "field {name:?}: n_children is {}: it must be between 0 and {MAX_NODES}",
+                field.n_children
             );
         };
         let has_dictionary = match field.has_dictionary {
