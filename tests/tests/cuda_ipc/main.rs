@@ -9,7 +9,9 @@ mod ends;
 mod hostile;
 mod memory;
 
-use devexchange_core::abi::types::{DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_UNSUPPORTED};
+use devexchange_core::abi::types::{
+    DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY, DEVX_UNSUPPORTED,
+};
 use devexchange_core::arrow::{ArrayBuilder, Batch};
 use devexchange_core::convert::Plan;
 use devexchange_core::dlpack::Copying;
@@ -329,6 +331,26 @@ fn what_cannot_be_shared_says_why() {
     cu_ok!("cuStreamSynchronize", stream);
     sim::settle();
     sim::destroy(stream);
+}
+
+/// A driver that fails says nothing about the memory, so a copy would be no remedy.
+#[test]
+fn a_failure_of_the_driver_is_not_taken_for_memory_that_cannot_be_shared() {
+    if sim::skipped("faults are injected into the simulated driver") {
+        return;
+    }
+    let _session = Session::new();
+    let tensor = plain();
+    for (code, status) in [(2, DEVX_OUT_OF_MEMORY), (700, DEVX_DRIVER), (7777, DEVX_DRIVER)] {
+        for copying in [Copying::Never, Copying::IfNeeded] {
+            sim::fail("cuIpcGetMemHandle", 1, code, false);
+            let error = ipc::export_tensor(&tensor, copying).expect_err("a driver that fails");
+            assert!(error.status() == status && error.driver_code() == code as i32, "{error}");
+            assert!(error.message().contains("cuIpcGetMemHandle"), "{error}");
+        }
+    }
+    sim::fail_clear();
+    ipc::export_tensor(&tensor, Copying::Never).expect("the driver works again");
 }
 
 #[test]

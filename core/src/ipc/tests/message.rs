@@ -10,7 +10,7 @@ use crate::dlpack::Copying;
 use crate::ipc::memory::file_of;
 use crate::ipc::message::{MAX_MESSAGE, Message, PROTOCOL, RELEASE};
 use crate::ipc::server::Server;
-use crate::ipc::socket::{Sent, Socket};
+use crate::ipc::socket::{Received, Room, Sent, Socket};
 use crate::ipc::{Client, connect, export_tensor};
 
 #[test]
@@ -40,6 +40,27 @@ fn messages_come_out_as_they_went_in() {
     let long = "x".repeat(5000);
     let refusal = Message::Refused { request: 1, status: 5, text: &long }.encode().expect("encoded");
     assert!(refusal.len() < 1200);
+}
+
+/// The descriptors are not offered with the next message either.
+#[test]
+fn file_descriptors_of_a_message_that_is_too_long_are_closed() {
+    let listener = Socket::listen(&address("too-long")).expect("listens");
+    let sender = Socket::connect(&address("too-long"), Instant::now() + patient(10_000)).expect("connected");
+    let receiver = listener.accept().expect("accepts").expect("a peer");
+    let mut room = Room::new().expect("memory");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    assert_eq!(sender.send(&[0; MAX_MESSAGE + 1], &[writer.as_fd()]), Ok(Sent::Yes));
+    drop(writer);
+    let error = receiver.receive(&mut room).expect_err("too long");
+    assert!(error.message().contains("a message has more than"), "{error}");
+    assert_eq!(room.last().1.count(), 0);
+    // The pipe ends, because nobody else has its other end.
+    assert_eq!(std::io::Read::read(&mut &reader, &mut [0]).expect("read"), 0);
+    assert_eq!(sender.send(b"next", &[]), Ok(Sent::Yes));
+    assert!(matches!(receiver.receive(&mut room), Ok(Received::Message)));
+    let (bytes, fds) = room.last();
+    assert_eq!((bytes, fds.count()), (&b"next"[..], 0));
 }
 
 #[test]

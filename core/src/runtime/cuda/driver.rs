@@ -25,6 +25,7 @@ pub(crate) struct Code(pub(crate) u32);
 
 impl Code {
     pub(crate) const SUCCESS: Self = Self(0);
+    pub(crate) const INVALID_VALUE: Self = Self(1);
     pub(crate) const OUT_OF_MEMORY: Self = Self(2);
     /// The driver is shutting down with the process.
     pub(crate) const DEINITIALIZED: Self = Self(4);
@@ -36,6 +37,8 @@ impl Code {
     pub(crate) const INVALID_HANDLE: Self = Self(400);
     pub(crate) const CONTEXT_IS_DESTROYED: Self = Self(709);
     pub(crate) const NOT_READY: Self = Self(600);
+    pub(crate) const NOT_PERMITTED: Self = Self(800);
+    pub(crate) const NOT_SUPPORTED: Self = Self(801);
     /// The legacy default stream was named while a stream that it waits for is being captured.
     pub(crate) const CAPTURE_IMPLICIT: Self = Self(906);
 }

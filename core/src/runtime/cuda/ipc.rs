@@ -68,12 +68,22 @@ pub(crate) fn share(address: *const c_void, name: &str) -> Result<Shared> {
         let mut handle = CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: a call of the driver with room for its result.
         let code = unsafe { (driver.ipc_get_mem_handle)(&mut handle, base) };
-        driver.check("cuIpcGetMemHandle", code).map_err(|error| unshareable(error, "it may be another process's"))?;
+        prepared(driver, "cuIpcGetMemHandle", code, "it may be another process's")?;
         How::Allocation(handle.reserved.map(|byte| byte as u8))
     } else {
         share_of_pool(driver, found.pool, base)?
     };
     Ok(Shared { base: base as usize, bytes: found.bytes, ordinal, how })
+}
+
+/// Checks the result of a call that prepares memory for other processes. `why` is the text for memory that cannot be
+/// shared, which a few codes tell; all others are failures of the driver.
+fn prepared(driver: &Driver, call: &str, code: Code, why: &str) -> Result<()> {
+    let is_refused = matches!(
+        code,
+        Code::INVALID_VALUE | Code::INVALID_CONTEXT | Code::INVALID_HANDLE | Code::NOT_PERMITTED | Code::NOT_SUPPORTED
+    );
+    driver.check(call, code).map_err(|error| if is_refused { unshareable(error, why) } else { error })
 }
 
 /// Checks the result of a call that opens a handle. The driver refuses handles of this very process; `own` is the text
@@ -93,13 +103,13 @@ fn share_of_pool(driver: &Driver, pool: CUmemoryPool, base: CUdeviceptr) -> Resu
     let mut fd = -1_i32;
     // SAFETY: the pool that the driver named, and room for a descriptor.
     let code = unsafe { (driver.mem_pool_export)((&raw mut fd).cast(), pool, FILE_DESCRIPTOR, 0) };
-    driver.check("cuMemPoolExportToShareableHandle", code).map_err(|error| unshareable(error, why))?;
+    prepared(driver, "cuMemPoolExportToShareableHandle", code, why)?;
     // SAFETY: a descriptor that the driver made for us.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut pointer = CUmemPoolPtrExportData { reserved: [0; 64] };
     // SAFETY: an allocation of that pool, and room for the result.
     let code = unsafe { (driver.mem_pool_export_pointer)(&mut pointer, base) };
-    driver.check("cuMemPoolExportPointer", code).map_err(|error| unshareable(error, why))?;
+    prepared(driver, "cuMemPoolExportPointer", code, why)?;
     Ok(How::Pool { pool: pool.addr() as u64, pointer: pointer.reserved, fd })
 }
 
