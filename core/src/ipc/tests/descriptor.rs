@@ -8,7 +8,8 @@ use crate::arrow::schema::FieldDesc;
 use crate::arrow::{Schema, metadata};
 use crate::dtype::DType;
 use crate::ipc::descriptor::{
-    BatchPart, Descriptor, MAX_BYTES, MAX_REGIONS, NodePart, Place, Region, RegionKind, Spot, TensorPart, What,
+    BatchPart, Descriptor, MAX_BYTES, MAX_PART, MAX_REGIONS, NodePart, Place, Region, RegionKind, Spot, TensorPart,
+    What,
 };
 use crate::tensor::Flags;
 
@@ -238,6 +239,16 @@ fn as_many_regions_as_the_limit_says_are_allowed() {
     let bytes = most(MAX_REGIONS).encode().expect("encoded");
     assert_eq!(Descriptor::decode(&bytes).expect("decoded").regions.len(), MAX_REGIONS);
     assert_eq!(most(MAX_REGIONS + 1).encode().expect_err("too many").status(), DEVX_UNSUPPORTED);
+}
+
+#[test]
+fn nothing_before_a_batch_takes_more_room_than_is_left_for_it() {
+    let part = batch_part();
+    let bytes = BatchPart::bytes_of(&part.schema, |node| part.nodes[node].buffers.len());
+    let largest = Region { bytes: 256, kind: RegionKind::Pool { pool: 7, pointer: [9; 64] } };
+    let regions = vec![largest; MAX_REGIONS];
+    let all = described(Place::Cuda([5; 16]), Some([4; 64]), regions, What::Batch(part)).encode().expect("encoded");
+    assert_eq!(all.len() - bytes, MAX_BYTES - MAX_PART);
 }
 
 #[test]

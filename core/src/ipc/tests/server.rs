@@ -5,9 +5,9 @@ use crate::abi::types::*;
 use crate::arrow::builder::ArrayBuilder;
 use crate::device::Device;
 use crate::dlpack::Copying;
-use crate::ipc::connect;
 use crate::ipc::credentials::Credentials;
 use crate::ipc::server::Server;
+use crate::ipc::{Client, connect};
 use crate::memory::Owner;
 
 #[test]
@@ -26,6 +26,14 @@ fn a_tensor_is_the_same_memory_in_all_its_imports() {
     assert!(error.message().contains("name is \"t\": nothing is offered under it"), "{error}");
     drop((server, client));
     assert_eq!(second.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
+}
+
+#[test]
+fn an_importer_without_a_timeout_waits() {
+    let server = Server::bind(&address("no-timeout")).expect("bound");
+    server.offer_tensor("t", &shared(&[1, 2]), Copying::Never).expect("offered");
+    let client = Client::connect(&address("no-timeout"), None).expect("connected");
+    assert_eq!(client.tensor("t").expect("imported").as_slice::<i32>(), Ok(&[1, 2][..]));
 }
 
 #[test]
