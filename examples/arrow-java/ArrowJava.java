@@ -27,11 +27,11 @@ import org.apache.arrow.vector.VarCharVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowReader;
 
-/** Record batches between Arrow Java and devexchange, in one JVM, at the same addresses. */
+/** Hands record batches and streams from Arrow Java to devexchange and back, in one JVM, without a copy. */
 public final class ArrowJava {
     private ArrowJava() {}
 
-    /** What Arrow Java has, as a batch. It shares the memory: the root may be closed at once. */
+    /** Imports the vectors of a root as a batch. Both share the memory, so the root may be closed at once. */
     static Batch take(BufferAllocator allocator, VectorSchemaRoot root) {
         try (ArrowArray array = ArrowArray.allocateNew(allocator);
                 ArrowSchema schema = ArrowSchema.allocateNew(allocator)) {
@@ -39,7 +39,7 @@ public final class ArrowJava {
             try {
                 return Batch.importArrow(array.memoryAddress(), schema.memoryAddress());
             } catch (DevExchangeException refused) {
-                // A refused import takes nothing, so both are still ours to release.
+                // An import that fails takes nothing, so both structs have to be released here.
                 array.release();
                 schema.release();
                 throw refused;
@@ -47,7 +47,7 @@ public final class ArrowJava {
         }
     }
 
-    /** A batch as Arrow Java has it. It shares the memory: the batch may be closed at once. */
+    /** Exports a batch to Arrow Java as a root. Both share the memory, so the batch may be closed at once. */
     static VectorSchemaRoot give(BufferAllocator allocator, CDataDictionaryProvider dictionaries, Batch batch) {
         VectorSchemaRoot root;
         try (ArrowSchema fields = ArrowSchema.allocateNew(allocator);
@@ -55,7 +55,8 @@ public final class ArrowJava {
             schema.exportArrow(fields.memoryAddress());
             root = Data.importVectorSchemaRoot(allocator, fields, dictionaries);
         }
-        // What Arrow Java has refused by now was only the schema, which it releases; it would not release the array.
+        // The array is exported only after Arrow Java has taken the schema: if it refuses a schema, it releases the
+        // schema, but not an array.
         try (ArrowArray array = ArrowArray.allocateNew(allocator)) {
             batch.exportShare(array.memoryAddress());
             Data.importIntoVectorSchemaRoot(allocator, array, root, dictionaries);
@@ -106,7 +107,7 @@ public final class ArrowJava {
                 .build(Device.CPU);
     }
 
-    /** A reader of Arrow Java, which is not to be used any more, as a stream. */
+    /** Imports a reader of Arrow Java as a stream. The stream owns the reader: do not use the reader afterwards. */
     static BatchStream take(BufferAllocator allocator, ArrowReader reader) {
         try (ArrowArrayStream struct = ArrowArrayStream.allocateNew(allocator)) {
             Data.exportArrayStream(allocator, reader, struct);
@@ -119,7 +120,7 @@ public final class ArrowJava {
         }
     }
 
-    /** A stream, which is closed here, as a reader of Arrow Java. */
+    /** Moves a stream to Arrow Java as a reader. */
     static ArrowReader give(BufferAllocator allocator, BatchStream stream) {
         try (ArrowArrayStream struct = ArrowArrayStream.allocateNew(allocator)) {
             stream.exportArrow(struct.memoryAddress());
@@ -127,7 +128,7 @@ public final class ArrowJava {
         }
     }
 
-    /** Three batches of one row. */
+    /** A stream of three batches with one row each. */
     private static BatchStream streamed() {
         List<Double> degrees = List.of(21.5, 14.0, 9.25);
         try (Batch first = row(degrees.get(0));

@@ -4,17 +4,18 @@
 #   examples/demo/run.sh
 #
 # libweather, a third-party library that uses only the installed headers of devexchange, reads two CSV files and exports
-# record batches and a tensor; a program in each language takes them, computes the same figures, and hands a tensor
-# back. The output of all programs becomes one table. The last line gives the result; it is
+# record batches and a tensor. A program in each language imports them, computes the same figures, and exports a tensor to
+# libweather. The output of all programs becomes one table. The last line gives the result. If every program worked, all
+# figures agree and everything was released, the exit status is 0 and the last line is
 #
 #   demo: c ok, java ok, julia ok; outstanding 0
 #
-# and the exit status is 0 if every program worked, all figures agree, and everything was released. A program that is
-# not ok has FAILED (the reason stands above the table) or DIFFERS (from C; the row has a mark).
+# Instead of ok, a program can have FAILED (the reason is above the table), or its figures DIFFER from those of C (the
+# table marks the row).
 #
-#   DEVICE=host          where the data is: in `host` memory, or in `cuda` memory: of a GPU, or of the simulated driver in
-#                        tests/simcuda where there is none (the output says which)
-#   DEMO_TIME_LIMIT=120  seconds that each of the three programs may take
+#   DEVICE=host          where the data is: in `host` memory, or in `cuda` memory. Without a GPU, `cuda` uses the simulated
+#                        driver in tests/simcuda; the output says which driver it was
+#   DEMO_TIME_LIMIT=120  the seconds that each of the three programs may take
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/env.sh"
@@ -31,8 +32,8 @@ java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
 time_limit=${DEMO_TIME_LIMIT:-120}
 device=${DEVICE:-host}
-driver=''      # of CUDA: real or simulated
-device_name='' # as the driver says it
+driver=''      # the CUDA driver: real or simulated
+device_name='' # the name that the driver reports
 
 declare -A reasons=() # LANGUAGE -> why it failed
 declare -A logs=()    # LANGUAGE -> the log that explains it
@@ -42,8 +43,8 @@ indented() { sed 's/^/    /'; }
 
 # --- building ---
 
-# Prints what is done; the output goes to the log. The variable `stepped`, not the status, says whether it worked:
-# `set -e` would not hold in a command whose status is tested.
+# Prints the name of the step and writes the command's output to the log. Leaves the command's status in `stepped`, and does
+# not return it: bash ignores `set -e` within a command whose status is tested.
 step() { # LOG NAME COMMAND...
   local log=$1 name=$2 start=$SECONDS
   shift 2
@@ -55,7 +56,7 @@ step() { # LOG NAME COMMAND...
   if [ "$stepped" -eq 0 ]; then echo "done ($((SECONDS - start)) s)"; else echo "FAILED"; fi
 }
 
-# Without this there is no demo at all.
+# Ends the demo if the step fails, because nothing works without it.
 needed_step() { # NAME WHAT COMMAND
   step "$build/$1.log" "$2" "$3"
   if [ "$stepped" -eq 0 ]; then return; fi
@@ -70,7 +71,7 @@ build_library() {
   PREFIX=$prefix DESTDIR='' LIBDIR='lib' "$DEVX_ROOT/scripts/install.sh" install
 }
 
-compile() { # ARGUMENTS: as a user of the installed library does it
+compile() { # ARGUMENTS: compiles as a user of the installed library would
   local flags
   flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs devexchange)
   # shellcheck disable=SC2086 # the flags are words
@@ -109,7 +110,7 @@ build_java() {
   CC=$CC DEVX_JAR=$DEVX_JAR "$demo/java/build.sh" "$build/java"
 }
 
-build_julia() { # nothing to compile; but Julia takes long enough to start that a missing one should show here
+build_julia() { # there is nothing to compile; this reports a missing Julia or program before anything runs
   if [ -z "$JULIA" ]; then echo "no Julia >= 1.5 found; 'make setup' says more"; return 1; fi
   if [ ! -e "$demo/julia/demo.jl" ]; then echo "$demo/julia/demo.jl is not there"; return 1; fi
 }
@@ -122,7 +123,7 @@ place_simulated() { "$DEVX_ROOT/tests/simcuda/driver/place.sh" "$build/simcuda";
 
 probe_driver() { { read -r driver && read -r device_name; } < <("$build/driver" </dev/null 2>/dev/null); }
 
-# A real driver with a device, or the simulated one. The programs see what this script sees.
+# Finds a real driver with a device, or else places the simulated one, which the programs find through LD_LIBRARY_PATH.
 find_driver() {
   needed_step driver "the question for a CUDA driver" build_probe
   probe_driver || { driver=none device_name="the question for a driver died"; }
@@ -135,7 +136,7 @@ find_driver() {
       exit 1
     fi
   fi
-  # Races, uses after free and similar faults make a program fail.
+  # The simulated driver makes a program fail at its end if it found a race, a use after free or a similar fault.
   if [ "$driver" = simulated ]; then export SIMCUDA_FATAL=exit; fi
 }
 
@@ -219,8 +220,7 @@ cells() { # LABEL CELL... REMARK
   printf '   %s\n' "$remark"
 }
 
-# One row, with a cell for each of the three languages. The others are compared with C, which is nearest to the
-# producer.
+# One row, with a cell for each of the three languages. Java and Julia are compared with C.
 row() { # LABEL CELL...
   local label=$1 remark=$mark i cell
   shift
@@ -236,7 +236,7 @@ row() { # LABEL CELL...
   cells "$label" "$@" "$remark"
 }
 
-of_all() { # KEY: the values in the order of the languages, into `got`
+of_all() { # KEY: puts the values of all languages into `got`, in the order of `languages`
   local language
   got=()
   for language in "${languages[@]}"; do got+=("${values[$language,$1]:--}"); done
@@ -247,8 +247,8 @@ row_of() { # LABEL KEY
   row "$1" "${got[@]}"
 }
 
-# A list NAME:COUNT,... with one row for each entry. An entry whose name differs from that of the first language shows
-# it.
+# Prints one row for each entry of a list NAME:COUNT,... A cell shows its entry's name, too, if that name differs from the
+# row's.
 rows_of_list() { # LABEL KEY
   local n=0 i k entry name label items shown
   of_all "$2"
@@ -270,7 +270,7 @@ rows_of_list() { # LABEL KEY
   done
 }
 
-# The day and its precipitation, one row each.
+# Prints the day and its precipitation, one row each.
 rows_of_wettest_day() {
   local entry days=() amounts=()
   of_all wettest_day
@@ -282,7 +282,7 @@ rows_of_wettest_day() {
   row "  precipitation, mm" "${amounts[@]}"
 }
 
-# A simulated run must never look like the result of a GPU.
+# A run on the simulated driver must not look like a result of a GPU.
 print_device() {
   case $driver in
     real) echo "The device is a real GPU: $device_name." ;;
@@ -318,7 +318,7 @@ print_table() {
 
 # --- the verdict ---
 
-# A program that ran on another device has failed, whatever it computed.
+# A program that ran on another device counts as failed, even if its figures are right.
 find_stray() { # LANGUAGE
   local said=${values[$1,device]:-}
   if [ "$device" = cuda ] && [ -z "${reasons[$1]:-}" ] && [ "$said" != "$device_name" ]; then
@@ -327,7 +327,7 @@ find_stray() { # LANGUAGE
   fi
 }
 
-# A program that ended well but did not print everything has failed, too.
+# A program that succeeded but did not print every key counts as failed, too.
 find_silence() { # LANGUAGE
   local key missing=''
   for key in "${figures[@]}" "${ledger[@]}"; do
@@ -350,7 +350,7 @@ print_reasons() {
   done
 }
 
-# The sum of what is outstanding in all programs; "?" if one of them printed no number.
+# The sum of everything outstanding in all programs; "?" if one of them did not print a number.
 sum_of_ledger() {
   local language key sum=0 value
   for language in "${languages[@]}"; do

@@ -1,14 +1,14 @@
 /*
- * The demo's consumer in C: takes two record batches and a tensor from libweather without a copy, computes a few
- * figures, hands a tensor back, and gives up everything again.
+ * The demo's consumer in C: imports two record batches and a tensor from libweather without a copy, computes a few
+ * figures, exports a tensor to libweather, and releases everything.
  *
  *   demo DATADIR
  *
- * With DEVX_DEVICE=cuda in the environment the tables come in the memory of a CUDA device. The figures are computed
- * from copies in host memory, everything is queued on a stream of this program's, and the means go back on the device.
+ * With DEVX_DEVICE=cuda in the environment, the tables come in the memory of a CUDA device. Then this program queues its
+ * work on its own stream, computes the figures from copies in host memory, and exports the means in device memory.
  *
- * Prints KEY=VALUE lines for examples/demo/run.sh; every language prints the same keys. Whatever is wrong ends the
- * program with status 1 and one line on stderr.
+ * Prints KEY=VALUE lines for examples/demo/run.sh; every language prints the same keys. Any error ends the program with
+ * status 1 and a message on stderr.
  */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 
@@ -23,7 +23,7 @@
 
 enum { MEASUREMENTS = 4, MONTHS = 12, TOP = 3 };
 
-/* There is nothing to clean up in a program that ends. */
+/* Releases nothing, because the program ends. */
 static _Noreturn void give_up(const char *what, const char *why) {
     fprintf(stderr, "demo: %s: %s\n", what, why);
     exit(1);
@@ -31,7 +31,7 @@ static _Noreturn void give_up(const char *what, const char *why) {
 
 static devx_error error;
 
-/* A call of devexchange that has to work. */
+/* Calls devexchange, and ends the program if the call fails. */
 #define DEVX(call)                                                                                                     \
     do {                                                                                                               \
         if ((call) != DEVX_OK) {                                                                                       \
@@ -39,7 +39,7 @@ static devx_error error;
         }                                                                                                              \
     } while (0)
 
-/* A call of libweather that has to work. */
+/* Calls libweather, and ends the program if the call fails. */
 #define WEATHER(call)                                                                                                  \
     do {                                                                                                               \
         if ((call) != 0) {                                                                                             \
@@ -60,7 +60,7 @@ static void *allocate(size_t count, size_t size) {
 static const DLDevice cpu = {kDLCPU, 0};
 
 static DLDevice device = {kDLCPU, 0};
-static int64_t stream = -1; /* none: host memory is always ready */
+static int64_t stream = -1; /* no stream: host memory is always ready */
 
 static int on_device(void) {
     return device.device_type != kDLCPU;
@@ -79,7 +79,7 @@ static void choose_device(void) {
     printf("device=%s\n", info.name);
 }
 
-/* What was used by work on the stream is released after that work, by a thread of devexchange's. */
+/* Waits for releases: memory that work on the stream uses is released after that work, on a thread of devexchange. */
 static void finish_releases(void) {
     struct timespec const pause = {0, 1000 * 1000};
     for (int i = 0; devx_releases_waiting() > 0; ++i) {
@@ -93,19 +93,19 @@ static void finish_releases(void) {
     }
 }
 
-/* --- taking --- */
+/* --- importing --- */
 
-/* What libweather exports becomes ours: the import moves it out of the two structs. */
+/* Takes the batch that libweather exported: the imports move its contents out of the two structs. */
 static devx_batch_t *take_batch(struct ArrowDeviceArray *array, struct ArrowSchema *exported) {
     devx_schema_t *schema = NULL;
     devx_batch_t *batch = NULL;
     DEVX(devx_schema_import(exported, &schema, &error));
     DEVX(devx_batch_import_device(array, schema, &batch, &error));
-    devx_schema_release(&schema); /* the batch has its own reference */
+    devx_schema_release(&schema); /* the batch has a reference of its own */
     return batch;
 }
 
-/* The same in host memory, for the figures; the caller releases it. */
+/* The batch in host memory, for computing: a copy if it is on a device. The caller releases it. */
 static devx_batch_t *host_batch(const devx_batch_t *batch) {
     devx_batch_t *host = NULL;
     DEVX(on_device() ? devx_batch_copy_to(batch, cpu, stream, &host, &error) : devx_batch_share(batch, &host, &error));
@@ -163,7 +163,8 @@ static void check_address(const weather *w, const char *what, const void *addres
 
 static void check_addresses(const weather *w, const devx_batch_t *airports, const devx_batch_t *days,
                             const void *tensor) {
-    /* Text: validity, offsets, bytes. Anything else: validity, values; of a dictionary the indices. */
+    /* The buffers of text are validity, offsets and bytes; those of other types are validity and values. The values of
+     * a dictionary column are its indices. */
     check_address(w, "airports.iata", column_named(airports, "iata").buffers[2]);
     check_address(w, "airports.name", column_named(airports, "name").buffers[2]);
     check_address(w, "airports.latitude", column_named(airports, "latitude").buffers[1]);
@@ -195,14 +196,15 @@ static int by_text(const void *left, const void *right) {
     return compare_texts(left, right);
 }
 
-/* Most frequent first; what is equally frequent by name. */
+/* The most frequent text comes first; texts of equal frequency are in the order of names. */
 static int by_count(const void *left, const void *right) {
     const tally *l = left, *r = right;
     int const order = (l->count < r->count) - (l->count > r->count);
     return order != 0 ? order : compare_texts(l, r);
 }
 
-/* The distinct texts of a column that are not null, each with its number, by name. `*n` gets how many there are. */
+/* Counts how often each text of a column occurs, without nulls. Returns the texts in the order of names; `*n` gets their
+ * number. */
 static tally *count_texts(const devx_batch_t *batch, const char *name, size_t *n) {
     devx_column const column = column_named(batch, name);
     tally *tallies = allocate((size_t)column.length, sizeof *tallies);
@@ -246,7 +248,7 @@ static void print_top_states(const devx_batch_t *airports) {
     free(states);
 }
 
-/* The days of each category: the texts are the dictionary's, the days hold indices into it. */
+/* Counts the days of each category: each day holds an index into the dictionary, which holds the texts. */
 static void print_categories(const devx_batch_t *days) {
     devx_column const column = column_named(days, "weather");
     devx_column dictionary;
@@ -279,7 +281,8 @@ typedef struct civil {
     int day;
 } civil;
 
-/* The Gregorian date of a day since 1970-01-01, counted in years that begin in March. */
+/* The Gregorian date of a day, a number of days since 1970-01-01. It counts years from March, so that a leap day is the
+ * last day of a year. */
 static civil civil_of(int32_t day) {
     int const shifted = day + 719468;
     int const era = shifted / 146097;
@@ -320,9 +323,9 @@ static void print_figures(const devx_batch_t *airports, const devx_batch_t *days
     print_categories(days);
 }
 
-/* --- handing back --- */
+/* --- exporting --- */
 
-/* Row: month. Column: measurement. The caller frees it. */
+/* A row for each month, a column for each measurement. The caller frees the matrix. */
 static double *monthly_means(const DLTensor *measurements, const int32_t *dates) {
     double *means = allocate((size_t)MONTHS * MEASUREMENTS, sizeof *means);
     int64_t days_in[MONTHS] = {0};
@@ -343,7 +346,7 @@ static double *monthly_means(const DLTensor *measurements, const int32_t *dates)
 
 static int means_freed;
 
-/* Called by devexchange when libweather is done with the means. */
+/* The release function of the means: devexchange calls it when nobody uses them any more. */
 static void free_means(void *memory) {
     free(memory);
     means_freed += 1;
@@ -372,7 +375,7 @@ static void hand_back_means(weather *w, const DLTensor *measurements, const int3
     printf("means_checked=yes\n");
 }
 
-/* --- all of it --- */
+/* --- the program --- */
 
 static void print_ledger(void) {
     int64_t const outstanding = devx_ledger_outstanding();
@@ -386,7 +389,7 @@ static void print_ledger(void) {
     }
 }
 
-/* The tensor is also asked of the producer for our stream, which waits on the device until the data is there. */
+/* Names our stream to libweather, which makes it wait, on the device, until the data is ready. */
 static devx_tensor_t *take_measurements(weather *w) {
     struct DLManagedTensorVersioned *exported = NULL;
     devx_tensor_t *tensor = NULL;
@@ -405,7 +408,7 @@ static void check_measurements(const DLTensor *measurements, int64_t days) {
     }
 }
 
-/* Everything that is computed, from memory that the host can read. */
+/* Computes everything, from memory that the host can read. */
 static void compute(weather *w, const devx_batch_t *airports, const devx_batch_t *days, const devx_tensor_t *tensor) {
     devx_batch_t *host_airports = host_batch(airports);
     devx_batch_t *host_days = host_batch(days);
@@ -442,7 +445,7 @@ int main(int argc, char **argv) {
     check_addresses(w, airports, days, measurements.data);
     compute(w, airports, days, tensor);
 
-    /* The producer goes first: what we hold stays valid until we release it. */
+    /* We close the producer first: our imports stay valid until we release them. */
     weather_close(w);
     if (weather_live_buffers() != 2) {
         give_up("libweather", "its buffers were freed although they are in use");

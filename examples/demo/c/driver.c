@@ -1,6 +1,7 @@
 /*
- * Says which CUDA driver a program finds here, in two lines: what it is (real, simulated or none) and the name of its
- * first device, or why there is none. Links nothing: what it finds is what every other program finds.
+ * Prints which CUDA driver a program finds here, in two lines: its kind (real, simulated or none), and the name of its
+ * first device, or the reason why there is none. It loads the driver at run time, as devexchange does, and so finds the
+ * same one.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -23,7 +24,6 @@ int main(void) {
     driver_init *init = NULL;
     driver_count *count = NULL;
     driver_name *name_of = NULL;
-    /* A device is known by its number here, which every driver takes for the first one. */
     *(void **)&init = dlsym(library, "cuInit");
     *(void **)&count = dlsym(library, "cuDeviceGetCount");
     *(void **)&name_of = dlsym(library, "cuDeviceGetName");
@@ -38,6 +38,7 @@ int main(void) {
         return say("none", why);
     }
     char name[128] = "?";
+    /* The handle of the first device is taken to be its number, 0. */
     name_of(name, sizeof name, 0);
     return say(dlsym(library, "simcuda_version") != NULL ? "simulated" : "real", name);
 }

@@ -24,25 +24,25 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * The demo's consumer in Java: takes two record batches and a tensor from libweather without a copy, computes a few
- * figures, hands a tensor back, and gives up everything again.
+ * The demo's consumer in Java: imports two record batches and a tensor from libweather without a copy, computes a few
+ * figures, exports a tensor to libweather, and releases everything.
  *
- * <p>With {@code DEVX_DEVICE=cuda} in the environment the tables come in the memory of a CUDA device. The figures are
- * computed from copies in host memory, everything is queued on a stream of this program's, and the means go back on the
- * device.
+ * <p>With {@code DEVX_DEVICE=cuda} in the environment, the tables come in the memory of a CUDA device. Then this
+ * program queues its work on its own stream, computes the figures from copies in host memory, and exports the means in
+ * device memory.
  *
  * <p>{@code java Demo DATADIR} prints KEY=VALUE lines for examples/demo/run.sh; every language prints the same keys.
- * Whatever is wrong ends the program with an exception, and so with an exit status that is not 0.
+ * Any error ends the program with an exception, and so with an exit status that is not 0.
  */
 final class Demo {
     private static final int MEASUREMENTS = 4;
     private static final int MONTHS = 12;
     private static final Duration PATIENCE = Duration.ofSeconds(30);
 
-    /** Where the tables are. */
+    /** The device that the tables are on. */
     private final Device device;
 
-    /** What this program queues its work on; null on the CPU, where there is nothing to queue. */
+    /** The stream that this program queues its work on; null on the CPU, where nothing is queued. */
     private final DeviceStream stream;
 
     private final Weather weather;
@@ -50,7 +50,7 @@ final class Demo {
     private final Batch days;
     private final Tensor measurements;
 
-    /** The same in memory that the host can read: to compute from. */
+    /** The tables in host memory, for computing: copies if the tables are on a device. */
     private final Batch hostAirports;
 
     private final Batch hostDays;
@@ -63,7 +63,7 @@ final class Demo {
         weather.useDevice(device.type().value(), device.id());
         airports = take(weather::airports);
         days = take(weather::days);
-        // The producer is asked for our stream, which waits on the device until the data is there.
+        // Names our stream to libweather, which makes it wait, on the device, until the data is ready.
         measurements = Tensor.importDlpack(weather.measurements(streamValue()), stream);
         require(measurements.device().equals(device), "the measurements are on another device");
         hostAirports = stream == null ? airports.share() : airports.copyTo(Device.CPU, stream);
@@ -102,9 +102,9 @@ final class Demo {
         System.out.println(key + "=" + value);
     }
 
-    // ---- taking ----
+    // ---- importing ----
 
-    /** What libweather exports becomes ours: the import moves it out of the two structs. */
+    /** Takes the batch that libweather exports: the import moves its contents out of the two structs. */
     private static Batch take(BiConsumer<Long, Long> export) {
         try (CStruct array = CStruct.arrowDeviceArray();
                 CStruct schema = CStruct.arrowSchema()) {
@@ -113,7 +113,7 @@ final class Demo {
         }
     }
 
-    /** All values of a column, where they are. */
+    /** All values of a column, without a copy. */
     private static DoubleBuffer doubles(Batch batch, String column) {
         return batch.column(column).valuesBuffer().asDoubleBuffer();
     }
@@ -133,7 +133,7 @@ final class Demo {
         print("categories", list(count(hostDays.column("weather")).entrySet().stream()));
     }
 
-    /** How often each text is there, by name. Nulls do not count. */
+    /** Counts how often each text occurs, without nulls, in the order of names. */
     private static Map<String, Long> count(Column texts) {
         Map<String, Long> counts = new TreeMap<>();
         for (long row = 0; row < texts.length(); row++) {
@@ -167,7 +167,7 @@ final class Demo {
         return hostDays.column("date").getDate(wettest) + " " + rounded(rain.get(wettest), 1);
     }
 
-    /** As printf does: the exact value, rounded once. */
+    /** Rounds the exact value once, as C's printf does. */
     private static BigDecimal rounded(double value, int digits) {
         return new BigDecimal(value).setScale(digits, RoundingMode.HALF_EVEN);
     }
@@ -175,7 +175,8 @@ final class Demo {
     // ---- zero copy ----
 
     private void checkAddresses() {
-        // Text: validity, offsets, bytes. Numbers and dictionaries: validity, values or indices.
+        // The buffers of text are validity, offsets and bytes; those of other types are validity and values. The values
+        // of a dictionary column are its indices.
         Map<String, Long> ours = Map.of(
                 "airports.iata", airports.column("iata").bufferAddress(2),
                 "airports.name", airports.column("name").bufferAddress(2),
@@ -191,7 +192,7 @@ final class Demo {
         require(equal == ours.size(), "something was copied");
     }
 
-    // ---- handing back ----
+    // ---- exporting ----
 
     private void handBackMeans() throws InterruptedException {
         AtomicInteger freed = new AtomicInteger();
@@ -208,7 +209,7 @@ final class Demo {
         print("means_checked", "yes");
     }
 
-    /** Row: month. Column: measurement. */
+    /** A row for each month, a column for each measurement. */
     private ByteBuffer monthlyMeans() {
         require(
                 Arrays.equals(measurements.shape(), new long[] {days.length(), MEASUREMENTS}),
@@ -230,9 +231,9 @@ final class Demo {
         return means;
     }
 
-    // ---- giving up ----
+    // ---- releasing ----
 
-    /** The producer goes first: what we hold stays valid until we release it. */
+    /** Closes the producer first: our imports stay valid until we release them. */
     private void close() {
         weather.close();
         require(Weather.liveBuffers() == 2, "libweather freed buffers that are in use");
@@ -247,7 +248,7 @@ final class Demo {
         }
     }
 
-    /** What was used by work on the stream is released after that work, by a thread of devexchange's. */
+    /** Waits for releases: memory that work on the stream uses is released after that work, by a library thread. */
     private static void finishReleases() throws InterruptedException {
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (DevExchange.releasesWaiting() > 0) {

@@ -1,6 +1,6 @@
 /**
- * libweather as Java sees it: the calls of {@code weather.h}, which pass addresses. What fails throws an
- * {@link IllegalStateException} with what {@code weather_error()} says.
+ * libweather for Java: the functions of {@code weather.h}, with structs passed by their addresses. A call that fails
+ * throws an {@link IllegalStateException} with the text of {@code weather_error()}.
  */
 final class Weather implements AutoCloseable {
     static {
@@ -13,12 +13,12 @@ final class Weather implements AutoCloseable {
         handle = open(directory);
     }
 
-    /** Puts the tables onto a device; before the first export. */
+    /** Copies the tables to a device. To be called before the first export. */
     void useDevice(int deviceType, int deviceId) {
         useDevice(handle, deviceType, deviceId);
     }
 
-    /** Fills an {@code ArrowDeviceArray} and an {@code ArrowSchema}. */
+    /** Exports the airports into an {@code ArrowDeviceArray} and an {@code ArrowSchema}, given by their addresses. */
     void airports(long array, long schema) {
         airports(handle, array, schema);
     }
@@ -28,8 +28,8 @@ final class Weather implements AutoCloseable {
     }
 
     /**
-     * The address of a {@code DLManagedTensorVersioned}, which the caller owns; its data is ready for work that is queued
-     * on a stream (-1 on the CPU).
+     * Exports the measurements. Returns the address of a {@code DLManagedTensorVersioned}, which the caller owns; its
+     * data is ready for work on the stream (-1 on the CPU).
      */
     long measurements(long stream) {
         return measurements(handle, stream);
@@ -39,12 +39,12 @@ final class Weather implements AutoCloseable {
         return address(handle, what);
     }
 
-    /** Takes a {@code DLManagedTensorVersioned} that is ready for work on a stream (-1: ready already). */
+    /** Takes a {@code DLManagedTensorVersioned} whose data is ready for work on a stream, or already if that is -1. */
     void checkMeans(long tensor, long stream) {
         checkMeans(handle, tensor, stream);
     }
 
-    /** What is exported stays valid. */
+    /** Closes libweather. Its exports stay valid until they are released. */
     @Override
     public void close() {
         close(handle);

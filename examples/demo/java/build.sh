@@ -3,15 +3,15 @@
 #
 #   examples/demo/java/build.sh OUTDIR
 #
-# DEVX_PREFIX: where devexchange is installed. DEVX_JAR: the jar of the Java binding. DEVX_WEATHER: libweather.so.
-# JAVA_HOME and CC are used if they are set.
+# DEVX_PREFIX is where devexchange is installed, DEVX_JAR the jar of the Java binding, and DEVX_WEATHER the path of
+# libweather.so. JAVA_HOME and CC are used if they are set.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 out=${1:?usage: build.sh OUTDIR}
 weather=$(cd "$(dirname "${DEVX_WEATHER:?}")" && pwd -P)
 javac=${JAVA_HOME:+$JAVA_HOME/bin/}javac
-# Finds jni.h, even if javac is a link on PATH.
+# The JDK with jni.h; javac on PATH may be a link into it.
 jdk=${JAVA_HOME:-$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")}
 
 rm -rf "$out/classes" "$out/libweather_jni.so"

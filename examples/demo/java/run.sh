@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the program that build.sh built.
+# Runs the demo in Java, as built by build.sh.
 #
 #   examples/demo/java/run.sh OUTDIR DATADIR
 #
-# DEVX_JAR: the jar of the Java binding. JAVA_HOME is used if it is set.
+# DEVX_JAR is the jar of the Java binding. JAVA_HOME is used if it is set.
 set -euo pipefail
 
 out=${1:?usage: run.sh OUTDIR DATADIR}

@@ -1,5 +1,6 @@
-/* libweather for Java: each function converts its arguments, calls weather.h, and throws what went wrong. */
-#include "Weather.h" /* made by javac -h: the declarations have to agree */
+/* libweather for Java: each function converts its arguments, calls a function of weather.h, and throws an exception if it
+ * fails. */
+#include "Weather.h" /* written by javac -h: the compiler compares its declarations with the definitions here */
 
 #include <stddef.h>
 #include <weather.h>

@@ -1,13 +1,13 @@
-# The demo's consumer in Julia: takes two record batches and a tensor from libweather without a copy, computes a few
-# figures, hands a tensor back, and gives up everything again.
+# The demo's consumer in Julia: imports two record batches and a tensor from libweather without a copy, computes a few
+# figures, exports a tensor to libweather, and releases everything.
 #
 #   julia --project=bindings-julia/DevExchange.jl examples/demo/julia/demo.jl DATADIR
 #
-# With DEVX_DEVICE=cuda in the environment the tables come in the memory of a CUDA device. The figures are computed from
-# copies in host memory, everything is queued on a stream of this program's, and the means go back on the device.
+# With DEVX_DEVICE=cuda in the environment, the tables come in the memory of a CUDA device. Then this program queues its
+# work on its own stream, computes the figures from copies in host memory, and exports the means in device memory.
 #
-# DEVX_WEATHER says where libweather.so is. Prints KEY=VALUE lines for examples/demo/run.sh; every language prints the
-# same keys. Whatever is wrong ends the program with status 1 and a line on stderr.
+# DEVX_WEATHER is the path of libweather.so. Prints KEY=VALUE lines for examples/demo/run.sh; every language prints the
+# same keys. Any error ends the program with status 1 and a message on stderr.
 
 using DevExchange
 using Dates, Libdl, Printf
@@ -20,7 +20,7 @@ const WEATHER = Libdl.dlopen_e(WEATHER_PATH)
 WEATHER == C_NULL && fail(WEATHER_PATH, " could not be loaded")
 weather(name) = Libdl.dlsym(WEATHER, name)
 
-# A call of libweather that has to work.
+# Ends the program if a call of libweather has failed.
 worked(status) = status == 0 || fail("libweather: ", unsafe_string(ccall(weather(:weather_error), Cstring, ())))
 
 # --- the device ---
@@ -28,20 +28,20 @@ worked(status) = status == 0 || fail("libweather: ", unsafe_string(ccall(weather
 const DEVICE_NAME = get(ENV, "DEVX_DEVICE", "host")
 DEVICE_NAME in ("host", "cuda") || fail("DEVX_DEVICE is ", DEVICE_NAME, ", neither host nor cuda")
 const DEVICE = DEVICE_NAME == "cuda" ? DevExchange.cuda() : DevExchange.CPU
-# None for host memory, which is always ready.
+# No stream for host memory, which is always ready.
 const STREAM = DEVICE == DevExchange.CPU ? nothing : DeviceStream(DEVICE)
 stream_number() = STREAM === nothing ? -1 : STREAM.value
 
-# A batch or tensor in host memory, where it can be computed with; the same one if it is there.
+# A batch or tensor in host memory, for computing: a copy if it is on a device.
 on_host(x) = STREAM === nothing ? share(x) : copy_to(x, DevExchange.CPU, STREAM)
 
-# What was used by work on the stream is released after that work, by a thread of the library's.
+# Waits for releases: memory that work on the stream uses is released after that work, on a thread of the library.
 function finish_releases()
     timedwait(() -> releases_waiting() == 0, 10.0; pollint=0.001) === :ok || fail("the releases still wait after 10 s")
     releases_lost() == 0 || fail(releases_lost(), " release(s) were never called")
 end
 
-# --- taking ---
+# --- importing ---
 
 function open_weather(directory)
     w = Ref{Ptr{Cvoid}}(C_NULL)
@@ -50,14 +50,14 @@ function open_weather(directory)
     return w[]
 end
 
-# What libweather exports becomes ours: the import moves it out of the two structs.
+# Takes the batch that libweather exports: the import moves its contents out of the two structs.
 function take_batch(w, name)
     array, schema = Ref(ArrowDeviceArray()), Ref(ArrowSchema())
     worked(ccall(weather(name), Cint, (Ptr{Cvoid}, Ptr{ArrowDeviceArray}, Ptr{ArrowSchema}), w, array, schema))
     return import_arrow_device(array, schema)
 end
 
-# Libweather is asked for the tensor with our stream, which waits, on the device, until the data is there.
+# Names our stream to libweather, which makes it wait, on the device, until the data is ready.
 function take_measurements(w)
     managed = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
     worked(ccall(weather(:weather_measurements), Cint, (Ptr{Cvoid}, Int64, Ptr{Ptr{DLManagedTensorVersioned}}),
@@ -67,8 +67,7 @@ end
 
 # --- zero copy ---
 
-# Whether each address is the producer's, on whatever device; the buffers of a column are validity, then (text) offsets,
-# then the values.
+# Compares each address with the producer's. The last buffer of a column has the values: of text, the bytes.
 function check_addresses(w, airports, days, measurements)
     of(column) = last(DevExchange.buffers(column))
     found = [
@@ -102,7 +101,7 @@ mean(numbers) = sum(numbers) / length(numbers)
 
 function print_figures(airports, days)
     println("airports=", size(airports, 1))
-    # Most frequent first; what is equally frequent by name.
+    # The most frequent state comes first; states of equal frequency are in the order of names.
     states = sort(tally(airports["state"]); by=((state, n),) -> (-n, state))
     print_tallies("top_states", states[1:3])
     @printf("mean_temp_max=%.4f\n", mean(days["temp_max"]))
@@ -112,15 +111,15 @@ function print_figures(airports, days)
     print_tallies("categories", sort(tally(days["weather"])))
 end
 
-# --- handing back ---
+# --- exporting ---
 
-# Row: month. Column: measurement.
+# A row for each month, a column for each measurement.
 function monthly_means(measurements, dates)
     months = month.(dates)
     return [mean(measurements[months.==m, k]) for m in 1:12, k in axes(measurements, 2)]
 end
 
-# A matrix of Julia is column-major: its strides go with it, and libweather reads it as it lies.
+# A matrix of Julia is column-major. It is exported with its strides, so libweather can read it without a copy.
 function hand_back_means(w, measurements, dates)
     freed = Ref(0)
     means = monthly_means(measurements, dates)
@@ -139,7 +138,7 @@ function hand_back_means(w, measurements, dates)
     println("means_checked=yes")
 end
 
-# Memory of a device is row-major, so there the means are laid out like that.
+# Lays the means out row by row, as in the copy, so that `copy_to` needs no other copy in between.
 function means_on_device(means, release)
     rows = permutedims(means)
     host = Tensor(PermutedDimsArray(rows, (2, 1)); release=release)
@@ -148,7 +147,7 @@ function means_on_device(means, release)
     return tensor
 end
 
-# --- all of it ---
+# --- the program ---
 
 live_buffers() = ccall(weather(:weather_live_buffers), Int64, ())
 
@@ -168,14 +167,14 @@ function main(directory)
     measurements = take_measurements(w)
     size(measurements) == (size(days, 1), 4) || fail("the measurements have size ", size(measurements))
     DevExchange.device(measurements) == DEVICE || fail("the measurements are on another device")
-    # The driver, if there is one, is asked where the memory is.
+    # Asks the driver whether device memory is where the tensor says.
     check_pointers(measurements)
     check_addresses(w, airports, days, measurements)
     host_airports, host_days, host_measurements = on_host(airports), on_host(days), on_host(measurements)
     print_figures(host_airports, host_days)
     hand_back_means(w, host_measurements, host_days["date"])
     foreach(close, (host_measurements, host_days, host_airports))
-    # The producer goes first: what we hold stays valid until we release it.
+    # We close the producer first: our imports stay valid until we release them.
     ccall(weather(:weather_close), Cvoid, (Ptr{Cvoid},), w)
     live_buffers() == 2 || fail("libweather: its buffers were freed although they are in use")
     foreach(close, (measurements, days, airports))

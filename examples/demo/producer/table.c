@@ -1,5 +1,5 @@
 /*
- * Reads CSV files (RFC 4180): texts, numbers, dates and categories become columns as Arrow has them.
+ * Reads CSV files (RFC 4180): texts, numbers, dates and categories become columns in Arrow's layout.
  */
 #define _POSIX_C_SOURCE 200809L /* newlocale, uselocale */
 
@@ -67,7 +67,8 @@ typedef struct reader {
     long line;
 } reader;
 
-/* One field; a quoted one is unescaped in place. Returns what ended it: ',', '\n' or 0 at the end; -1 on error. */
+/* Reads one field, and unescapes a quoted one in place. Returns the character that ends it: ',' or '\n'; 0 at the end of the
+ * file, and -1 on error. */
 static int read_field(reader *r, field *out) {
     if (r->next < r->end && *r->next == '"') {
         char *from = r->next + 1;
@@ -113,7 +114,7 @@ static int read_field(reader *r, field *out) {
     return *r->next++;
 }
 
-/* One record of exactly `n` fields. Returns 1, 0 at the end of the file, or -1 on error. */
+/* Reads one record of exactly `n` fields. Returns 1, 0 at the end of the file, or -1 on error. */
 static int read_record(reader *r, field *fields, int n) {
     if (r->next == r->end) {
         return 0;
@@ -187,7 +188,8 @@ static int parse_number(const field *f, double *out) {
     return 0;
 }
 
-/* Days since 1970-01-01 in the Gregorian calendar. The year is taken to begin in March: then a leap day comes last. */
+/* Days since 1970-01-01 in the Gregorian calendar. It counts years from March, so that a leap day is the last day of a
+ * year. */
 static int32_t days_from_civil(int year, int month, int day) {
     int const y = month > 2 ? year : year - 1;
     int const era = y / 400;
@@ -197,7 +199,7 @@ static int32_t days_from_civil(int year, int month, int day) {
     return era * 146097 + day_of_era - 719468;
 }
 
-/* The other way round. */
+/* The inverse of days_from_civil, as far as the month. */
 int table_month_of_day(int32_t day) {
     int const shifted = day + 719468;
     int const era = shifted / 146097;
@@ -208,7 +210,7 @@ int table_month_of_day(int32_t day) {
     return march_based < 10 ? march_based + 3 : march_based - 9;
 }
 
-/* YYYY/MM/DD, of the years from 1 on. */
+/* Parses YYYY/MM/DD. The year 0 is an error. */
 static int parse_date(const field *f, int32_t *out) {
     static const int lengths[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     int parts[3] = {0, 0, 0};
@@ -256,7 +258,7 @@ static int add_category(column *c, const field *f) {
     return append(&c->values, &index, sizeof index);
 }
 
-/* Sets the bit of a row, 1 for a value. */
+/* Appends the validity bit of a row: 1 for a value, 0 for a null. */
 static int add_validity(column *c, int64_t row, int valid) {
     unsigned char const none = 0;
     if (row % 8 == 0 && append(&c->validity, &none, 1) != 0) {
@@ -337,7 +339,7 @@ int table_read(table *t, const char *directory, const char *file) {
     if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, file) >= sizeof path) {
         return table_fail("the path of %s is too long", file);
     }
-    /* A host program, a JVM for one, may have set a locale in which a number has a comma. */
+    /* The program that loads this library, such as a JVM, may have set a locale in which numbers have a decimal comma. */
     locale_t const plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (plain == (locale_t)0) {
         return table_fail("the C locale: %s", strerror(errno));

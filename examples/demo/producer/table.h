@@ -1,5 +1,5 @@
 /*
- * Tables out of CSV files, in columns as Arrow has them. Nothing here knows devexchange.
+ * Reads CSV files into tables whose columns have Arrow's layout. It does not use devexchange.
  */
 #ifndef WEATHER_TABLE_H
 #define WEATHER_TABLE_H
@@ -9,7 +9,7 @@
 
 enum { MAX_COLUMNS = 8 };
 
-/* Memory that grows. */
+/* A growing block of memory. */
 typedef struct bytes {
     unsigned char *data;
     size_t length;
@@ -21,10 +21,11 @@ typedef enum kind { TEXT, NUMBER, DATE, CATEGORY } kind;
 typedef struct column_kind {
     const char *name;
     kind kind;
-    int nullable; /* whether "NA" and an empty field mean that there is no value */
+    int nullable; /* whether "NA" and an empty field mean a null */
 } column_kind;
 
-/* Text: `offsets` and `values`; a category: int8 in `values`, its texts in `texts_offsets` and `texts`. */
+/* Text is in `offsets` and `values`. Of a category, `values` has the int8 indices, and `texts_offsets` and `texts` have the
+ * dictionary. */
 typedef struct column {
     bytes validity;
     bytes offsets;
@@ -43,8 +44,8 @@ typedef struct table {
     column columns[MAX_COLUMNS];
 } table;
 
-/* Reads a file of a directory into a table of zeros that has its name and kinds. Returns 0, or 1 with `table_error`; what
- * was read by then is in the table, which has to be freed all the same. */
+/* Reads a file of a directory into a table in which only the name and the kinds are set, and all else is zero. Returns 0, or
+ * 1 with a text in `table_error`. The table must be freed in both cases. */
 int table_read(table *t, const char *directory, const char *file);
 
 /* Frees the columns. */
@@ -53,7 +54,7 @@ void table_free(table *t);
 /* The month, 1 to 12, of a day since 1970-01-01. */
 int table_month_of_day(int32_t day);
 
-/* Notes an error of this thread, and returns 1. */
+/* Sets the last error of this thread, and returns 1. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 2)))
 #endif

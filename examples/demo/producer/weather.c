@@ -1,10 +1,10 @@
 /*
- * The third party of the demo. It reads two CSV files into buffers of its own and hands them out as Arrow record
- * batches and as a DLPack tensor. Of devexchange it knows the installed headers and nothing else.
+ * The third party of the demo. It reads two CSV files into its own buffers and exports them as Arrow record batches and as
+ * a DLPack tensor. It uses only the installed headers of devexchange.
  *
- * A table's buffers are one set with a reference count: one reference is that of `weather` itself, and each thing that
- * is handed out holds another one, as the owner that devexchange releases. Whoever comes last frees the set, so exports
- * outlive weather_close(). On a device the set has the copies there too, and a share in the stream that fills them.
+ * A table's buffers form one set with a reference count. `weather` itself holds one reference, and each export another
+ * one: its owner gives it up. The last holder frees the set, so exports outlive weather_close(). With a device, the set
+ * also has the copies there, and a reference to the stream that fills them.
  */
 #include "weather.h"
 
@@ -44,25 +44,25 @@ int64_t weather_outstanding(void) {
 
 /* --- sets of buffers --- */
 
-/* A device and the stream that this library works on there, for all that use it: whoever comes last destroys it. */
+/* A device and this library's stream there, shared by the sets: the last one to give it up destroys the stream. */
 typedef struct place {
     atomic_int references;
     DLDevice device;
     int64_t stream;
 } place;
 
-/* A table with all that is made of it. */
+/* A table with everything that is made from it. */
 typedef struct set {
     atomic_int references;
     table table;
-    double *matrix; /* the measurements of each row side by side; only of the days */
-    /* The same on a device; NULL if the tables stay in host memory. */
+    double *matrix; /* the measurements, row by row; only in the set of the days */
+    /* The copies on a device; all NULL if the tables stay in host memory. */
     place *place;
     devx_batch_t *on_device;
     devx_tensor_t *matrix_on_device;
 } set;
 
-enum { DATE_COLUMN = 0, FIRST_MEASUREMENT = 1 }; /* of the days */
+enum { DATE_COLUMN = 0, FIRST_MEASUREMENT = 1 }; /* columns of the days */
 
 static const column_kind airport_kinds[] = {
     {"iata", TEXT, 0},    {"name", TEXT, 0},       {"city", TEXT, 1},        {"state", TEXT, 1},
@@ -89,13 +89,13 @@ static set *set_new(const char *name, const column_kind *kinds, int n_columns) {
 
 static void place_release(place *p) {
     if (p != NULL && atomic_fetch_sub_explicit(&p->references, 1, memory_order_acq_rel) == 1) {
-        /* What is still queued there is done all the same. */
+        /* Work that is still queued on the stream is done all the same. */
         devx_stream_destroy(p->device, p->stream, NULL);
         free(p);
     }
 }
 
-/* The release of an owner: called from whatever thread the last consumer is on. */
+/* Gives up a reference to a set. It is also the release function of the owners, which any thread may call. */
 static void set_release(void *context) {
     set *s = context;
     if (s == NULL || atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) != 1) {
@@ -105,13 +105,13 @@ static void set_release(void *context) {
     free(s->matrix);
     devx_tensor_release(&s->matrix_on_device);
     devx_batch_release(&s->on_device);
-    place_release(s->place); /* after the memory that is given back on its stream */
+    place_release(s->place); /* last, because memory is given back in the order of its stream */
     free(s);
     atomic_fetch_sub(&live_sets, 1);
     atomic_fetch_add(&freed_sets, 1);
 }
 
-/* A reference for an export. If the call that is given it fails, the owner is still ours to release. */
+/* An owner with a new reference, for one export. If the call that gets it fails, the caller must release it. */
 static devx_owner set_owner(set *s) {
     atomic_fetch_add_explicit(&s->references, 1, memory_order_relaxed);
     devx_owner owner = {s, set_release};
@@ -180,12 +180,12 @@ static const char *format_of(kind k) {
     case TEXT: return "u";
     case NUMBER: return "g";
     case DATE: return "tdD";
-    case CATEGORY: return "c"; /* the indices */
+    case CATEGORY: return "c"; /* the format of the indices */
     }
     return "";
 }
 
-/* Fields and nodes of a table in depth-first order: the root, and each column with its dictionary behind it. */
+/* The fields and nodes of a table in depth-first order: the root, then each column, followed by its dictionary. */
 typedef struct description {
     devx_field fields[1 + 2 * MAX_COLUMNS];
     devx_node nodes[1 + 2 * MAX_COLUMNS];
@@ -218,7 +218,7 @@ static void describe_table(const table *t, description *d) {
         const column *c = &t->columns[i];
         const column_kind *k = &t->kinds[i];
         devx_node *node = describe_node(d, format_of(k->kind), k->name, k->nullable ? DEVX_FIELD_NULLABLE : 0, t->rows);
-        /* Without nulls there need not be a bitmap. */
+        /* A column without nulls needs no validity. */
         const bytes *validity = c->nulls > 0 ? &c->validity : NULL;
         node->null_count = c->nulls;
         if (k->kind == TEXT) {
@@ -233,14 +233,14 @@ static void describe_table(const table *t, description *d) {
     }
 }
 
-/* The buffers of the next node are those of a column on the device. */
+/* Sets the buffers of a node to those of a column on the device. */
 static void set_device_buffers(description *d, size_t node, const devx_column *c) {
     for (int64_t i = 0; i < d->nodes[node].n_buffers; ++i) {
         d->buffers[node][i] = c->buffers[i];
     }
 }
 
-/* The same table, with the addresses that it has on the device. */
+/* Describes the same table with its addresses on the device. */
 static int describe_on_device(const set *s, description *d, devx_error *error) {
     describe_table(&s->table, d);
     size_t node = 1;
@@ -262,7 +262,7 @@ static int describe_on_device(const set *s, description *d, devx_error *error) {
 
 static const DLDevice cpu = {kDLCPU, 0};
 
-/* The batch over a set's buffers, or NULL. */
+/* Makes a batch over a set's buffers, and its schema, which the caller releases in any case. Returns NULL on failure. */
 static devx_batch_t *make_batch(set *s, devx_schema_t **schema) {
     description d;
     devx_error error;
@@ -328,7 +328,7 @@ int weather_days(weather *w, struct ArrowDeviceArray *array, struct ArrowSchema 
 
 static const DLDataType float64 = {kDLFloat, 64, 1};
 
-/* The tensor over a set's matrix, or NULL. */
+/* Makes a tensor over a set's matrix. Returns NULL on failure. */
 static devx_tensor_t *make_matrix_tensor(set *days) {
     int64_t shape[2] = {days->table.rows, MEASUREMENTS};
     DLTensor description = {days->matrix, cpu, 2, float64, shape, NULL, 0};
@@ -369,8 +369,8 @@ int weather_measurements(weather *w, int64_t stream, struct DLManagedTensorVersi
 /* --- devices --- */
 
 /*
- * Through pinned memory, so that the copies to the device are queued and this library does not wait for them. The
- * pinned memory is given up here and now; devexchange releases it when the copies are done.
+ * Copies through pinned memory, so that the copies to the device are queued and this library does not wait for them. The
+ * pinned batch is released at once; devexchange frees its memory when the copies are done.
  */
 static devx_batch_t *batch_on_device(const devx_batch_t *batch, const place *p, devx_error *error) {
     devx_batch_t *pinned = NULL;
@@ -392,7 +392,7 @@ static devx_tensor_t *tensor_on_device(const devx_tensor_t *tensor, const place 
     return out;
 }
 
-/* What a set has on the device; on failure nothing is set. */
+/* Makes the copies of a set on the device. Sets nothing on failure. */
 static int copy_to_device(set *s, const place *p) {
     devx_schema_t *schema = NULL;
     devx_batch_t *batch = make_batch(s, &schema);
@@ -412,7 +412,7 @@ static int copy_to_device(set *s, const place *p) {
     return failed;
 }
 
-/* From now on the exports are those of the device. */
+/* Makes a set export its copies on the device from here on. */
 static void set_place(set *s, place *p) {
     atomic_fetch_add_explicit(&p->references, 1, memory_order_relaxed);
     s->place = p;
@@ -452,7 +452,7 @@ int weather_use_device(weather *w, DLDevice device) {
     return failed;
 }
 
-/* --- the consumer's answer --- */
+/* --- the consumer's means --- */
 
 /* The means as this library computes them. */
 static void monthly_means(const set *days, double means[MONTHS][MEASUREMENTS]) {
@@ -486,7 +486,7 @@ static int compare_means(const set *days, const DLTensor *given) {
     for (int64_t month = 0; month < MONTHS; ++month) {
         for (int64_t k = 0; k < MEASUREMENTS; ++k) {
             double const value = values[month * given->strides[0] + k * given->strides[1]];
-            /* Not "apart by more than": a NaN has to fail too. */
+            /* Written so that a NaN fails, too. */
             if (!(fabs(value - expected[month][k]) <= 1e-9)) {
                 return table_fail("the mean of %s in month %d is %.12g, not %.12g",
                                   day_kinds[FIRST_MEASUREMENT + k].name, (int)month + 1, value, expected[month][k]);
@@ -496,7 +496,7 @@ static int compare_means(const set *days, const DLTensor *given) {
     return 0;
 }
 
-/* The means in host memory, in the order of the stream, or NULL. */
+/* The means in host memory, copied in the order of the stream. NULL on failure. */
 static devx_tensor_t *means_on_host(const struct DLManagedTensorVersioned *means, int64_t stream) {
     devx_tensor_t *view = NULL;
     devx_tensor_t *host = NULL;
@@ -508,7 +508,7 @@ static devx_tensor_t *means_on_host(const struct DLManagedTensorVersioned *means
     if (means->dl_tensor.device.device_type == kDLCPU) {
         return view;
     }
-    /* What is ready already is so for the legacy default stream, 1, too. */
+    /* Data that is ready already is ready for the legacy default stream, 1, too. */
     int64_t const order = stream == -1 ? 1 : stream;
     if (devx_tensor_produced_on(view, order, &error) != DEVX_OK ||
         devx_tensor_copy_to(view, cpu, order, &host, &error) != DEVX_OK) {
@@ -519,8 +519,8 @@ static devx_tensor_t *means_on_host(const struct DLManagedTensorVersioned *means
 }
 
 /*
- * The tensor is taken only if it is right. So it is looked at through a view first, which owns nothing and has the
- * strides filled in, or through a copy in host memory, and imported last.
+ * Takes the tensor only if its values are right. So the values are read first, through a view that owns nothing and has
+ * strides, or through a copy in host memory, and the tensor is imported last.
  */
 int weather_check_means(weather *w, struct DLManagedTensorVersioned *means, int64_t stream) {
     devx_tensor_t *taken = NULL;
