@@ -1,5 +1,6 @@
-//! Trees of `ArrowSchema` and `ArrowArray`: imported together or with the agreed schema, plain or as device arrays,
-//! read, handed on and released. Every struct of the producer's is released once; what is refused is untouched.
+//! Imports trees of `ArrowSchema` and `ArrowArray`, both together or the array with a schema that is imported first, plain or
+//! as device arrays; reads, exports and releases them. Every struct of the producer must be released once, and an import that
+//! fails must change nothing.
 
 #![no_main]
 
@@ -12,13 +13,13 @@ use devexchange_fuzz::{balanced, chance, init, oracle, producer};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: init(), |input: &[u8]| {
-    // An input that is too short is an input, too.
+    // An input that is used up is no failure.
     let _ = balanced(|| run(&mut Unstructured::new(input)));
 });
 
 fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let field = Field::arbitrary(u)?;
-    // Of another field, now and then.
+    // A few arrays are made for another field than that of the schema.
     let other = chance(u, 1, 16)?.then(|| Field::arbitrary(u)).transpose()?;
     let array = Array::of(other.as_ref().unwrap_or(&field), 0, u)?;
     let way = u.int_in_range(0..=3)?;
@@ -27,7 +28,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let before = (schema.bytes(), given.bytes());
     let mut held = Vec::new();
     let batch = match way {
-        // SAFETY: valid structs of ours.
+        // SAFETY: the structs are valid and ours.
         0 => unsafe { Batch::import_pair(&raw mut *given.root, &raw mut *schema.root) },
         // SAFETY: as above.
         _ => match unsafe { Schema::import(&raw mut *schema.root) } {
@@ -66,7 +67,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// As a device array, on the host or on a device that is not there.
+/// Imports the array as a device array, on the host or on an arbitrary device.
 fn import_device(
     root: &mut devexchange_core::abi::arrow_data::ArrowArray,
     u: &mut Unstructured<'_>,
@@ -74,9 +75,9 @@ fn import_device(
 ) -> Result<devexchange_core::Result<Batch>> {
     let device = if chance(u, 7, 8)? { *u.choose(&HOST)? } else { (i32::arbitrary(u)?, i64::arbitrary(u)?) };
     let mut device_array = on(*root, device);
-    // SAFETY: a valid struct of ours.
+    // SAFETY: the struct is valid and ours.
     let batch = unsafe { Batch::import_device(&raw mut device_array, schema) };
-    // The producer's struct is the copy's source: it is moved from when the copy is.
+    // The device array has a copy of the producer's struct: if the import took the copy, it took the struct.
     root.release = device_array.array.release;
     Ok(batch)
 }

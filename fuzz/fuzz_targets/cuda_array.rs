@@ -1,6 +1,6 @@
-//! Structs of the CUDA Array Interface in memory of the simulated driver: versions, type strings, shapes, masks,
-//! streams. Imported, exported, taken in again, released in any order. Each release is called once; what is refused is
-//! untouched.
+//! Imports structs of the CUDA Array Interface with arbitrary versions, type strings, shapes, masks and streams, over memory of
+//! the simulated driver; exports them, imports the exports, and releases everything in an arbitrary order. Each release must be
+//! called once, and an import that fails must change nothing.
 
 #![no_main]
 
@@ -20,14 +20,14 @@ use devexchange_fuzz::{Releases, chance, init};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: init(), |input: &[u8]| {
-    // An input that is too short is an input, too.
+    // An input that is used up is no failure.
     let _ = run(&mut Unstructured::new(input));
     settle();
 });
 
 const BYTES: usize = 4096;
 
-/// Memory of device 0, which is never given up.
+/// Memory of device 0, which is never released.
 fn memory() -> &'static Tensor {
     static MEMORY: OnceLock<Tensor> = OnceLock::new();
     MEMORY.get_or_init(|| {
@@ -37,16 +37,17 @@ fn memory() -> &'static Tensor {
     })
 }
 
-/// Waits for releases that wait for streams, and checks that nothing is left but the memory.
+/// Waits for releases that wait for streams, and checks that only [`memory`] is outstanding.
 fn settle() {
     static OUTSTANDING: OnceLock<i64> = OnceLock::new();
     memory();
     let outstanding = *OUTSTANDING.get_or_init(ledger::outstanding);
-    // The simulated driver does nothing until it is asked, and then not all: many short sleeps of the thread that releases.
+    // The simulated driver does queued work only when it is asked, and then only some of it. Without this call, the thread that
+    // releases would sleep many times.
     if releases_waiting() > 0 {
         Stream::legacy(0).synchronize_device().expect("the simulated driver");
     }
-    // Nearly always there is nothing to wait for, or not for long.
+    // In most cases there is nothing to wait for, or only for a short time, so the first attempts do not sleep.
     for attempt in 0..10_000 {
         if releases_waiting() == 0 && ledger::outstanding() == outstanding {
             return;
@@ -56,7 +57,7 @@ fn settle() {
     panic!("something was not released: {} waiting, {:?}", releases_waiting(), ledger::read());
 }
 
-/// What the producer keeps until it is released.
+/// What the producer keeps until the release is called.
 struct Private {
     released: Option<Arc<AtomicU32>>,
     _shape: Shape,
@@ -67,14 +68,14 @@ struct Private {
 impl Drop for Private {
     fn drop(&mut self) {
         if let Some(mask) = self.mask.take() {
-            // SAFETY: a mask is a struct of `produce`, given up with its array.
+            // SAFETY: the mask was made by `produce`, and is freed only here, with its array.
             drop(unsafe { Box::from_raw(mask.private_data.cast::<Self>()) });
         }
     }
 }
 
 unsafe extern "C" fn release(array: *mut DevxCudaArray) {
-    // SAFETY: a release callback is called once, with a struct of `produce`.
+    // SAFETY: a release callback is called once, with a struct that `produce` made.
     let array = unsafe { &mut *array };
     // SAFETY: as above.
     let private = unsafe { Box::from_raw(array.private_data.cast::<Private>()) };
@@ -87,7 +88,7 @@ unsafe extern "C" fn release(array: *mut DevxCudaArray) {
 const TYPES: &[&str] =
     &["<f4", "<f8", "|u1", "<i2", "|b1", "<c8", "=i4", ">f4", "<f2", "|V8", "<U3", "<M8[s]", "f4", "<x4"];
 
-/// An array, or the mask of one, whose own release is NULL.
+/// Makes an array or, without `released`, the mask of an array, which has no release of its own.
 fn produce(u: &mut Unstructured<'_>, released: Option<Arc<AtomicU32>>) -> Result<DevxCudaArray> {
     let is_mask = released.is_none();
     let mut typestr = (*u.choose(if is_mask { &["|b1", "|u1", "<f4"] } else { TYPES })?).to_owned();
@@ -103,7 +104,7 @@ fn produce(u: &mut Unstructured<'_>, released: Option<Arc<AtomicU32>>) -> Result
     let offset = usize::try_from(shape.byte_offset).unwrap_or(usize::MAX).min(BYTES);
     let data = match u.int_in_range(0..=31)? {
         0 => null_mut(),
-        // Memory of the host, which no device can access.
+        // Host memory that the device cannot access.
         1 => shape.memory.as_mut_ptr().cast(),
         _ => memory().data().wrapping_byte_add(offset),
     };
@@ -132,13 +133,13 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let mut releases = Releases::default();
     let mut array = produce(u, Some(releases.watch()))?;
     let request = request(u)?;
-    // SAFETY: a struct has no padding here: every byte is of a member.
+    // SAFETY: the struct has no padding, so every byte is initialised.
     let bytes = |array: &DevxCudaArray| unsafe {
         std::mem::transmute::<DevxCudaArray, [u8; size_of::<DevxCudaArray>()]>(*array)
     };
     let before = bytes(&array);
     let with_mask = chance(u, 3, 4)?;
-    // SAFETY: a valid struct of ours, whose stream is there.
+    // SAFETY: the struct is valid and ours, and names no stream by a handle.
     match unsafe { cuda_array::import(&raw mut array, &request, with_mask) } {
         Ok(Imported { tensor, mask }) => {
             assert!(array.release.is_none(), "taken, but still the producer's");
@@ -148,7 +149,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
         Err(error) => {
             assert!(!error.message().is_empty());
             assert_eq!(bytes(&array), before, "refused, but not untouched: {error}");
-            // SAFETY: refused, so still ours.
+            // SAFETY: the import failed, so the struct is still ours.
             unsafe { cuda_array::release(&raw mut array) };
         }
     }
@@ -163,11 +164,11 @@ fn request(u: &mut Unstructured<'_>) -> Result<Request> {
         no_stream: u.int_in_range(0..=3)?,
         stream: *u.choose(&[DEVX_CUDA_ARRAY_NO_STREAM, 1, 2, 0])?,
     };
-    // SAFETY: no handle.
+    // SAFETY: the stream is not a handle.
     Ok(unsafe { Request::from_raw(&raw) }.unwrap_or_default())
 }
 
-/// Hands tensors on and takes them in again, and gives them up in an arbitrary order.
+/// Exports tensors and imports the exports, and releases everything in an arbitrary order.
 fn play(mut held: Vec<Tensor>, u: &mut Unstructured<'_>) -> Result<()> {
     for _ in 0..u.int_in_range(0..=5)? {
         if held.is_empty() {
@@ -180,11 +181,11 @@ fn play(mut held: Vec<Tensor>, u: &mut Unstructured<'_>) -> Result<()> {
         assert!(layout.elements == 0 || (first + low >= 0 && first + end <= BYTES as isize), "beyond the memory");
         if let Ok(owned) = cuda_array::export(held[place].clone(), &request(u)?) {
             let mut array = owned.into_raw();
-            // SAFETY: exported just now.
+            // SAFETY: the struct was exported just now, and is ours.
             let again = unsafe { cuda_array::import(&raw mut array, &request(u)?, false) };
             match again {
                 Ok(again) => held.push(again.tensor),
-                // SAFETY: refused, so still ours.
+                // SAFETY: the import failed, so the struct is still ours.
                 Err(_) => unsafe { cuda_array::release(&raw mut array) },
             }
         }

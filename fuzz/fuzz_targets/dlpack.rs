@@ -1,5 +1,6 @@
-//! `DLManagedTensorVersioned` and `DLManagedTensor`: imported, seen as columns and rows and back, copied, exported in
-//! both structs, taken in again, released in any order. Each deleter is called once; what is refused is untouched.
+//! Imports `DLManagedTensorVersioned` and `DLManagedTensor`; copies the tensors, converts them to batches and back, exports
+//! them in both structs, imports the exports, and releases everything in an arbitrary order. Each deleter must be called once,
+//! and an import that fails must change nothing.
 
 #![no_main]
 
@@ -19,7 +20,7 @@ use devexchange_fuzz::{Releases, balanced, chance, init};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: init(), |input: &[u8]| {
-    // An input that is too short is an input, too.
+    // An input that is used up is no failure.
     let _ = balanced(|| run(&mut Unstructured::new(input)));
 });
 
@@ -29,14 +30,14 @@ struct Private {
     _shape: Shape,
 }
 
-/// A struct of the producer's.
+/// A struct that the producer hands over.
 trait Foreign: Managed + Copy {
     fn new(tensor: DLTensor, version: DLPackVersion, flags: Flags, context: *mut c_void) -> Self;
     fn context(&self) -> *mut c_void;
 }
 
 unsafe extern "C" fn delete<M: Foreign>(managed: *mut M) {
-    // SAFETY: a deleter is called once, with what was made in `import`.
+    // SAFETY: a deleter is called once, with a struct that `import` below made.
     let managed = unsafe { Box::from_raw(managed) };
     // SAFETY: as above.
     let private = unsafe { Box::from_raw(managed.context().cast::<Private>()) };
@@ -79,7 +80,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes a tensor and imports it; whether all of it may be read.
+/// Makes a struct and imports it. Returns the tensor, and whether all of its elements may be read.
 fn import<M: Foreign>(u: &mut Unstructured<'_>, releases: &mut Releases) -> Result<Option<(Tensor, bool)>> {
     let dtype = match u.int_in_range(0..=7)? {
         0 => DLDataType { code: u8::arbitrary(u)?, bits: u8::arbitrary(u)?, lanes: u16::arbitrary(u)? },
@@ -123,13 +124,13 @@ fn import<M: Foreign>(u: &mut Unstructured<'_>, releases: &mut Releases) -> Resu
     let deleted = releases.watch();
     let private = Box::into_raw(Box::new(Private { deleted: Arc::clone(&deleted), _shape: shape }));
     let managed = Box::into_raw(Box::new(M::new(tensor, version, flags, private.cast())));
-    // SAFETY: made just now.
+    // SAFETY: the struct was made just now.
     let before = unsafe { bytes_of(managed) };
     let imported = if chance(u, 1, 8)? {
         let stream = *u.choose(&[-1, 0, 1, 2, 77, i64::MIN])?;
-        // SAFETY: on the host there is no stream.
+        // SAFETY: this target runs without a driver, so nothing uses the stream.
         let stream = unsafe { RawStream::new(stream) };
-        // SAFETY: made just now, and ours.
+        // SAFETY: the struct was made just now, and is ours.
         unsafe { dlpack::import_on(managed, Some(stream)) }
     } else {
         // SAFETY: as above.
@@ -142,7 +143,7 @@ fn import<M: Foreign>(u: &mut Unstructured<'_>, releases: &mut Releases) -> Resu
             let empty = tensor.layout().elements == 0;
             assert_eq!(tensor.data(), if empty { std::ptr::null_mut() } else { said.2 });
             if let Some(strides) = said.1.filter(|_| !tensor.layout().row_major) {
-                // Along a single element nobody steps: there it may be another one.
+                // The stride of a dimension of one element is never used, and may differ.
                 let stepped = |strides: &[i64]| {
                     let long = strides.iter().zip(&said.0).filter(|(_, extent)| **extent > 1);
                     long.map(|(stride, _)| *stride).collect::<Vec<_>>()
@@ -154,7 +155,7 @@ fn import<M: Foreign>(u: &mut Unstructured<'_>, releases: &mut Releases) -> Resu
         Err(error) => {
             assert!(!error.message().is_empty());
             assert_eq!(deleted.load(SeqCst), 0, "refused, but deleted");
-            // SAFETY: refused, so still ours.
+            // SAFETY: the import failed, so the struct is still ours.
             assert_eq!(unsafe { bytes_of(managed) }, before, "refused, but not untouched");
             let managed = NonNull::new(managed).expect("an address");
             // SAFETY: as above; dropping it calls the deleter.
@@ -164,7 +165,7 @@ fn import<M: Foreign>(u: &mut Unstructured<'_>, releases: &mut Releases) -> Resu
     })
 }
 
-/// Every byte of a struct of DLPack, none of which is padding.
+/// All bytes of a struct of DLPack, which has no padding.
 ///
 /// # Safety
 /// `managed` is valid.
@@ -180,10 +181,10 @@ enum Held {
     Versioned(Owned<DLManagedTensorVersioned>),
 }
 
-/// Most bytes that are copied: a stride of 0 makes much out of little.
+/// The most bytes that are copied. With a stride of 0, a copy can be much larger than the memory.
 const MOST: usize = 1 << 16;
 
-/// Does something with what is held, and gives it up in an arbitrary order.
+/// Takes an arbitrary number of steps, and then releases everything in an arbitrary order.
 fn play(mut held: Vec<(Held, bool)>, u: &mut Unstructured<'_>) -> Result<()> {
     for _ in 0..u.int_in_range(0..=12)? {
         if held.is_empty() {
@@ -223,7 +224,7 @@ fn with_tensor(tensor: &Tensor, may_be: bool, u: &mut Unstructured<'_>) -> Resul
     let copying = if may_be { Copying::IfNeeded } else { Copying::Never };
     let request = Request {
         max_version: DLPackVersion { major: u.int_in_range(0..=2)?, minor: u.int_in_range(0..=9)? },
-        // SAFETY: on the host there is no stream.
+        // SAFETY: this target runs without a driver, so nothing uses the stream.
         stream: if chance(u, 1, 8)? { unsafe { RawStream::new(i64::arbitrary(u)?) } } else { RawStream::NO_SYNC },
         copy: if may_be { *u.choose(&[Copying::Never, Copying::IfNeeded, Copying::Always])? } else { Copying::Never },
     };

@@ -1,5 +1,6 @@
-//! Texts that name types: format strings of Arrow, type strings of NumPy, names of element types. What is taken agrees
-//! with a second reading of the standard, and makes a schema that comes back from an export as it was.
+//! Parses texts that name types: format strings of Arrow, type strings of NumPy, names of element types. A format string must
+//! be accepted if and only if a second implementation of the standard accepts it; its schema is exported and imported, and must
+//! come back with the same format.
 
 #![no_main]
 
@@ -45,7 +46,7 @@ fn look_at(ty: Type) {
     }
 }
 
-/// A field of this type, exported and taken in again.
+/// Exports a schema of this type, and imports it again.
 fn round_trip(text: &str, ty: Type) {
     let (Ok(format), Ok(unions)) =
         (CString::new(text), u32::try_from(text.split(',').filter(|_| text.len() > 4).count()))
@@ -69,14 +70,14 @@ fn round_trip(text: &str, ty: Type) {
     let schema = Schema::new(&fields).expect("a schema of a type that was read");
     // SAFETY: an all-zero ArrowSchema is a released one.
     let mut exported = unsafe { std::mem::zeroed() };
-    // SAFETY: room for a schema.
+    // SAFETY: the struct is ours, and released.
     unsafe { schema.export(&raw mut exported) }.expect("exported");
-    // SAFETY: exported just now.
+    // SAFETY: the schema was exported just now.
     let again = unsafe { Schema::import(&raw mut exported) }.expect("what this library exported");
     assert_eq!((again.root().format(), again.root().ty()), (text, ty));
 }
 
-/// C data interface, "Data type description": written down a second time.
+/// A second implementation of the Arrow C data interface, "Data type description".
 fn is_format(text: &str) -> bool {
     let is_number = |text: &str, most: u64| {
         let digits = !text.is_empty() && text.chars().all(|letter| letter.is_ascii_digit());

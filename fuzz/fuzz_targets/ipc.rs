@@ -1,5 +1,6 @@
-//! What another process sends: messages, and descriptors of real exchanges of which some bytes are others. What is
-//! taken lies within its files and is written again as it was; what is refused is given up.
+//! Reads what another process may send: messages, and descriptors of exchanges with some bytes changed. An accepted message
+//! must be encoded as it was, the memory of an import must lie within its files, and every import must give up its exporter:
+//! when it fails, or when it is released.
 
 #![no_main]
 
@@ -20,7 +21,7 @@ use libfuzzer_sys::fuzz_target;
 use given_up::{touch, watched};
 
 fuzz_target!(init: init(), |input: &[u8]| {
-    // An input that is too short is an input, too.
+    // An input that is used up is no failure.
     let _ = balanced(|| run(&mut Unstructured::new(input)));
 });
 
@@ -49,7 +50,7 @@ fn message(bytes: &[u8]) {
     }
 }
 
-/// A descriptor of a real exchange with other numbers in some places, and cut off or longer, now and then.
+/// Reads the descriptor of an exchange, with other numbers in some places, and sometimes shorter or longer.
 fn altered(u: &mut Unstructured<'_>) -> Result<()> {
     let examples = examples();
     let mut bytes = examples[u.choose_index(examples.len())?].clone();
@@ -73,25 +74,25 @@ fn descriptor(bytes: &[u8]) {
         Ok(again) => again,
         Err(error) => {
             assert!(!error.message().is_empty());
-            // SAFETY: it is refused.
+            // SAFETY: the descriptor is refused, so no memory is read.
             let error = unsafe { import_tensor(bytes, Vec::new(), watched().0) }.expect_err("no descriptor");
             assert!(!error.message().is_empty());
             return;
         }
     };
-    // What was read is written as this library writes it, from where nothing changes any more.
+    // The encoded descriptor may differ from the bytes that were read, but encoding it once more must not change it.
     assert_eq!(fuzzing::descriptor(&again).expect("what this library wrote"), again);
     let Some(files) = fuzzing::files(bytes, 1 << 20) else { return };
     let clones = || files.iter().map(|file| file.try_clone().expect("a duplicate")).collect();
     let (keep, given_up) = watched();
-    // SAFETY: nobody writes the files.
+    // SAFETY: nothing writes the files.
     if let Ok(tensor) = unsafe { import_tensor(bytes, clones(), keep) } {
         assert!(!given_up.load(SeqCst), "given up while it is used");
         touch(&tensor);
     }
     assert!(given_up.load(SeqCst), "not given up");
     let (keep, given_up) = watched();
-    // SAFETY: nobody writes the files, and they are all zeros: no offset leads anywhere else.
+    // SAFETY: nothing writes the files, and they are all zeros, so no offset in them leads out of a buffer.
     if let Ok(batch) = unsafe { import_batch(bytes, clones(), keep) } {
         assert!(!given_up.load(SeqCst), "given up while it is used");
         consumer::read(batch.root());
@@ -112,7 +113,7 @@ fn examples() -> &'static [Vec<u8>] {
     })
 }
 
-/// A batch of a column of each layout.
+/// A batch with columns of different layouts.
 fn batch() -> Batch {
     static NUMBERS: [i64; 64] = [0; 64];
     let zeros = || NUMBERS.as_ptr().cast();
@@ -132,6 +133,6 @@ fn batch() -> Batch {
         )
         .child(ArrayBuilder::new("r", "+r", 4).child(numbers("ends")).child(numbers("values")))
         .child(ArrayBuilder::new("n", "n", 4));
-    // SAFETY: every buffer is as long as it has to be, and static.
+    // SAFETY: every buffer is static, and as long as its type requires.
     unsafe { builder.build(Device::CPU) }.expect("a batch")
 }

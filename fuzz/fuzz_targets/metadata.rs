@@ -1,5 +1,5 @@
-//! Blocks of metadata: of a known size and of one that only the block says, read as pairs, written again; and the
-//! parameters of an extension type that are in them.
+//! Reads blocks of metadata, with the size known or taken from the block, and encodes their pairs again. Also reads the input
+//! as the parameters of an extension type.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: init(), |input: &[u8]| balanced(|| {
     block(input);
-    // A block starts with a number that has a zero among its bytes, at which any text would be refused.
+    // With a zero here, as in a valid block, the input is refused as parameters at once.
     if input.get(3) != Some(&0) {
         parameters(input);
     }
@@ -19,17 +19,17 @@ fuzz_target!(init: init(), |input: &[u8]| balanced(|| {
 
 type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;
 
-/// Where a reader of the block comes to.
+/// The result of reading a block.
 enum Walk<'a> {
-    /// So many bytes, with these pairs.
+    /// The block has this many bytes, with these pairs.
     Pairs(usize, Pairs<'a>),
-    /// A number that cannot be, within the block.
+    /// A number within the block is impossible.
     Wrong,
-    /// Beyond the block, which nobody may read.
+    /// The block would continue beyond the input.
     Beyond,
 }
 
-/// Reads a block a second time, as the standard says it lies.
+/// Reads a block, as a second implementation of the standard.
 fn walk(block: &[u8]) -> Walk<'_> {
     let number = |at: usize| Some(i32::from_ne_bytes(block.get(at..at + 4)?.try_into().ok()?));
     let Some(count) = number(0) else { return Walk::Beyond };
@@ -42,7 +42,7 @@ fn walk(block: &[u8]) -> Walk<'_> {
         let end = usize::try_from(length).ok().map(|length| at + 4 + length);
         let Some(end) = end.filter(|end| *end <= metadata::MAX_BYTES) else { return Walk::Wrong };
         let Some(part) = block.get(at + 4..end) else {
-            // Nobody reads the part itself yet: what counts is whether the next number is there.
+            // The part continues beyond the input.
             return Walk::Beyond;
         };
         parts.push(part);
@@ -52,7 +52,7 @@ fn walk(block: &[u8]) -> Walk<'_> {
 }
 
 fn block(input: &[u8]) {
-    // In an allocation of its own, so that the sanitizer sees who reads beyond it.
+    // An allocation of exactly the block's size, so that the sanitizer reports reads beyond it.
     let block: Box<[u8]> = input.into();
     let checked = metadata::check_bytes(&block);
     let walk = walk(&block);
@@ -61,11 +61,11 @@ fn block(input: &[u8]) {
     match walk {
         Walk::Beyond => {}
         Walk::Wrong => {
-            // SAFETY: what is read of it before it turns out to be wrong is there.
+            // SAFETY: nothing is read behind the impossible number, which is within the block.
             unsafe { metadata::block(block.as_ptr().cast()) }.expect_err("a block that cannot be");
         }
         Walk::Pairs(bytes, pairs) => {
-            // SAFETY: the block is as long as it says.
+            // SAFETY: the allocation is at least as long as the block says.
             let read = unsafe { metadata::block(block.as_ptr().cast()) }.expect("a block");
             assert_eq!(read, Some(&block[..bytes]));
             assert_eq!(metadata::encode(&pairs).expect("pairs that were read"), block[..bytes]);
@@ -76,7 +76,7 @@ fn block(input: &[u8]) {
     }
 }
 
-/// The input as the parameters of a column of tensors.
+/// Reads the input as the parameters of a column of tensors.
 fn parameters(input: &[u8]) {
     let pairs = [(EXTENSION_NAME, &b"arrow.fixed_shape_tensor"[..]), (EXTENSION_METADATA, input)];
     let block = metadata::encode(&pairs).expect("small enough");
@@ -86,7 +86,7 @@ fn parameters(input: &[u8]) {
     let (none, all) = ([std::ptr::null()], [std::ptr::null(), values.as_ptr().cast()]);
     let node = |length, buffers| NodeDesc { length, null_count: 0, offset: 0, buffers };
     let nodes = [node(2, &none[..]), node(12, &all[..])];
-    // SAFETY: the values are there longer than the batch.
+    // SAFETY: the values live longer than the batch.
     let batch = unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) };
     let batch = batch.expect("a column of lists");
     let plan = convert::plan_tensor(batch.root());

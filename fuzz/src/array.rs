@@ -1,4 +1,4 @@
-//! Descriptions of arrays for a field: nearly right, with some wrong ones among them.
+//! Makes descriptions of arrays for a field, with occasional errors.
 
 use arbitrary::{Result, Unstructured};
 use devexchange_core::arrow::Type;
@@ -7,7 +7,7 @@ use crate::chance;
 use crate::field::{Field, Quirk};
 use crate::oracle;
 
-/// The memory of a buffer, exactly as long as it is, so that the sanitizer sees who reads beyond it.
+/// The memory of a buffer, in an allocation that ends with it, so that the sanitizer reports reads beyond it.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     memory: Box<[u8]>,
@@ -20,13 +20,13 @@ impl Buffer {
         Self { memory, skew }
     }
 
-    /// What is in it.
+    /// The content of the buffer, which begins after the bytes that misalign it.
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.skew..]
     }
 }
 
-/// One array and what is below it.
+/// One array, with its children and its dictionary.
 #[derive(Clone, Debug)]
 pub struct Array {
     /// Number of elements.
@@ -37,24 +37,24 @@ pub struct Array {
     pub offset: i64,
     /// Buffers; `None` for NULL.
     pub buffers: Vec<Option<Buffer>>,
-    /// A number of buffers that is not that of the table.
+    /// A wrong number of buffers; `None` for that of `buffers`.
     pub n_buffers: Option<i64>,
-    /// Whether there is a table of buffers.
+    /// Whether the address of the table of buffers is not NULL.
     pub has_table: bool,
     /// Children.
     pub children: Vec<Array>,
     /// The values of a dictionary.
     pub dictionary: Option<Box<Array>>,
-    /// What is wrong.
+    /// An error in the links to the children.
     pub quirk: Option<Quirk>,
 }
 
 const EXTREMES: &[i64] = &[-1, i64::MIN, i64::MAX, 1 << 31, 1 << 48, i64::MAX / 16];
-/// Lengths that are larger get no memory of their size.
+/// The most bytes that a buffer gets, whatever the array's length says.
 const MOST_BYTES: u128 = 1024;
 
 impl Array {
-    /// An array of a field, `least` elements long at least.
+    /// Makes an array for a field. Apart from errors, it has at least `least` elements.
     pub fn of(field: &Field, least: i64, u: &mut Unstructured<'_>) -> Result<Self> {
         let format = field.format.as_deref().and_then(|format| std::str::from_utf8(format).ok());
         let ty = format.and_then(|format| Type::parse(format).ok()).unwrap_or(Type::Null);
@@ -89,7 +89,7 @@ impl Array {
         let mut buffers = buffers(ty, u128::try_from(end).unwrap_or(0), values, u)?;
         let (mut n_buffers, mut has_table) = (None, true);
         match u.int_in_range(0..=127)? {
-            // Of views any number would be taken at its word.
+            // Not for views: their number of buffers varies, and a consumer has to believe it.
             0 if !matches!(ty, Type::BinaryView | Type::Utf8View) => n_buffers = Some(*u.choose(EXTREMES)?),
             1 => has_table = false,
             2 => drop(buffers.pop()),
@@ -100,7 +100,7 @@ impl Array {
         Ok(Self { length, null_count, offset, buffers, n_buffers, has_table, children, dictionary, quirk })
     }
 
-    /// Makes this the ends of runs, which grow up to `end`.
+    /// Makes the values run ends that increase up to `end`.
     fn grow(&mut self, end: i64) {
         let (rows, skipped) = (self.length.clamp(1, 512), self.offset.clamp(0, 512));
         let Some(Some(values)) = self.buffers.get_mut(1) else { return };
@@ -112,7 +112,7 @@ impl Array {
         }
     }
 
-    /// Whether no consumer may take this.
+    /// Whether every consumer must refuse this array.
     pub fn is_wrong(&self) -> bool {
         let below = Quirk::reachable(self.quirk, &self.children).iter().chain(self.dictionary.as_deref());
         self.length < 0
@@ -122,7 +122,7 @@ impl Array {
     }
 }
 
-/// The buffers of a type, `end` elements long. Offsets and indices point below `values`, or into the data.
+/// Makes the buffers of a type for `end` elements. Most offsets and indices are at most `values`, or within the data.
 fn buffers(ty: Type, end: u128, values: i64, u: &mut Unstructured<'_>) -> Result<Vec<Option<Buffer>>> {
     let is_view = matches!(ty, Type::BinaryView | Type::Utf8View);
     let count = ty.buffers().count() + if is_view { u.int_in_range(0..=2)? } else { 0 };
@@ -146,7 +146,7 @@ fn buffers(ty: Type, end: u128, values: i64, u: &mut Unstructured<'_>) -> Result
             (Type::BinaryView | Type::Utf8View, 1) => {
                 repeated(needed, |all, u| view(all, u, count - 3, data_bytes), u)?
             }
-            // Sizes of the data buffers, which all have the same.
+            // The sizes of the data buffers, which are all the same.
             _ if is_view && index > 1 && index + 1 == count => {
                 data_bytes.to_ne_bytes().into_iter().cycle().take(needed).collect()
             }
@@ -164,7 +164,7 @@ fn buffers(ty: Type, end: u128, values: i64, u: &mut Unstructured<'_>) -> Result
     Ok(buffers)
 }
 
-/// So many bytes of what `make` adds again and again. Nothing is allocated for each element: there are thousands.
+/// Makes `bytes` bytes by repeated calls of `make`, which appends to the one allocation: there can be thousands of elements.
 fn repeated(
     bytes: usize,
     mut make: impl FnMut(&mut Vec<u8>, &mut Unstructured<'_>) -> Result<()>,
@@ -178,14 +178,14 @@ fn repeated(
     Ok(all)
 }
 
-/// So many bytes of the input; zeros once it is used up.
+/// Takes `bytes` bytes from the input; they are zeros once it is used up.
 fn any(bytes: usize, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut all = vec![0; bytes];
     u.fill_buffer(&mut all)?;
     Ok(all)
 }
 
-/// A number of so many bytes, not larger than `most`.
+/// Appends a number of `width` bytes that is at most `most`.
 fn int(all: &mut Vec<u8>, u: &mut Unstructured<'_>, width: usize, most: i64) -> Result<()> {
     all.extend_from_slice(&u.int_in_range(0..=most.max(0))?.to_ne_bytes()[..width]);
     Ok(())
@@ -196,7 +196,7 @@ fn letter(all: &mut Vec<u8>, u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Numbers that grow up to `most`.
+/// Makes `bytes` bytes of offsets, which never decrease and are at most `most`.
 fn offsets(bytes: usize, width: usize, most: i64, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut last = 0_i64;
     repeated(
@@ -210,7 +210,7 @@ fn offsets(bytes: usize, width: usize, most: i64, u: &mut Unstructured<'_>) -> R
     )
 }
 
-/// A view of up to 20 bytes, in place or in one of so many data buffers.
+/// Appends a view of up to 20 bytes, which are in the view itself or in one of `buffers` data buffers.
 fn view(all: &mut Vec<u8>, u: &mut Unstructured<'_>, buffers: usize, data_bytes: i64) -> Result<()> {
     let length: i32 = u.int_in_range(0..=if buffers == 0 { 12 } else { 20 })?;
     all.extend(length.to_ne_bytes());

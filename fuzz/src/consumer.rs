@@ -1,5 +1,5 @@
-//! What a consumer may do with a batch, as often and in whatever order: look, read, convert, share, hand on, move
-//! children out, and release.
+//! A consumer that does what consumers may do, in an arbitrary order: it inspects, reads, converts, shares, exports and
+//! releases batches, and moves children out of exports.
 
 use std::fmt::{self, Write};
 
@@ -13,7 +13,7 @@ use devexchange_core::{Batch, Device, Schema, Tensor, convert, ipc};
 
 use crate::chance;
 
-/// Something that is held and will be given up.
+/// Something that the consumer holds and has to release.
 #[derive(Debug)]
 pub enum Held {
     /// A batch.
@@ -22,14 +22,14 @@ pub enum Held {
     Schema(Schema),
     /// A tensor over a column.
     Tensor(Tensor),
-    /// An exported schema with its array, either of which may have been moved from.
+    /// An exported schema and its array; either may be released already.
     Exported(Box<ArrowSchema>, Box<ArrowDeviceArray>),
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         if let Self::Exported(schema, array) = self {
-            // SAFETY: ours, and valid whether released or not.
+            // SAFETY: the struct is ours, and valid even if it is released.
             unsafe { release_schema(&raw mut **schema) };
             // SAFETY: as above.
             unsafe { release_array(&raw mut array.array) };
@@ -37,13 +37,14 @@ impl Drop for Held {
     }
 }
 
-/// Nodes of a batch of which a larger one is made.
+/// The most nodes of a batch that is put into a larger one.
 const MOST_NODES: usize = 64;
 
-/// Does some of it, and gives everything up in an arbitrary order. Values are read only if they `may_be`.
+/// Takes an arbitrary number of steps, and then releases everything in an arbitrary order. Reads values only if `may_be` says
+/// that all of their memory is there.
 ///
 /// # Errors
-/// None that matters: the input is used up.
+/// Those of an input that is used up, which is no failure.
 pub fn play(mut held: Vec<Held>, may_be: bool, u: &mut Unstructured<'_>) -> Result<()> {
     for _ in 0..u.int_in_range(0..=12)? {
         if held.is_empty() {
@@ -81,7 +82,7 @@ fn with_batch(batch: &Batch, may_be: bool, u: &mut Unstructured<'_>) -> Result<O
             read(batch.root());
             None
         }
-        // Plans look for nulls, in the data if nobody counted them.
+        // A plan depends on the nulls, which are counted in the data if the array does not say how many there are.
         5 if may_be => tensor_of(batch, u)?,
         6 if may_be && batch.length() < 4096 => {
             let copy = ipc::copy_batch(batch);
@@ -91,7 +92,7 @@ fn with_batch(batch: &Batch, may_be: bool, u: &mut Unstructured<'_>) -> Result<O
             copy.ok().map(Held::Batch)
         }
         7 | 8 => part_of(batch, u)?,
-        // Which doubles it each time.
+        // The batch doubles each time.
         _ if batch.schema().nodes() <= MOST_NODES => {
             Batch::of_columns(&[("first", batch), ("second", batch)], None).ok().map(Held::Batch)
         }
@@ -99,7 +100,7 @@ fn with_batch(batch: &Batch, may_be: bool, u: &mut Unstructured<'_>) -> Result<O
     })
 }
 
-/// Some rows of an array somewhere in the batch.
+/// Takes some rows of any array in the batch.
 fn part_of(batch: &Batch, u: &mut Unstructured<'_>) -> Result<Option<Held>> {
     let mut column = batch.root();
     while chance(u, 1, 2)? {
@@ -121,7 +122,7 @@ fn tensor_of(batch: &Batch, u: &mut Unstructured<'_>) -> Result<Option<Held>> {
     let columns = batch.n_columns();
     let column = if columns == 0 { None } else { batch.column(u.choose_index(columns)?) };
     Ok(match column {
-        // Only what the harness has the memory for.
+        // A longer column could take too much memory.
         Some(column) if column.length() < 4096 => {
             let plan = convert::plan_tensor(column);
             let tensor = convert::tensor(column, Copying::IfNeeded).ok();
@@ -135,7 +136,7 @@ fn tensor_of(batch: &Batch, u: &mut Unstructured<'_>) -> Result<Option<Held>> {
     })
 }
 
-/// A tensor as a column again, in one of the ways that there are.
+/// Converts a tensor to a plain column or, if that is refused, to a column of tensors.
 fn again(tensor: &Tensor, may_be: bool) -> Option<Held> {
     let batch = convert::column(tensor, "again", copying(may_be));
     let batch = batch.or_else(|_| convert::fixed_shape_column(tensor, "again", copying(may_be)));
@@ -150,10 +151,10 @@ fn export(batch: &Batch) -> Held {
         sync_event: std::ptr::null_mut(),
         reserved: [0; 3],
     });
-    // SAFETY: room for a device array.
+    // SAFETY: the struct is ours, and released.
     unsafe { batch.clone().export_device(&raw mut *array) }.expect("an export");
     let mut schema = Box::new(RELEASED);
-    // SAFETY: room for a schema.
+    // SAFETY: the struct is ours, and released.
     unsafe { batch.schema().export(&raw mut *schema) }.expect("an export");
     assert_eq!(schema.n_children, array.array.n_children);
     Held::Exported(schema, array)
@@ -184,7 +185,7 @@ fn with_exported(
         // Moves a child out of both trees.
         0 | 1 if children > 0 => {
             let k = u.choose_index(children)?;
-            // SAFETY: an exported tree has a table of so many children.
+            // SAFETY: an exported tree has a table of `n_children` children, and only this function uses it.
             let schema = unsafe { child_at(schema.children, k) };
             // SAFETY: as above.
             let child = unsafe { child_at(array.array.children, k) };
@@ -194,15 +195,15 @@ fn with_exported(
             let moved = ArrowDeviceArray { array: move_out(child, |array| array.release = None), ..*array };
             Ok(Some(Held::Exported(Box::new(move_out(schema, |schema| schema.release = None)), Box::new(moved))))
         }
-        // Takes the tree in again, unless a child is missing.
+        // Imports the tree again, which fails if a child was moved out.
         2 => {
-            // SAFETY: valid, and nobody else's.
+            // SAFETY: both structs are valid and ours.
             let batch = unsafe { Batch::import_pair_device(array, schema) };
             Ok(batch.ok().map(Held::Batch))
         }
-        // Gives up the array alone.
+        // Releases only the array.
         _ => {
-            // SAFETY: valid, and nobody else's.
+            // SAFETY: the struct is valid and ours.
             unsafe { release_array(&raw mut array.array) };
             Ok(None)
         }
@@ -210,7 +211,7 @@ fn with_exported(
 }
 
 /// # Safety
-/// `table` has more than `k` children, which nobody else uses now.
+/// `table` has more than `k` children, and nothing else refers to child `k`.
 unsafe fn child_at<'a, S>(table: *mut *mut S, k: usize) -> &'a mut S {
     // SAFETY: the caller's contract.
     let place = unsafe { table.add(k) };
@@ -220,7 +221,7 @@ unsafe fn child_at<'a, S>(table: *mut *mut S, k: usize) -> &'a mut S {
     unsafe { &mut *child }
 }
 
-/// Moves a struct: a bitwise copy, and the source is marked.
+/// Moves a struct: copies its bytes and marks the source as released.
 fn move_out<S: Copy>(source: &mut S, mark: impl FnOnce(&mut S)) -> S {
     let moved = *source;
     mark(source);
@@ -230,14 +231,14 @@ fn move_out<S: Copy>(source: &mut S, mark: impl FnOnce(&mut S)) -> S {
 fn look_at_schema(schema: &Schema) {
     let mut text = Short(512);
     for field in (0..schema.nodes()).filter_map(|node| schema.field(node)) {
-        // An end of the text is an error, and means nothing.
+        // The only error is that the text is full, which is no failure.
         let _ = write!(text, "{} {field:?} {:?} {}", field.ty(), field.extension(), field.timezone());
         assert_eq!(field.children().len(), field.n_children());
         field.metadata().for_each(|(key, value)| drop((key.to_vec(), value.to_vec())));
     }
 }
 
-/// Looks at what is known without reading the memory.
+/// Checks what is known about a column without reading its memory.
 fn look_at(column: Column<'_>) {
     let raw = column.to_raw();
     assert_eq!((raw.length, raw.offset), (column.length(), column.offset()));
@@ -248,10 +249,11 @@ fn look_at(column: Column<'_>) {
     children.chain(column.dictionary()).for_each(look_at);
 }
 
-/// Reads a row in a way that fits the type of the column, or says that it does not.
+/// Reads a row in one way. Returns whether that way fits the type of the column.
 type Way = fn(Column<'_>, i64) -> bool;
 
-/// The ways that do not fit one row fit none, and are not tried again: a refusal costs more than what is read.
+/// All ways to read a row. A way that does not fit one row fits none and is not tried again, because an error takes longer
+/// than a read.
 const WAYS: [Way; 8] = [
     |column, row| fits(&column.bytes(row)),
     |column, row| fits(&column.text(row)),
@@ -267,7 +269,7 @@ fn fits<T>(read: &devexchange_core::Result<T>) -> bool {
     read.as_ref().err().is_none_or(|error| error.status() != DEVX_MISMATCH)
 }
 
-/// Reads all that there is, or the first and last rows of very much.
+/// Reads the first 64 rows and the last row of a column and of everything below it.
 pub fn read(column: Column<'_>) {
     let last = column.length() - 1;
     let (mut text, mut fit) = (Short(1 << 12), WAYS.map(|_| true));
@@ -292,7 +294,7 @@ pub fn read(column: Column<'_>) {
     children.chain(column.dictionary()).for_each(read);
 }
 
-/// A text that takes so many bytes and no more: lists of lists may show the same values without end.
+/// A text with room for this many bytes, because nested lists can show the same values very often.
 struct Short(usize);
 
 impl Write for Short {
@@ -302,10 +304,10 @@ impl Write for Short {
     }
 }
 
-/// The device of arrays in host memory, as producers write it.
+/// The type and id of the host, in the two ways in which producers write them.
 pub const HOST: [(i32, i64); 2] = [(Device::CPU.kind.0, -1), (Device::CPU.kind.0, 0)];
 
-/// An array as a device array.
+/// Makes a device array of an array.
 pub fn on(array: ArrowArray, (device_type, device_id): (i32, i64)) -> ArrowDeviceArray {
     ArrowDeviceArray { array, device_id, device_type, sync_event: std::ptr::null_mut(), reserved: [0x5a; 3] }
 }

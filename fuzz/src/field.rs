@@ -1,29 +1,29 @@
-//! Descriptions of schemas: nearly right, with some wrong ones among them.
+//! Makes descriptions of schemas, with occasional errors.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use devexchange_core::arrow::metadata;
 
 use crate::chance;
 
-/// What is wrong with the links of a node.
+/// An error in the links from a node to its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quirk {
-    /// A child was released already.
+    /// A child is released already.
     ChildReleased(usize),
-    /// The address of a child is missing.
+    /// The address of a child is NULL.
     ChildNull(usize),
-    /// A child stands in the table twice.
+    /// The table has the first child twice.
     ChildTwice,
-    /// The root is a child of its own.
+    /// The first child is the root of the tree.
     ChildIsRoot,
-    /// The table is missing.
+    /// The address of the table is NULL.
     NoTable,
-    /// A number of children that is not that of the table: less, or none that can be.
+    /// A wrong number of children: one less than in the table, negative, or far too large.
     Count(i64),
 }
 
 impl Quirk {
-    /// For a node with so many children; nearly always none.
+    /// Picks an error for a node with `children` children; for most nodes none.
     pub fn pick(u: &mut Unstructured<'_>, children: usize) -> Result<Option<Self>> {
         if !chance(u, 1, 24)? {
             return Ok(None);
@@ -41,7 +41,7 @@ impl Quirk {
         })
     }
 
-    /// The children that a consumer learns of.
+    /// The children that a consumer can reach.
     pub fn reachable<T>(this: Option<Self>, children: &[T]) -> &[T] {
         match this {
             Some(Self::Count(said)) => &children[..usize::try_from(said).unwrap_or(0).min(children.len())],
@@ -49,28 +49,28 @@ impl Quirk {
         }
     }
 
-    /// Whether no consumer may take a tree with this in it.
+    /// Whether every consumer must refuse a tree with this error.
     pub fn is_fatal(self) -> bool {
         !matches!(self, Self::Count(0..))
     }
 }
 
-/// One field and what is below it.
+/// One field, with its children and its dictionary.
 #[derive(Clone, Debug)]
 pub struct Field {
     /// The format string, without its NUL; `None` for NULL.
     pub format: Option<Vec<u8>>,
-    /// The name, likewise.
+    /// The name, in the same form.
     pub name: Option<Vec<u8>>,
-    /// A block of metadata, as long as it says.
+    /// A block of metadata, whose length is the one that the block says.
     pub metadata: Option<Vec<u8>>,
-    /// `ARROW_FLAG_…` and others.
+    /// `ARROW_FLAG_…` and unknown flags.
     pub flags: i64,
     /// Children.
     pub children: Vec<Field>,
     /// The field of a dictionary's values.
     pub dictionary: Option<Box<Field>>,
-    /// What is wrong.
+    /// An error in the links to the children.
     pub quirk: Option<Quirk>,
 }
 
@@ -139,7 +139,7 @@ impl Field {
         let mut field = if leaf || (depth > 0 && chance(u, 3, 5)?) {
             Self::plain(u.choose(FLAT)?)
         } else {
-            // The root is a record batch, as a rule.
+            // Most roots are record batches.
             let format = if depth == 0 && chance(u, 3, 4)? { "+s" } else { u.choose(NESTED)? };
             Self::nested(format, u, depth, nodes)?
         };
@@ -181,7 +181,7 @@ impl Field {
         Ok(field)
     }
 
-    /// What is not always right.
+    /// Adds metadata to some fields, and errors and rare values to a few.
     fn spoil(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         if chance(u, 1, 4)? {
             let pairs: Vec<(Vec<u8>, Vec<u8>)> =
@@ -205,7 +205,7 @@ impl Field {
         Ok(())
     }
 
-    /// How many fields a consumer learns of.
+    /// The number of fields that a consumer can reach.
     pub fn nodes(&self) -> usize {
         1 + Quirk::reachable(self.quirk, &self.children)
             .iter()
@@ -214,7 +214,7 @@ impl Field {
             .sum::<usize>()
     }
 
-    /// Whether no consumer may take this.
+    /// Whether every consumer must refuse this schema.
     pub fn is_wrong(&self) -> bool {
         let below = Quirk::reachable(self.quirk, &self.children).iter().chain(self.dictionary.as_deref());
         self.format.is_none() || self.quirk.is_some_and(Quirk::is_fatal) || below.into_iter().any(Self::is_wrong)
@@ -224,7 +224,7 @@ impl Field {
 impl<'a> Arbitrary<'a> for Field {
     fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
         let mut field = Self::below(u, 0, &mut 0)?;
-        // Around the limit of depth, now and then.
+        // A few trees have about the greatest allowed depth.
         if chance(u, 1, 64)? {
             for _ in 0..u.int_in_range(50..=70)? {
                 let mut list = Self::plain("+l");
@@ -241,7 +241,7 @@ fn short(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     Ok(u.bytes(length)?.to_vec())
 }
 
-/// A text of C: no NUL in it.
+/// Takes a text without NUL, as in C, from the input.
 fn text(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut text = short(u)?;
     text.retain(|byte| *byte != 0);

@@ -1,16 +1,16 @@
-//! What an array may be read of, found out without the core: whether the memory is there that the array says it has
-//! (Arrow columnar format, "Physical memory layout").
+//! Finds out, without the core, whether an array has all of the memory that a reader may read (Arrow columnar format,
+//! "Physical memory layout").
 
 use devexchange_core::arrow::{Field, Type};
 
 use crate::array::Array;
 
-/// Bytes that a buffer has to have for `end` elements, the skipped ones included; `None` for data, where offsets or
-/// sizes say it.
+/// The bytes that a buffer must have for `end` elements, including those that the offset skips. `None` for data, whose size
+/// is in the offsets or in the buffer of sizes.
 pub fn needed(ty: Type, index: usize, buffers: usize, end: u128) -> Option<u128> {
     let fixed = |bits: u128| Some((end * bits).div_ceil(8));
     match (ty, index) {
-        // There is a size for each data buffer, also if there are no elements.
+        // There is a size for each data buffer, even without elements.
         (Type::BinaryView | Type::Utf8View, 2..) if index + 1 == buffers => Some((buffers as u128 - 3) * 8),
         _ if end == 0 => Some(0),
         (Type::Null | Type::RunEndEncoded, _) => Some(0),
@@ -37,7 +37,7 @@ fn number(bytes: &[u8], at: usize, width: usize) -> Option<i64> {
     })
 }
 
-/// Whether everything that `field` lets a reader read of `array` is there.
+/// Whether `array` has all of the memory that a reader may read if the array is of type `field`.
 pub fn is_readable(field: Field<'_>, array: &Array) -> bool {
     let (ty, count) = (field.ty(), array.buffers.len());
     let Ok(end) = usize::try_from(array.offset.saturating_add(array.length)) else { return false };
@@ -45,7 +45,7 @@ pub fn is_readable(field: Field<'_>, array: &Array) -> bool {
         |index: usize| array.buffers.get(index).and_then(|buffer| buffer.as_ref()).map(|buffer| buffer.bytes());
     let large_enough = (0..count).all(|index| match (buffer(index), needed(ty, index, count, end as u128)) {
         (Some(bytes), Some(needed)) => bytes.len() as u128 >= needed,
-        // Validity may be missing. Anything else that may be was found to be so by the import.
+        // Validity may be NULL. The import has checked that any other NULL is allowed.
         _ => true,
     });
     let data_is_there = match ty {

@@ -1,5 +1,5 @@
-//! A producer as others write it: every struct of a tree has an allocation and a release of its own, which frees its
-//! texts and buffers, so that the sanitizer sees who reads them afterwards, and is counted.
+//! A producer like those of other libraries: every struct of a tree has its own allocation and its own release, which is
+//! counted. The release frees the texts and buffers, so that the sanitizer reports later reads of them.
 
 use core::ffi::{c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -14,13 +14,13 @@ use crate::field::{Field, Quirk};
 
 type Release<S> = unsafe extern "C" fn(*mut S);
 
-/// What `ArrowSchema` and `ArrowArray` have in common.
+/// The members that `ArrowSchema` and `ArrowArray` have in common.
 pub trait Struct: Copy {
-    /// The callback.
+    /// The release callback.
     fn release(&mut self) -> &mut Option<Release<Self>>;
-    /// The producer's own.
+    /// The producer's data.
     fn private_data(&mut self) -> &mut *mut c_void;
-    /// Number and table of the children.
+    /// The number and the table of the children.
     fn children(&mut self) -> (&mut i64, &mut *mut *mut Self);
     /// The dictionary.
     fn dictionary(&mut self) -> &mut *mut Self;
@@ -47,10 +47,10 @@ macro_rules! is_struct {
 is_struct!(ArrowSchema);
 is_struct!(ArrowArray);
 
-/// What a struct keeps until it is released.
+/// What a struct owns until it is released.
 struct Private<S> {
     released: Arc<AtomicU32>,
-    /// The structs below, which are released if nobody moved them out, and freed.
+    /// The children and the dictionary. The release frees them, after it has released those that were not moved out.
     below: Vec<*mut S>,
     table: Vec<*mut S>,
     buffers: Vec<*const c_void>,
@@ -61,13 +61,13 @@ struct Private<S> {
 unsafe extern "C" fn release<S: Struct>(node: *mut S) {
     // SAFETY: a release callback is called with a struct that is not released.
     let node = unsafe { &mut *node };
-    // SAFETY: made by `tree`, and taken back here only.
+    // SAFETY: made by `link`, and taken back only here.
     let private = unsafe { Box::from_raw(node.private_data().cast::<Private<S>>()) };
     for &child in &private.below {
-        // SAFETY: leaked by `tree` for this struct, and freed here only.
+        // SAFETY: made by `add` for this struct, and freed only here.
         let mut child = unsafe { Box::from_raw(child) };
         if let Some(release) = *child.release() {
-            // SAFETY: not released, and not moved out.
+            // SAFETY: the child has a callback, so it is not released.
             unsafe { release(&raw mut *child) };
         }
     }
@@ -75,10 +75,10 @@ unsafe extern "C" fn release<S: Struct>(node: *mut S) {
     *node.release() = None;
 }
 
-/// A tree that was made for a consumer.
+/// A tree of structs for a consumer.
 #[derive(Debug)]
 pub struct Given<S: Struct> {
-    /// What the consumer gets.
+    /// The struct that the consumer gets.
     pub root: Box<S>,
     nodes: Vec<*mut S>,
     releases: Releases,
@@ -91,39 +91,39 @@ impl<S: Struct> Given<S> {
         Self { root, nodes, releases: Releases::default() }
     }
 
-    /// Every byte of every struct: what a refusal must not change. As long as nothing is released.
+    /// All bytes of all structs, which an import that fails must not change. Nothing may be released yet.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.nodes.len() * size_of::<S>());
         for node in &self.nodes {
-            // SAFETY: nothing is released, so every node is there, and these structs have no padding.
+            // SAFETY: nothing is released, so every node is allocated, and these structs have no padding.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(node.cast::<u8>(), size_of::<S>()) });
         }
         bytes
     }
 
-    /// Releases what nobody took, and checks that each struct was released once.
+    /// Releases the root if no consumer took it, and checks that each struct was released once.
     ///
     /// # Panics
-    /// If one was not, or was more than once.
+    /// Unless each struct was released once.
     pub fn finish(mut self) {
         if let Some(release) = *self.root.release() {
-            // SAFETY: not released, so still ours.
+            // SAFETY: the root has a callback, so it is not released, and still ours.
             unsafe { release(&raw mut *self.root) };
         }
         self.releases.require(1);
     }
 
-    /// Links a node to those below it, and gives it its release.
+    /// Links a node to its children and its dictionary, with the error of `quirk`, and sets its release.
     fn link(&mut self, node: *mut S, mut private: Private<S>, dictionary: Option<*mut S>, quirk: Option<Quirk>) {
         private.table = private.below.clone();
         private.below.extend(dictionary);
         let mut count = private.table.len() as i64;
         match quirk {
             Some(Quirk::ChildReleased(k)) => {
-                // SAFETY: linked just now, by a call of this for the child.
+                // SAFETY: the child was made just now, and no consumer has it yet.
                 let child = unsafe { &mut *private.table[k] };
                 if let Some(release) = *child.release() {
-                    // SAFETY: not released.
+                    // SAFETY: the child has a callback, so it is not released.
                     unsafe { release(child) };
                 }
             }
@@ -135,7 +135,7 @@ impl<S: Struct> Given<S> {
             None => {}
         }
         let table = if private.table.is_empty() { null_mut() } else { private.table.as_mut_ptr() };
-        // SAFETY: one of our structs, of which nobody knows yet.
+        // SAFETY: the node was made by us, and no consumer has it yet.
         let node = unsafe { &mut *node };
         let (n_children, children) = node.children();
         (*n_children, *children) = (count, table);
@@ -161,7 +161,7 @@ impl<S: Struct> Given<S> {
         node
     }
 
-    /// The structs of a quirk are gone already, so nobody may look at their bytes.
+    /// Leaves all structs but the root out of `bytes`, because some of them are freed already.
     fn forget(&mut self, gone: bool) {
         if gone {
             self.nodes.truncate(1);
@@ -169,7 +169,7 @@ impl<S: Struct> Given<S> {
     }
 }
 
-/// The structs of a schema.
+/// Makes the structs of a schema.
 pub fn schema(field: &Field) -> Given<ArrowSchema> {
     let mut given = Given::new(ArrowSchema::RELEASED);
     let root = given.nodes[0];
@@ -194,13 +194,13 @@ fn fill_schema(given: &mut Given<ArrowSchema>, node: *mut ArrowSchema, field: &F
         address
     };
     let (format, name, metadata) = (text(&field.format, &[0]), text(&field.name, &[0]), text(&field.metadata, &[]));
-    // SAFETY: one of our structs, of which nobody knows yet.
+    // SAFETY: the node was made by us, and no consumer has it yet.
     unsafe { node.write(ArrowSchema { format, name, metadata, flags: field.flags, ..ArrowSchema::RELEASED }) };
     given.link(node, private, dictionary, field.quirk);
     given.forget(matches!(field.quirk, Some(Quirk::ChildReleased(_))));
 }
 
-/// The structs of an array.
+/// Makes the structs of an array.
 pub fn array(array: &Array) -> Given<ArrowArray> {
     let mut given = Given::new(ArrowArray::RELEASED);
     let root = given.nodes[0];
@@ -231,7 +231,7 @@ fn fill_array(given: &mut Given<ArrowArray>, node: *mut ArrowArray, array: &Arra
         buffers: if has_table { private.buffers.as_mut_ptr() } else { null_mut() },
         ..ArrowArray::RELEASED
     };
-    // SAFETY: one of our structs, of which nobody knows yet.
+    // SAFETY: the node was made by us, and no consumer has it yet.
     unsafe { node.write(filled) };
     given.link(node, private, dictionary, array.quirk);
     given.forget(matches!(array.quirk, Some(Quirk::ChildReleased(_))));

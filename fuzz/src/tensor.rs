@@ -1,13 +1,13 @@
-//! Descriptions of tensors: nearly right, with some wrong ones among them, and what they come to by a second reckoning.
+//! Makes descriptions of tensors, with occasional errors, and computes without the core which memory they cover.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 
 use crate::chance;
 
-/// Extents, strides and where the first element is, in a buffer that is exactly as long as it is.
+/// The extents, strides and offset of a tensor, and its memory, in an allocation of exactly that size.
 #[derive(Debug)]
 pub struct Shape {
-    /// Bytes of an element, of which the buffer is a multiple, as a rule.
+    /// Bytes of an element.
     pub width: usize,
     /// Extents.
     pub extents: Vec<i64>,
@@ -17,17 +17,17 @@ pub struct Shape {
     pub byte_offset: u64,
     /// The memory.
     pub memory: Box<[u64]>,
-    /// A number of dimensions that is not that of the extents.
+    /// A wrong number of dimensions; `None` for the number of extents.
     pub ndim: Option<i64>,
 }
 
 const EXTREMES: &[i64] = &[-1, i64::MIN, i64::MAX, 1 << 31, 1 << 62, 0];
 
 impl Shape {
-    /// Of elements of so many bytes.
+    /// Makes a shape for elements of `width` bytes.
     ///
     /// # Errors
-    /// As all that takes from the input.
+    /// Those of an input that is used up.
     pub fn of(width: usize, u: &mut Unstructured<'_>) -> Result<Self> {
         let ndim = if chance(u, 1, 32)? { u.int_in_range(60..=70)? } else { u.int_in_range(0..=4)? };
         let mut extents = Vec::new();
@@ -69,12 +69,12 @@ impl Shape {
         Ok(Self { width, extents, strides, byte_offset, memory, ndim })
     }
 
-    /// Bytes of the memory.
+    /// The size of the memory in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.memory)
     }
 
-    /// Whether all elements are within the memory. For elements of whole bytes.
+    /// Whether all elements are within the memory, for elements of whole bytes.
     pub fn is_within(&self) -> bool {
         if self.extents.contains(&0) {
             return true;
