@@ -1,12 +1,12 @@
-//! Writes past a reference that is still used: a run in Miri must end with a report. No sanitizer has anything to
-//! say of it.
+//! Writes to a variable through a pointer while a mutable reference to it is in use: Miri must report it. The sanitizers do
+//! not detect this.
 
 fn main() {
     let mut place = 7_u64;
     let first = &raw mut place;
-    // SAFETY: alive, and nobody else uses it yet.
+    // SAFETY: the variable is alive, and nothing else refers to it yet.
     let second = unsafe { &mut *first };
-    // SAFETY: none; that is what the tool must find.
+    // SAFETY: none; the tool must report this.
     unsafe { *first = 8 };
     *second += 1;
     println!("{place}");

@@ -1,5 +1,5 @@
-/* Describes a tensor of two dimensions with room for one: with a library that has the address sanitizer, a run has to
- * end with a report, since it is the library that reads. */
+/* Describes a tensor of two dimensions with a shape that has one: the library reads beyond the shape. If the library was
+ * built with the address sanitizer, the sanitizer must report it. */
 #include <devexchange.h>
 #include <stdio.h>
 #include <stdlib.h>

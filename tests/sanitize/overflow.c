@@ -1,4 +1,4 @@
-/* Adds beyond the largest int: a run with the sanitizer of undefined behaviour must end with a report. */
+/* Overflows an int: the sanitizer of undefined behaviour must report it. */
 #include <limits.h>
 #include <stdio.h>
 

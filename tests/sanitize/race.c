@@ -1,5 +1,5 @@
-/* Two threads have the library write to one place: with a library that has the thread sanitizer, a run has to end with
- * a report, since it is the library that writes. */
+/* Two threads pass the library the same output, so the library writes it from both. If the library was built with the
+ * thread sanitizer, the sanitizer must report the race. */
 #define _POSIX_C_SOURCE 200809L /* barriers */
 #include <devexchange.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@ static void *write_there(void *unused) {
     devx_error error;
     DLTensor const description = {values, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, shape, NULL, 0};
     (void)unused;
-    /* Often, and at the same time: what one has done before the other does anything may be ordered by the library. */
+    /* The calls must overlap, because the library's own synchronization may order calls that do not. */
     pthread_barrier_wait(&both);
     for (int i = 0; i < 200000; ++i) devx_tensor_create(&description, 0, NULL, &place, &error);
     return NULL;

@@ -1,6 +1,6 @@
-//! Two threads write to one place: a run with the thread sanitizer must end with a report. With the argument `locked`
-//! they wait for each other in several of the ways that std has: then it must end well, or the sanitizer does not see
-//! those.
+//! Two threads write the same variable: the thread sanitizer must report it. With the argument `locked`, threads synchronize
+//! by a mutex, a channel and an atomic of std, and the run must succeed: a report would mean that the sanitizer does not see
+//! these.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 struct Place(UnsafeCell<u64>);
 
-// SAFETY: none without the argument; that is what the tool must find.
+// SAFETY: none without the argument; the tool must report this. With it, the accesses are ordered.
 unsafe impl Sync for Place {}
 
 static PLACE: Place = Place(UnsafeCell::new(0));

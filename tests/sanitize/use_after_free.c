@@ -1,4 +1,4 @@
-/* Reads memory that was freed: a run with the address sanitizer must end with a report. */
+/* Reads memory after it was freed: the address sanitizer must report it. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
-//! Reads memory that was freed: a run with the address sanitizer must end with a report.
+//! Reads memory after it was freed: the address sanitizer must report it.
 
 fn main() {
     let place = Box::into_raw(Box::new(7_u64));
-    // SAFETY: from a box, and freed here only.
+    // SAFETY: the pointer is from a box, which is freed only here.
     drop(unsafe { Box::from_raw(place) });
-    // SAFETY: none; that is what the tool must find.
+    // SAFETY: none; the tool must report this.
     let freed = unsafe { std::ptr::read_volatile(place) };
     println!("{freed}");
 }
