@@ -4,8 +4,8 @@
 
 Runs in an environment with one generation of Numba, with the driver on LD_LIBRARY_PATH. MANAGER is a value of
 DEVEXCHANGE_NUMBA_MANAGER. The files EXPECTED list methods that cannot pass, because they need a kernel, with the
-reason. All others must pass, or Numba itself skips them and says why. A listed method that passes, or fails for another
-reason, is a failure. So is a module whose process does not end well: the driver makes it fail after any finding.
+reason. All others must pass, or be skipped by Numba with a reason. A listed method that passes, or fails for another
+reason, is a failure. So is a module whose process fails: the driver makes it fail after any finding.
 `--write` rewrites the first list.
 
 Prints the failures and what did not run, and ends with the line `counts: N passed, N failed, 0 skipped`.
@@ -39,7 +39,7 @@ COMPILER = {
 }
 OTHERS = ["array_args", "cuda_array_interface", "ipc", "multigpu", "multithreads", "stream_api"]
 
-# What Numba skips without giving a reason.
+# Methods that Numba skips without a reason, and our reason for each.
 SKIPPED = {
     "cudadrv.test_managed_alloc.TestManagedAlloc.test_managed_alloc_driver_oversubscribe": "may hang a machine",
     "cudadrv.test_streams.TestFailingStream.test_failed_stream": "breaks the context",
@@ -52,7 +52,7 @@ REASONS = {
     "nvrtc": (r"Failure finding \"libnvrtc", "have a kernel compiled from C++"),
     "module": (r"\[200\] .*cuModuleLoadDataEx", "load a kernel"),
     "library": (r"Function \"cuLibraryLoadData\" not found", "load a kernel"),
-    # Not the driver's doing: memory of a pool has no handle.
+    # This is not due to the driver: memory of a pool has no handle.
     "pool": (r"Refused: .*the memory is of a pool that was not made to be shared", "share memory of a pool"),
 }
 
@@ -60,7 +60,7 @@ REASONS = {
 def modules():
     driver = sorted(path.stem for path in (TESTS / "cudadrv").glob("test_*.py"))
     yield from (f"cudadrv.{name}" for name in driver if name not in COMPILER)
-    # test_stream_api is of numba-cuda only.
+    # Only numba-cuda has test_stream_api.
     yield from (f"cudapy.test_{name}" for name in OTHERS if (TESTS / "cudapy" / f"test_{name}.py").exists())
 
 
@@ -82,7 +82,7 @@ def surroundings(manager):
 
 
 def run(module, environment, results, seconds=SECONDS):
-    """The results of a module's methods: outcome and text by name."""
+    """Runs a module. Returns outcome and text of each method, by name, and the number of allocations of our manager."""
     command = [sys.executable, str(HERE / "methods.py"), module, str(results)]
     try:
         done = subprocess.run(
@@ -114,7 +114,7 @@ def write_expected(path, methods):
 
 
 def judge(methods, expected):
-    """Failures, as pairs of a method and what is wrong."""
+    """The failures, as pairs of a method and a text."""
     for name, (outcome, text) in methods.items():
         wanted = expected.get(name)
         if wanted and outcome != "failed":

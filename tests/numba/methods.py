@@ -13,7 +13,7 @@ import unittest
 
 PREFIX = "numba.cuda.tests."
 
-# The module whose methods give streams callbacks, and do not wait until these are over.
+# The module whose methods add callbacks to streams, and do not wait for these.
 WITH_CALLBACKS = "cudadrv.test_streams"
 
 
@@ -24,7 +24,7 @@ class Recorder(unittest.TestResult):
         self.seen = set()
 
     def write(self, test, outcome, text=""):
-        # A method that fails in several ways, or in several of its parts, has failed once.
+        # A method with several errors, or with several subtests that fail, counts once.
         if test.id() not in self.seen:
             self.seen.add(test.id())
             self.results.write(json.dumps([test.id().removeprefix(PREFIX), outcome, text]) + "\n")
@@ -33,7 +33,7 @@ class Recorder(unittest.TestResult):
         self.write(test, "passed")
 
     def addError(self, test, error):
-        # numba-cuda's methods may use pytest's word for it.
+        # Methods of numba-cuda may skip with pytest's exception.
         if error[0].__name__ == "Skipped":
             self.addSkip(test, str(error[1]))
             return
@@ -57,8 +57,8 @@ class Recorder(unittest.TestResult):
 
 def main(module, path):
     if module == WITH_CALLBACKS:
-        # The last reference to a stream can be dropped in its callback. If Numba then destroyed what waits to be
-        # destroyed, the driver would refuse, because CUDA allows no call from a callback. This limit is never reached.
+        # The last reference to a stream can be dropped in its callback, where CUDA allows no calls to the driver. Below
+        # this limit, which the tests do not reach, Numba destroys nothing there.
         os.environ["NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT"] = "1000"
     with open(path, "w") as results:
         suite = unittest.defaultTestLoader.loadTestsFromName(PREFIX + module)
@@ -68,9 +68,9 @@ def main(module, path):
             tested.FUTURE_TIMEOUT = 60
         suite.run(Recorder(results))
         if module == WITH_CALLBACKS:
-            # A callback that continues in Python when the interpreter is gone ends the process.
+            # A callback that runs in Python after the end of the interpreter would end the process.
             sys.modules["numba.cuda"].synchronize()
-        # Not there in a run without our manager.
+        # A run without our manager does not import the plugin.
         if plugin := sys.modules.get("devexchange.numba"):
             allocated = plugin._manager().statistics().total_allocations
             results.write(json.dumps(["", "allocated", allocated]) + "\n")

@@ -14,7 +14,7 @@ import numpy as np
 
 
 def chosen():
-    """Numba on our own pool."""
+    """Makes Numba use a new pool, which it returns."""
     import devexchange
     import devexchange.numba
 
@@ -146,7 +146,7 @@ def test_arrays_at_the_end_of_the_interpreter():
     from numba import cuda
 
     chosen()
-    # A cycle keeps it until the interpreter ends.
+    # A cycle keeps the arrays until the interpreter ends.
     cycle = [cuda.to_device(np.arange(3)), cuda.mapped_array(3)]
     cycle.append(cycle)
 

@@ -5,8 +5,8 @@
 
 `run` gives every module its own process, several at once, and writes RESULTS/numba-plain.txt or numba-ours.txt: a line
 for each method with its outcome and the last line of its output. A module with a failure runs once more, alone, because
-others were on the same device: what passes then counts as passed. After N seconds nothing more is started, and what did
-not run is a failure. The default is all modules; on the simulated driver (DEVX_GPU=rehearsal), those of gate.py.
+others were on the same device: what passes then counts as passed. After N seconds no more modules are started; a module
+that did not run is a failure. The default is all modules; on the simulated driver (DEVX_GPU=rehearsal), those of gate.py.
 
 `compare` requires that every method that passes without our manager passes with it, or that Numba itself skips it
 there, and prints those that do not.
@@ -52,7 +52,7 @@ class Run:
         self.allocated = 0
 
     def module(self, name):
-        """The results of its methods: outcome and text by name; none if there was no time."""
+        """Runs a module. Returns outcome and text of each method, by name, or None if there is no time left."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             return None
@@ -71,8 +71,8 @@ class Run:
 
 
 def better(module, first, again):
-    """The results, where a method has passed if it passed in either run; a module whose process reports nothing has
-    ended well."""
+    """The results of both runs: a method passes if it passed in either, and the process of the module if it succeeded in
+    the second."""
     best = first | {name: result for name, result in again.items() if result[0] == "passed" or name not in first}
     if again and module not in again:
         best.pop(module, None)
@@ -125,7 +125,7 @@ def compare(results):
             return 0, 1, 0
     plain, ours = (read(path_of(results, kind)) for kind in ["plain", "ours"])
     wanted = [name for name, (outcome, _) in plain.items() if outcome == "passed"]
-    # Numba skips tests of how its own manager does something.
+    # Numba skips the tests of its own manager if another one is used.
     skipped = Counter(ours[name][1] for name in wanted if ours.get(name, ("",))[0] == "skipped")
     worse = [name for name in wanted if ours.get(name, ("",))[0] not in ("passed", "skipped")]
     for text, count in sorted(skipped.items()):

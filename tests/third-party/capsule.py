@@ -24,15 +24,15 @@ class Kind:
         self._name, self._used, self._new, self._struct = name, b"used_" + name, new, struct
 
     def is_in(self, capsule):
-        """Whether this is such a capsule, which nobody has consumed."""
+        """Whether this is a capsule of this kind that nobody has consumed."""
         return bool(_is_valid(capsule, self._name))
 
     def pointer(self, capsule):
-        """The struct, which lives as long as the capsule."""
+        """A pointer to the struct, which lives as long as the capsule."""
         return cast(_pointer(capsule, self._name), POINTER(self._struct))
 
     def consume(self, capsule):
-        """Leaves a DLPack struct to its consumer, which must call the deleter."""
+        """Marks a DLPack capsule as consumed. From then on, the consumer owns the struct and must call its deleter."""
         _rename(capsule, self._used)
 
     def around(self, struct):
@@ -40,14 +40,14 @@ class Kind:
         return self._new(cast(struct, c_void_p))
 
     def filled(self, fill):
-        """A capsule with an Arrow struct, which `fill` writes through the pointer that it gets."""
+        """A capsule with an Arrow struct, which `fill` writes through a pointer."""
         capsule = self._new()
         fill(self.pointer(capsule))
         return capsule
 
 
 def kinds(versioned, unversioned, schema, array, device_array):
-    """The kinds of capsules, by the structs that are declared elsewhere."""
+    """The kinds of capsules around the given ctypes structs."""
     return (
         Kind(b"dltensor_versioned", _library.new_versioned, versioned),
         Kind(b"dltensor", _library.new_unversioned, unversioned),

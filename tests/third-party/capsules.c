@@ -1,17 +1,18 @@
 /* PyCapsules around the structs of DLPack and Arrow, with their destructors. A destructor may run while an exception is
- * on its way, when no Python code may; so they are in C, and put the exception aside for what a release may call.
+ * pending, when Python code must not run. So the destructors are in C. They save the exception and restore it, because a
+ * release may run Python code.
  */
 #include <Python.h>
 
 #include "arrow/c/device.h"
 #include "dlpack/dlpack.h"
 
-/* NULL if somebody took the struct: a consumer of DLPack renames the capsule. */
+/* The struct; NULL if a consumer has taken it, because consumers of DLPack rename the capsule. */
 static void *content(PyObject *capsule, const char *name) {
     return PyCapsule_IsValid(capsule, name) ? PyCapsule_GetPointer(capsule, name) : NULL;
 }
 
-/* --- DLPack: the struct is the producer's, its deleter frees it --- */
+/* --- DLPack: the producer owns the struct, and its deleter frees it --- */
 
 #define VERSIONED "dltensor_versioned"
 #define UNVERSIONED "dltensor"
@@ -40,7 +41,7 @@ PyObject *new_versioned(void *tensor) { return PyCapsule_New(tensor, VERSIONED, 
 
 PyObject *new_unversioned(void *tensor) { return PyCapsule_New(tensor, UNVERSIONED, drop_unversioned); }
 
-/* --- Arrow: the struct is the capsule's, empty at first; its release is NULL once somebody took what is in it --- */
+/* --- Arrow: the capsule owns the struct, which is zeroed at first; its release is NULL after an import --- */
 
 #define SCHEMA "arrow_schema"
 #define ARRAY "arrow_array"
@@ -57,7 +58,7 @@ static void drop_schema(PyObject *capsule) {
     PyErr_Restore(type, value, trace);
 }
 
-/* A device array begins with its array. */
+/* A device array begins with its ArrowArray. */
 static void drop_array_in(PyObject *capsule, const char *name) {
     struct ArrowArray *array = content(capsule, name);
     PyObject *type, *value, *trace;

@@ -1,4 +1,4 @@
-"""Every test runs on several schedules of the simulated driver, and leaves nothing behind."""
+"""Every test runs with several seeds on the simulated driver, and must leave nothing behind."""
 
 import gc
 import re
@@ -9,7 +9,7 @@ import devexchange
 import driver
 from scenes import Cuda, live, pytest_collection_finish, pytest_generate_tests  # noqa: F401 (pytest calls some of them)
 
-# The library keeps events for reuse, and no more than these.
+# The most events that the library keeps for reuse.
 EVENTS_KEPT = 256
 
 

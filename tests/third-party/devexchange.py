@@ -1,5 +1,5 @@
-"""The C API of devexchange through ctypes, as far as these tests need it, behind the protocols that Python libraries
-speak to each other. A client of the library for tests, not a binding.
+"""The part of the C API of devexchange that these tests need, through ctypes, with the protocols that Python libraries use
+among each other. A client of the library for tests, not a binding.
 
 Streams are numbers, as in the C API; devices are pairs of type and id, as in DLPack.
 """
@@ -238,7 +238,7 @@ def _from_dltype(dtype):
 
 
 class _Handle:
-    """One reference to an object of the library. It is closed by `with` or by the end of the Python object."""
+    """One reference to an object of the library. It is closed by `with`, or when the Python object is deleted."""
 
     def __init__(self, make):
         self.handle = c_void_p()
@@ -278,7 +278,7 @@ class Tensor(_Handle):
 
     @classmethod
     def from_dlpack(cls, producer, stream, **arguments):
-        """Imports the producer's export for `stream`, in the version that the producer offers."""
+        """Imports a producer's export for `stream`, in the struct that the producer returns."""
         given = producer.__dlpack__(stream=None if stream == NO_SYNCHRONIZATION else stream, **arguments)
         return cls.from_capsule(given, stream)
 
@@ -351,7 +351,7 @@ class Tensor(_Handle):
 
 
 class Unversioned:
-    """A producer as before DLPack 1.0: its `__dlpack__` knows of the stream only, and makes no copies."""
+    """A producer from before DLPack 1.0: its `__dlpack__` takes only a stream, and makes no copies."""
 
     def __init__(self, tensor):
         self._tensor = tensor
@@ -371,7 +371,7 @@ class Batch(_Handle):
 
     @classmethod
     def from_arrow(cls, producer):
-        """Imports an array that says where it is."""
+        """Imports a device array."""
         schema, array = producer.__arrow_c_device_array__()
         source = device_arrays.pointer(array), schemas.pointer(schema)
         return cls(lambda out: call("devx_batch_import_pair_device", *source, out))

@@ -43,12 +43,12 @@ def _text(write):
 
 
 def ledger():
-    """The live things, one per line."""
+    """The driver's list of what is not freed or destroyed, one per line."""
     return _text(_library.simcuda_ledger)
 
 
 def take_findings():
-    """The driver's findings, which thereby count as handled."""
+    """Returns the driver's findings and clears them."""
     count = _library.simcuda_findings()
     found = [_text(partial(_library.simcuda_finding, index)) for index in range(count)]
     _library.simcuda_findings_clear()
@@ -56,7 +56,7 @@ def take_findings():
 
 
 def wait_until(done):
-    """Waits for what another thread does when queued work is done."""
+    """Waits until `done` returns true, for what another thread does after queued work."""
     end = time.monotonic() + 10
     while not done():
         assert time.monotonic() < end, "it did not happen"
@@ -64,7 +64,7 @@ def wait_until(done):
 
 
 def assert_found(kind):
-    """Expects a finding of the driver, first of all this one."""
+    """Expects findings of the driver, the first one of this kind."""
     findings = take_findings()
     assert findings and findings[0].startswith(f"{kind}: "), findings
 
@@ -77,7 +77,7 @@ def ok(result):
 
 
 def number(stream):
-    """A stream of cuda.core as the number that DLPack writes."""
+    """The number that a stream of cuda.core has in DLPack."""
     return int(stream.handle)
 
 
@@ -93,7 +93,7 @@ def pending(device, values, stream):
 
 
 def download(address, nbytes, stream):
-    """Bytes of device memory, as work on `stream` sees them."""
+    """Copies bytes of device memory to the host, as work on `stream` sees them."""
     host = numpy.zeros(nbytes, numpy.uint8)
     if nbytes:
         ok(cuda.cuMemcpyDtoHAsync(host.ctypes.data, address, nbytes, stream.handle))
@@ -102,12 +102,12 @@ def download(address, nbytes, stream):
 
 
 def copy_on(device, address, nbytes, stream):
-    """Queues a copy out of device memory: work that uses it for as long as the copy takes."""
+    """Queues a copy from device memory, as work that uses the memory."""
     target = device.allocate(nbytes, stream=stream)
     target.copy_from(Buffer.from_handle(address, nbytes), stream=stream)
     return target
 
 
 def copy_between(target, source, nbytes, stream):
-    """Queues a copy from device memory to device memory, of whatever devices."""
+    """Queues a copy from device memory to device memory, of any devices."""
     ok(cuda.cuMemcpyDtoDAsync(target, source, nbytes, stream.handle))

@@ -13,7 +13,7 @@ int nanoarrow_copy(struct ArrowDeviceArray *source, const struct ArrowSchema *sc
                    int64_t device_id, void *stream, struct ArrowDeviceArray *out, struct ArrowError *error) {
     struct ArrowDevice *device = ArrowDeviceResolve(device_type, device_id);
     struct ArrowDeviceArrayView view;
-    /* nanoarrow takes no stream for what it does on the CPU. */
+    /* nanoarrow accepts no stream for the CPU. */
     void *source_stream = source->device_type == ARROW_DEVICE_CPU ? NULL : stream;
     int code;
 

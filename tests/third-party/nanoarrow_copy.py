@@ -21,7 +21,7 @@ _copy.argtypes = [
 
 
 class DeviceArray:
-    """A device array that can be consumed once, as all Arrow producers hand them over."""
+    """A producer of one device array, which can be imported once."""
 
     def __init__(self, schema, array):
         self._schema, self.array = schema, array

@@ -1,4 +1,4 @@
-"""Our tensors over memory of cuda.core, as a library makes them that hands out its own memory."""
+"""Our tensors over memory of cuda.core, as made by a library that exports its own memory."""
 
 import numpy
 
@@ -25,7 +25,7 @@ def element_strides(array):
 
 
 class Shared:
-    """A tensor over device memory that `stream` still has to fill with a view of a matrix."""
+    """A tensor over a part of a matrix in device memory, which `stream` still has to fill."""
 
     def __init__(self, cuda, dtype="f4", layout="matrix", flags=0, stream=None):
         stream = stream or cuda.producer

@@ -1,5 +1,5 @@
-"""How pytest runs a test on the simulated CUDA driver: with several seeds on one of the driver's schedules, leaving
-nothing behind. bindings-python/tests/cuda uses this, too."""
+"""Makes pytest run tests with several seeds on one of the simulated driver's schedules, and counts what they leave behind.
+bindings-python/tests/cuda uses this, too."""
 
 import gc
 
@@ -17,7 +17,7 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_finish():
-    # The many garbage collections that follow need not examine the tests themselves.
+    # Each test ends with a garbage collection, which then does not examine the tests' modules.
     gc.freeze()
 
 
@@ -38,5 +38,5 @@ class Cuda:
 
 
 def live():
-    """The driver's counts of the test's own things."""
+    """The driver's counts of memory, streams and pools."""
     return {name: driver.stat(name) for name in LIVE}

@@ -70,12 +70,12 @@ def rows(producer):
 
 
 def brought(cuda, kind):
-    """A nanoarrow array, on its way to the device on the producer's stream, with an event."""
+    """A nanoarrow array that is being copied to the device on the producer's stream, with an event."""
     return nanoarrow_copy.copy(c_device_array(ARRAYS[kind]()), DEVICE, driver.number(cuda.producer))
 
 
 def fetched(producer, stream):
-    """What nanoarrow reads in a device array, after the array's event and on `stream`."""
+    """The rows that nanoarrow reads from a device array, on `stream` after the array's event."""
     copied = nanoarrow_copy.copy(producer, HOST, driver.number(stream))
     return rows(c_device_array(copied).array)
 
@@ -114,7 +114,7 @@ def test_host_array_of_nanoarrow(cuda, kind):
 
 
 def test_device_array_of_nanoarrows_python(cuda):
-    """Made by the Python package over our tensor: it has no event, so the tensor was asked for the stream."""
+    """The Python package makes it over our tensor. It has no event, so the tensor is exported for the stream."""
     shared = Shared(cuda, "i4", "vector")
     buffer = CBuffer.from_dlpack(devexchange.Unversioned(shared.tensor), stream=driver.number(cuda.consumer))
     assert (buffer.device.device_type, buffer.device.device_id) == (DeviceType.CUDA, 0)
@@ -141,8 +141,8 @@ def test_refused_import_leaves_the_array_to_nanoarrow(cuda):
 
 
 def exported(cuda, kind):
-    """Our batch on the device, which the producer's stream still has to bring there: copies from pageable memory are
-    waited for, those on the device are not."""
+    """Our batch on the device, with a copy still queued on the producer's stream. This takes two copies, because a copy from
+    pageable memory is waited for, and a copy on the device is not."""
     stream = driver.number(cuda.producer)
     with Batch.from_host(ARRAYS[kind]()) as host, host.copy_to(DEVICE, stream) as staging:
         return staging.copy_to(DEVICE, stream)
@@ -167,7 +167,7 @@ def test_nanoarrows_python_describes_a_device_array_of_ours(cuda, kind):
 
 
 def test_nanoarrows_python_waits_for_our_event(cuda):
-    """Our array is a buffer for nanoarrow, which passes it to cuda.core: three libraries, one event."""
+    """nanoarrow takes our array as a buffer, and passes it to cuda.core. One event orders all three libraries."""
     batch = exported(cuda, "range")
     buffer = c_device_array(batch).array.view().buffer(1)
     batch.close()
@@ -193,13 +193,13 @@ def test_memory_is_released_after_the_work_that_uses_it(cuda):
 
 
 def test_array_goes_to_us_and_back_to_nanoarrow(cuda):
-    """Nobody waits on the host: nanoarrow's event comes through our batch to nanoarrow's other stream."""
+    """Nothing waits on the host: our batch passes nanoarrow's event on, and nanoarrow's other stream waits for it."""
     batch = Batch.from_arrow(brought(cuda, "struct"))
     assert fetched(batch, cuda.consumer) == rows(struct())
     batch.close()
 
 
-# --- the same without what makes it right: the driver notices ---
+# --- without the event, the driver reports a race ---
 
 
 def test_array_without_its_event_is_a_race(cuda):

@@ -1,4 +1,4 @@
-"""The declarations of devexchange.py agree with the headers."""
+"""The structs of devexchange.py have the layout of those in C (tests/layout.txt)."""
 
 import ctypes
 from pathlib import Path

@@ -22,8 +22,8 @@ class Owner:
 
 
 def lent(cuda, stream):
-    """Device memory that is still to be written on `stream`, as a Buffer over a foreign allocation; and the list that
-    shows when nobody uses the Buffer any more, which is when the memory is freed."""
+    """Device memory that is still to be written on `stream`, as a Buffer over a foreign allocation; its values; and a list
+    that gets an entry when the memory is freed, because nobody uses the Buffer any more."""
     values = matrix("u1").reshape(-1)
     memory = driver.pending(cuda.device, values, stream)
     owner, released = Owner(), []
@@ -39,7 +39,7 @@ def lent(cuda, stream):
 @VERSIONS
 def test_buffer_has_what_its_owner_queued(cuda, asked):
     buffer, values, released = lent(cuda, cuda.producer)
-    # A Buffer knows no stream and ignores the one that it is asked for.
+    # A Buffer ignores the stream that the consumer names, so the test waits.
     cuda.consumer.wait(cuda.producer)
     tensor = Tensor.from_dlpack(buffer, driver.number(cuda.consumer), **asked)
     assert (tensor.address, tensor.shape, tensor.strides) == (int(buffer.handle), values.shape, (1,))
@@ -48,7 +48,7 @@ def test_buffer_has_what_its_owner_queued(cuda, asked):
     del buffer
     assert released == []
     tensor.close()
-    # The reading was waited for, but the library need not know that.
+    # The read has been waited for, but the library may still release later, on another thread.
     driver.wait_until(lambda: released == ["memory"])
 
 
@@ -128,7 +128,7 @@ def test_deleter_is_called_after_the_work_that_uses_the_memory(cuda, asked):
 
 
 def test_tensor_passes_on_from_cuda_core_to_cuda_core(cuda):
-    """Three streams: the first writes, the second imports, and the third reads through our export."""
+    """There are three streams: one writes, one imports, and one reads through our export."""
     buffer, values, released = lent(cuda, cuda.producer)
     between = cuda.device.create_stream()
     between.wait(cuda.producer)
@@ -154,7 +154,7 @@ def test_refused_import_leaves_the_capsule_to_its_owner(cuda):
     assert released == ["memory"]
 
 
-# --- the same without what makes it right: the driver notices ---
+# --- without the wait or `used_on`, the driver reports a race ---
 
 
 def test_buffer_without_a_wait_is_a_race(cuda):

@@ -25,7 +25,7 @@ def view_of(producer, stream):
 
 
 def seen(view, stream):
-    """The elements of a view, as work on `stream` sees them; a view without strides is compact."""
+    """The elements of a view, as work on `stream` sees them. A view without strides is compact."""
     strides = view.strides if view.strides is not None else element_strides(numpy.empty(view.shape, "u1"))
     return elements(view.ptr, view.shape, strides, view.dtype, stream)
 
@@ -63,7 +63,7 @@ def test_capsule_that_nobody_consumes_is_released(cuda, offered):
     assert shared.released == ["memory"]
 
 
-# If cuda.core gets 0, it asks for None, which is the legacy default stream.
+# For stream 0, cuda.core asks for `None`, which is the legacy default stream.
 @pytest.mark.parametrize(
     "stream, work",
     [(0, LEGACY_DEFAULT_STREAM), (LEGACY, LEGACY_DEFAULT_STREAM), (PER_THREAD, PER_THREAD_DEFAULT_STREAM)],
@@ -136,7 +136,7 @@ def test_host_tensor_is_the_same_memory_in_cuda_core_and_numpy(cuda, layout):
         assert view.ptr == seen.ctypes.data == array.ctypes.data
 
 
-# --- what is refused, in the library's words ---
+# --- exports that the library refuses ---
 
 
 def test_read_only_memory_is_refused_to_a_consumer_that_cannot_know(cuda):
@@ -171,7 +171,7 @@ def test_stream_for_host_memory_is_refused(cuda):
         tensor.__dlpack__(stream=7, max_version=(1, 3))
 
 
-# --- the same without what makes it right: the driver notices ---
+# --- without the stream or `used_on`, the driver reports a race ---
 
 
 def read_unordered(cuda):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the virtual environment for the tests here, or does nothing if it is there already:
+# Makes the virtual environment for these tests, or does nothing if it exists already:
 #
 #   tests/third-party/venv.sh DIRECTORY DRIVER
 #
@@ -22,7 +22,7 @@ venv=$out/venv
 source=$out/source
 pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input)
 
-# Everything that determines the result.
+# Everything that the environment depends on: if it changes, the environment is made again.
 inputs() {
   cat "$here"/{requirements.txt,venv.sh}
   "$PYTHON" -VV
@@ -37,8 +37,8 @@ unpack() {
   tar -xzf "${archives[0]}" -C "$source" --strip-components=1
 }
 
-# Meson has the option, but only prints a warning where it should obey it. The reader of IPC files is left out: nobody
-# needs it here, and it requires three more libraries.
+# The Meson files have an option for CUDA, but only print a warning for it. The reader of IPC files is left out: the tests do
+# not need it, and it requires three more libraries.
 choose_parts() {
   local meson=$source/src/nanoarrow/meson.build device=$source/subprojects/arrow-nanoarrow/meson.build
   sed -i "s|warning('cuda option enabled but not implemented in Meson config!')|\
