@@ -27,7 +27,7 @@ import org.apache.arrow.vector.VarCharVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowReader;
 
-/** Hands record batches and streams from Arrow Java to devexchange and back, in one JVM, without a copy. */
+/** Exchanges record batches and streams between Arrow Java and devexchange, in one JVM, without a copy. */
 public final class ArrowJava {
     private ArrowJava() {}
 

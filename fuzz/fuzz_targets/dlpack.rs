@@ -30,7 +30,7 @@ struct Private {
     _shape: Shape,
 }
 
-/// A struct that the producer hands over.
+/// A struct of DLPack, as the producer makes it.
 trait Foreign: Managed + Copy {
     fn new(tensor: DLTensor, version: DLPackVersion, flags: Flags, context: *mut c_void) -> Self;
     fn context(&self) -> *mut c_void;

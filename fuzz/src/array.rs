@@ -50,7 +50,7 @@ pub struct Array {
 }
 
 const EXTREMES: &[i64] = &[-1, i64::MIN, i64::MAX, 1 << 31, 1 << 48, i64::MAX / 16];
-/// The most bytes that a buffer gets, whatever the array's length says.
+/// The most bytes that a buffer gets, however long the array is.
 const MOST_BYTES: u128 = 1024;
 
 impl Array {

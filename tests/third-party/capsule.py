@@ -1,4 +1,4 @@
-"""PyCapsules around C structs: how Python libraries hand the structs of DLPack and Arrow to each other (capsules.c)."""
+"""PyCapsules around C structs: how Python libraries exchange the structs of DLPack and Arrow (capsules.c)."""
 
 import ctypes
 import os
