@@ -1,7 +1,7 @@
 //! Makes descriptions of schemas, with occasional errors.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use devexchange_core::arrow::metadata;
+use devexchange_core::arrow::{MAX_NODES, metadata};
 
 use crate::chance;
 
@@ -49,9 +49,12 @@ impl Quirk {
         }
     }
 
-    /// Whether every consumer must refuse a tree with this error.
+    /// Whether every consumer must refuse a tree with this error. Too few children can be a valid tree.
     pub fn is_fatal(self) -> bool {
-        !matches!(self, Self::Count(0..))
+        match self {
+            Self::Count(said) => usize::try_from(said).map_or(true, |said| said > MAX_NODES),
+            _ => true,
+        }
     }
 }
 

@@ -258,9 +258,13 @@ static void print_categories(const devx_batch_t *days) {
         DEVX(devx_column_bytes(days, &dictionary, i, &tallies[i].text, &tallies[i].length, &error));
     }
     for (int64_t row = 0; row < column.length; ++row) {
+        int32_t valid = 0;
         int64_t index = 0;
-        DEVX(devx_column_dictionary_index(days, &column, row, &index, &error));
-        tallies[index].count += 1;
+        DEVX(devx_column_is_valid(days, &column, row, &valid, &error));
+        if (valid) {
+            DEVX(devx_column_dictionary_index(days, &column, row, &index, &error));
+            tallies[index].count += 1;
+        }
     }
     qsort(tallies, (size_t)dictionary.length, sizeof *tallies, by_text);
     print_tallies("categories", tallies, (size_t)dictionary.length);
@@ -455,7 +459,7 @@ int main(int argc, char **argv) {
     devx_batch_release(&airports);
     finish_releases();
     if (on_device()) {
-        DEVX(devx_stream_destroy(device, stream, &error));
+        DEVX(devx_stream_close(device, stream, &error));
     }
     print_ledger();
     return 0;

@@ -44,7 +44,7 @@ int64_t weather_outstanding(void) {
 
 /* --- sets of buffers --- */
 
-/* A device and this library's stream there, shared by the sets: the last one to give it up destroys the stream. */
+/* A device and this library's stream there, shared by the sets: the last one to give it up closes the stream. */
 typedef struct place {
     atomic_int references;
     DLDevice device;
@@ -89,8 +89,8 @@ static set *set_new(const char *name, const column_kind *kinds, int n_columns) {
 
 static void place_release(place *p) {
     if (p != NULL && atomic_fetch_sub_explicit(&p->references, 1, memory_order_acq_rel) == 1) {
-        /* Work that is still queued on the stream is done all the same. */
-        devx_stream_destroy(p->device, p->stream, NULL);
+        /* Queued work is still done, and releases that wait for it keep the stream. */
+        devx_stream_close(p->device, p->stream, NULL);
         free(p);
     }
 }
