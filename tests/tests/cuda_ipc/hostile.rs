@@ -9,6 +9,8 @@ use super::{N, batch, filled, plain, start};
 
 /// The place of the event's handle, after the head, the place and the kind of order.
 const EVENT: std::ops::Range<usize> = 50..114;
+/// The place of the bytes of the first region, after the number of regions and the region's kind.
+const BYTES: std::ops::Range<usize> = 119..127;
 
 /// Writes the checksum of the bytes: FNV-1a, with the checksum itself taken as 0.
 fn seal(bytes: &mut [u8]) {
@@ -26,6 +28,7 @@ fn altered_descriptors_are_refused_or_readable() {
     if part().is_some() {
         session.begin(sim::schedules(1)[0]);
         altered(&given("DEVX_TENSOR"));
+        with_a_byte_more(given("DEVX_TENSOR"));
         with_a_row(given("DEVX_BATCH"));
         return say("survived");
     }
@@ -65,6 +68,16 @@ fn with_a_row(mut bytes: Vec<u8>) {
     seal(&mut bytes);
     let error = import(&bytes).expect_err("no offsets");
     assert!(error.message().contains("buffers[1] is NULL with length 1"), "{error}");
+}
+
+/// A region cannot claim to be larger than the allocation that is opened for it.
+fn with_a_byte_more(mut bytes: Vec<u8>) {
+    assert_eq!(bytes[BYTES], N.to_le_bytes());
+    bytes[BYTES].copy_from_slice(&(N + 1).to_le_bytes());
+    seal(&mut bytes);
+    let peer = ipc::Peer { id: 1, keep: Owner::none() };
+    let error = unsafe { ipc::import_tensor(&bytes, Vec::new(), peer) }.expect_err("a byte too many");
+    assert!(error.message().contains(&format!("needs {} bytes", N + 1)), "{error}");
 }
 
 fn altered(original: &[u8]) {

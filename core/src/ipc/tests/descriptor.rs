@@ -224,6 +224,39 @@ fn refusals_name_the_field_and_the_value() {
 }
 
 #[test]
+fn only_elements_are_in_a_region() {
+    let decoded = |part| {
+        let bytes = described(Place::Host, None, vec![host(64); 2], What::Tensor(part)).encode().expect("encoded");
+        Descriptor::decode(&bytes)
+    };
+    let (some, spot) = (tensor_part(), tensor_part().spot);
+    let none = || TensorPart { shape: vec![0, 3], strides: vec![3, 1], spot: None, ..tensor_part() };
+    decoded(some).expect("elements in a region");
+    decoded(none()).expect("no elements in no region");
+    let error = decoded(TensorPart { spot: None, ..tensor_part() }).expect_err("elements in no region");
+    assert!(error.message().contains("6 elements of shape [2, 3] are in no region"), "{error}");
+    let error = decoded(TensorPart { spot, ..none() }).expect_err("no elements in a region");
+    assert!(error.message().contains("0 elements of shape [0, 3] are in a region"), "{error}");
+}
+
+#[test]
+fn buffers_of_views_have_a_size_each() {
+    let decoded = |bytes_of_sizes| {
+        let (format, name, _) = field("vu", "text", 0);
+        let schema = Schema::new(&[FieldDesc::new(&name, &format)]).expect("a schema");
+        let at = |offset, bytes| Some((Spot { region: 0, offset }, bytes));
+        let buffers = vec![None, at(0, 32), at(32, 8), at(40, 8), at(48, bytes_of_sizes)];
+        let nodes = vec![NodePart { length: 2, null_count: 0, offset: 0, buffers }];
+        let what = What::Batch(BatchPart { schema, nodes });
+        Descriptor::decode(&described(Place::Host, None, vec![host(64)], what).encode().expect("encoded"))
+    };
+    decoded(16).expect("two sizes");
+    let error = decoded(15).expect_err("no two sizes");
+    assert!(error.message().contains("buffers[4] has 15 bytes: "), "{error}");
+    assert!(error.message().contains("needs 16"), "{error}");
+}
+
+#[test]
 fn what_is_cut_off_is_named_with_its_place() {
     for (kept, text) in [(33, "order has 1 bytes at 33, but there are 33 in all"), (36, "regions has 4 bytes at 34")] {
         let mut cut = examples()[0][..kept].to_vec();

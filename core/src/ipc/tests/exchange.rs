@@ -270,6 +270,28 @@ fn the_copy_of_a_read_only_tensor_cannot_be_written() {
     }
 }
 
+/// An importer that may not write hands the memory on to others that may not either.
+#[test]
+fn a_read_only_import_is_read_only_for_those_it_is_shared_with() {
+    let tensor = shared(&[1, 2, 3]);
+    let desc = TensorDesc {
+        data: tensor.data(),
+        device: Device::CPU,
+        dtype: DType::INT32,
+        shape: &[3],
+        strides: None,
+        byte_offset: 0,
+        flags: Flags::READ_ONLY,
+    };
+    // SAFETY: the owner keeps the memory.
+    let fixed = unsafe { Tensor::from_raw_parts(&desc, Owner::new(tensor.clone())) }.expect("a tensor");
+    let first = import(&export_tensor(&fixed, Copying::Never).expect("exported")).expect("imported");
+    assert_ne!(first.data(), tensor.data());
+    let second = import(&export_tensor(&first, Copying::Never).expect("exported again")).expect("imported again");
+    assert_eq!((first.flags(), second.flags()), (Flags::READ_ONLY, Flags::READ_ONLY));
+    assert_eq!(second.as_slice::<i32>(), Ok(&[1, 2, 3][..]));
+}
+
 fn import(exported: &Exported) -> Result<Tensor, Error> {
     import_tensor(exported.descriptor(), duplicates(exported), nobody())
 }
