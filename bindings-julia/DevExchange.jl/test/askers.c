@@ -1,6 +1,7 @@
 /*
- * Somebody else who asks a memory manager, on a thread that Julia has not started, and who hands out CUDA arrays, which
- * such a thread may release. The functions of the C API come as addresses, because this does not link to it.
+ * A foreign caller of a memory manager, on a thread that Julia did not start, and the release of a CUDA array, which
+ * such a thread may call. The functions of the C API come as addresses, because this library does not link to
+ * libdevexchange.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -21,11 +22,11 @@ typedef devx_status (*defer_fn)(const void *, devx_error *);
 struct asker {
     const void *manager;
     int64_t rounds; /* allocations, one after the other */
-    int64_t bytes; /* of each */
-    int64_t all; /* 1: asks for everything else, too, once */
-    int64_t got; /* allocations that could be written and read */
-    int64_t free_bytes, total_bytes, handle_bytes; /* of what else was asked */
-    int64_t code; /* of the first call that failed; nothing is asked after it */
+    int64_t bytes; /* of each allocation */
+    int64_t all; /* 1: also calls every other function, once */
+    int64_t got; /* allocations whose memory could be written and read */
+    int64_t free_bytes, total_bytes, handle_bytes; /* results of memory_info and ipc_handle */
+    int64_t code; /* status of the first call that failed; no call follows it */
     int64_t done;
     allocate_fn allocate;
     pin_fn pin;
@@ -38,7 +39,7 @@ struct asker {
     pthread_t thread;
 };
 
-/* Host memory, filled, compared and given back on this thread. */
+/* Allocates host memory, writes it, reads it and gives it back on this thread. */
 static devx_status one_round(struct asker *own, int64_t round, devx_error *error) {
     devx_memory_request const request = {1, 0, own->bytes, -1, 0, 0};
     devx_memory memory;
@@ -87,19 +88,19 @@ static void *ask_on_thread(void *own) {
     return NULL;
 }
 
-/* On a thread of its own; `done` says when. */
+/* Runs foreign_ask on a thread of its own, which sets `done` at the end. */
 int foreign_ask_on_thread(struct asker *own) {
     int const code = pthread_create(&own->thread, NULL, ask_on_thread, own);
     return code ? code : pthread_detach(own->thread);
 }
 
-/* On a thread of its own, for which the caller waits. */
+/* Runs foreign_ask on a thread of its own, and waits for that thread. */
 int foreign_ask_and_join(struct asker *own) {
     int const code = pthread_create(&own->thread, NULL, ask_on_thread, own);
     return code ? code : pthread_join(own->thread, NULL);
 }
 
-/* The release of an array, which counts its calls where `private_data` points to. */
+/* The release of a CUDA array. It counts its calls where `private_data` points to. */
 void foreign_release_cuda_array(devx_cuda_array *array) {
     __atomic_add_fetch((int64_t *)array->private_data, 1, __ATOMIC_SEQ_CST);
     array->release = NULL;

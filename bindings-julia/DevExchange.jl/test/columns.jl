@@ -1,4 +1,4 @@
-# Columns of every kind that Julia has, and their way through the structs of Arrow.
+# A column of every type that Julia vectors become, and helpers that pass columns through Arrow's structs.
 
 const ROWS = 7
 nulls(v) = Union{eltype(v),Missing}[k % 3 == 0 ? missing : v[k] for k in eachindex(v)]
@@ -7,7 +7,7 @@ words = ["", "a", "Zürich", "日本", "x"^40, "e", "f"]
 dates = [Date(1970), Date(2012, 1, 1), Date(1969, 12, 31), Date(1), Date(2100, 2, 28), Date(2024, 2, 29), Date(1900)]
 moments = DateTime.(dates) .+ Millisecond.(1:7)
 
-# A column of each kind, as Julia has it, with the format it gets. All have seven rows.
+# A Julia vector for each kind of column, with seven rows. `FORMATS` has the format that each gets.
 const COLUMNS = Pair{String,AbstractVector}[
     ["number $T" => T[1, 2, 3, 4, 5, 6, 7] for T in (Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16,
         Float32, Float64)];
@@ -50,7 +50,7 @@ const COLUMNS = Pair{String,AbstractVector}[
     "runs of structs" => RunEndVector([(a=div(k, 3), b="x") for k in 1:7]);
 ]
 
-# A vector with some values missing, stored as it was.
+# A vector with some values missing, in the same representation.
 with_nulls(v) = nulls(v)
 with_nulls(v::DictionaryVector) = DictionaryVector(nulls(collect(v)))
 with_nulls(v::RunEndVector) = RunEndVector(nulls(collect(v)))
@@ -76,6 +76,6 @@ end
 
 returned(b::Batch) = (out = move_through_c(b); import_arrow_device(out...))
 
-# An array of numbers, described by hand.
+# A builder for an array of numbers.
 numbers(values; name="item", keywords...) =
     ArrayBuilder(name, eltype(values), length(values), (nothing, values); keywords...)

@@ -1,9 +1,9 @@
-# The corpus of bad input (tests/corpus) through the Julia API. What the cases are, and what becomes of the structs, its
-# library knows; here they are imported and the errors compared.
+# The corpus of bad input (tests/corpus) through the Julia API. The library of the corpus defines the cases and checks the
+# structs; this file imports them and compares the errors.
 
 const CORPUS = let
     build = normpath(joinpath(@__DIR__, "..", "..", "..", "tests", "corpus", "build.sh"))
-    # Not with the libraries of Julia.
+    # The build must not load Julia's libraries.
     library = withenv(() -> readchomp(`$build`), "LD_LIBRARY_PATH" => nothing)
     Libdl.dlopen(library)
 end
@@ -12,7 +12,7 @@ corpus(name) = Libdl.dlsym(CORPUS, name)
 corpus_text(i, what) = unsafe_string(ccall(corpus(:corpus_text), Ptr{UInt8}, (Int64, Cstring), i, what))
 corpus_string(p) = p == C_NULL ? nothing : unsafe_string(p)
 
-# The numbers of all cases that have to be run.
+# The numbers of all cases for Julia.
 function corpus_cases()
     all = 0:ccall(corpus(:corpus_count), Int64, ())-1
     cases = filter(i -> ccall(corpus(:corpus_is_for), Cint, (Int64, Cstring), i, "julia") != 0, all)
@@ -60,7 +60,7 @@ function corpus_async(made)
     end
 end
 
-# Looks at everything, and counts batches as they come.
+# Reads everything, and counts the batches of a stream.
 read_corpus(batch::Batch, batches) = look(root(batch))
 function read_corpus(stream::Union{BatchStream,AsyncReader}, batches)
     for batch in stream
@@ -73,11 +73,11 @@ read_corpus(other, batches) = nothing
 look(@nospecialize(values::AbstractVector)) = foreach(k -> look(values[k]), 1:length(values))
 look(@nospecialize(value)) = nothing
 
-# Allocations of the library that fail: the nth one, alone or with all that follow. How many did is what `disarm` says.
+# `arm` makes the nth allocation of the library fail, alone or with all that follow. `disarm` returns how many failed.
 arm(nth, from_then_on) = ccall(corpus(:corpus_fault_arm), Cvoid, (Int64, Cint), nth, from_then_on)
 disarm() = ccall(corpus(:corpus_fault_disarm), Int64, ())
 
-# What fails while a case is run: the nth allocation (0: none), or the nth callback of its producer in some way.
+# What fails while a case runs: the nth allocation (0: none), or the nth callback of its producer in one of several ways.
 struct MemoryFault
     nth::Int
     from_then_on::Bool
@@ -92,7 +92,7 @@ end
 arm(fault::CallbackFault) = ccall(corpus(:corpus_callback_arm), Cvoid, (Int64, Cint), fault.nth, fault.how)
 disarm(::CallbackFault) = Int(ccall(corpus(:corpus_callback_disarm), Cint, ()))
 
-# Whether a case is as it should be, also with a fault; if not, says why. And how much failed.
+# Whether a case behaves as it should, also with a fault, and how many faults came. Prints what is wrong, if anything.
 corpus_case(i) = corpus_case(i, MemoryFault(0, false))[1]
 function corpus_case(i, fault)
     made = ccall(corpus(:corpus_make), Ptr{Cvoid}, (Int64,), i)
@@ -114,7 +114,7 @@ function corpus_case(i, fault)
     if wrong === nothing && faults > 0 && fault isa CallbackFault
         wrong = judge_callback(failed)
     elseif wrong === nothing && (faults == 0 || failed === nothing || failed.status != DX.DEVX_OUT_OF_MEMORY)
-        # Without memory that is the error, wherever it comes.
+        # If an allocation failed, out of memory is a correct error at any stage.
         wrong = judge_corpus(i, failed, stage, batches[], faults == 0)
     end
     left = corpus_string(ccall(corpus(:corpus_end), Ptr{UInt8}, (Ptr{Cvoid},), made))
@@ -124,7 +124,7 @@ function corpus_case(i, fault)
     return wrong === nothing, faults
 end
 
-# What is wrong with an error that came of a callback which failed.
+# Says what is wrong with the outcome after a callback failed.
 function judge_callback(failed)
     status = ccall(corpus(:corpus_callback_status), Int32, ())
     says = unsafe_string(ccall(corpus(:corpus_callback_says), Ptr{UInt8}, ()))
@@ -133,7 +133,7 @@ function judge_callback(failed)
     return "$(failed === nothing ? "no error" : sprint(showerror, failed)); expected $(DX.status_name(status)): $says"
 end
 
-# What is wrong with an error, or with none.
+# Says what is wrong with an error, or with the absence of one.
 function judge_corpus(i, failed, stage, batches, in_words)
     status, says = corpus_text(i, "status"), corpus_text(i, "says")
     wanted = ccall(corpus(:corpus_batches), Int64, (Int64,), i)

@@ -1,4 +1,4 @@
-# Every case of the corpus of bad input.
+# Runs every case of the corpus of bad input.
 include("corpus.jl")
 
 @testset "the corpus of bad input" begin

@@ -1,4 +1,4 @@
-# The corpus of bad input in a process that has a CUDA driver; `devices.jl` starts it.
+# The corpus of bad input in a process with a CUDA driver, which `devices.jl` starts.
 using DevExchange
 using Libdl
 using Test
@@ -9,7 +9,7 @@ include("counting.jl")
 
 suite = @testset Counting "the corpus" begin
     include("corpus_cases.jl")
-    # Otherwise there was no driver, and these were the cases of a machine without one.
+    # Checks that there was a driver: without one, the corpus leaves these cases out.
     @test any(i -> corpus_text(i, "needs") == "cuda", corpus_cases())
 end
 

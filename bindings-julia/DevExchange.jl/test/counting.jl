@@ -1,5 +1,5 @@
-# A test set that counts, and says what failed as it happens. The sets within it are of the same type. Below it, what tests
-# of several files use.
+# A test set that counts, and prints failures as they happen. The sets within it are of the same type. Below it are helpers that
+# several files use.
 
 mutable struct Counting <: Test.AbstractTestSet
     description::String
@@ -27,7 +27,7 @@ end
 function Test.finish(t::Counting)
     if Test.get_testset_depth() > 0
         Test.record(Test.get_testset(), t)
-        # The sets of the files, not those within.
+        # Only for the sets of the files, not for those within.
         if Test.get_testset_depth() == 1
             seconds = round(time() - t.started, digits=1)
             println(rpad(t.description, 44), lpad(t.passed, 6), " passed ", lpad(seconds, 6), " s")
@@ -36,7 +36,7 @@ function Test.finish(t::Counting)
     return t
 end
 
-# Whether a call is refused with this status and a message that has all of these parts. Says what came instead.
+# Whether a call is refused with this status and a message that has all of these parts. If not, prints what happened instead.
 function refused(@nospecialize(f), status, @nospecialize(parts...))
     try
         f()
@@ -50,7 +50,7 @@ function refused(@nospecialize(f), status, @nospecialize(parts...))
     return false
 end
 
-# Whether a column has the values of a vector, element by element. Not `==` of the vectors, for fewer types to compile.
+# Whether a column has the values of a vector, element by element. `==` of the two would compile more types.
 function same(@nospecialize(column::AbstractVector), @nospecialize(wanted))
     length(column) == length(wanted) || return false
     for k in 1:length(wanted)
@@ -59,18 +59,18 @@ function same(@nospecialize(column::AbstractVector), @nospecialize(wanted))
     return true
 end
 alike(@nospecialize(a), @nospecialize(b)) = isequal(a, b)
-# A fixed-size list was a tuple.
+# The elements of a column of fixed-size lists are vectors, where Julia's vector had tuples.
 alike(@nospecialize(a::AbstractVector), @nospecialize(b)) = b isa Union{AbstractVector,Tuple} && same(a, b)
 alike(@nospecialize(a::Tuple), @nospecialize(b)) = length(a) == length(b) && all(k -> alike(a[k], b[k]), 1:length(a))
 alike(@nospecialize(a::NamedTuple), @nospecialize(b)) = keys(a) == keys(b) && alike(Tuple(a), Tuple(b))
 
-# Everything was given back, and Julia keeps nothing for anybody any more.
+# Waits until everything is released and Julia keeps nothing alive for others. Says whether that happened.
 function nothing_left()
     for k in 1:200
         drain()
         outstanding() == 0 && DX.rooted() == 0 && return true
-        # What a test forgot to close, or meant to; another thread gives it up. Not all of it at once: the exception that
-        # a call failed with may have it until the task has forgotten that.
+        # Finalizers release what a test left open. It can take several collections, because the exception of a failed call may
+        # keep an object until the task drops the exception.
         (k <= 5 || k % 20 == 0) && GC.gc()
         k <= 5 ? yield() : sleep(0.01)
     end
@@ -80,7 +80,7 @@ end
 
 const WORKERS = max(4, Threads.nthreads())
 
-# Runs `f(k)` for k in 1:WORKERS on all threads; whether each returned true.
+# Runs `f(k)` for k in 1:WORKERS on all threads. Returns whether each call returned true.
 function on_all_threads(f)
     ok = zeros(Bool, WORKERS)
     Threads.@threads for k in 1:WORKERS
@@ -94,9 +94,9 @@ function on_all_threads(f)
     return all(ok)
 end
 
-# An exception whose text fails.
+# An exception that cannot be shown.
 struct Unshown <: Exception end
 Base.showerror(::IO, ::Unshown) = error("no")
 
-# Every order of n things.
+# Every order of the numbers 1 to n.
 orders(n) = n == 0 ? [Int[]] : [insert!(copy(o), k, n) for o in orders(n - 1) for k in 1:n]

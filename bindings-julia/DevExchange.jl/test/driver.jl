@@ -1,13 +1,13 @@
-# The simulated driver, for what runs in a process of its own on a device: its counters, work that waits, and the end of it.
+# The simulated driver, for tests in a process of their own: its counters, work that waits, and the checks at the end.
 
 const DRIVER = Libdl.dlopen("libcuda.so.1")
 driver(name) = Libdl.dlsym(DRIVER, name)
-# Counters of the simulated driver: only a GPU has none.
+# A counter of the simulated driver. The driver of a GPU has none.
 stat(name) = ccall(driver(:simcuda_stat), Int64, (Cstring,), name)
 
 const GPU = DX.cuda()
 
-# Queues work that is done when `let_go` says so: it waits for a semaphore.
+# Queues work that waits for a semaphore, which `let_go` posts.
 function hold_up(stream)
     gate = Libc.malloc(64)
     ccall(:sem_init, Cint, (Ptr{Cvoid}, Cint, Cuint), gate, 0, 0)
@@ -18,7 +18,7 @@ function hold_up(stream)
 end
 let_go(gate) = ccall(:sem_post, Cint, (Ptr{Cvoid},), gate)
 
-# What was used on streams is released by another thread.
+# Waits until no release waits for work on a stream. Another thread calls these releases.
 function releases_done()
     for _ in 1:10_000
         releases_waiting() == 0 && return drain() >= 0
@@ -27,12 +27,12 @@ function releases_done()
     return false
 end
 
-# Streams that were closed are destroyed by that thread, behind the releases that waited then.
+# Waits until at most n streams are left. That thread also destroys closed streams, after the releases that waited for them.
 streams_left(n) = any(_ -> stat("live_streams") <= n || (sleep(0.001); false), 1:10_000)
 
 all_back() = releases_done() && nothing_left() && releases_lost() == 0 && stat("findings") == 0
 
-# Tests scenarios on schedules of the simulated driver, or on the one that it was told.
+# Tests scenarios on several schedules of the simulated driver, or on that of SIMCUDA_MODE.
 function on_every_schedule(scenarios)
     schedules = haskey(ENV, "SIMCUDA_MODE") ? [(ENV["SIMCUDA_MODE"], seed) for seed in 1:4] :
         [[("lazy", seed) for seed in 1:8]; [("adversarial", seed) for seed in 1:4]]

@@ -1,4 +1,4 @@
-# Faults, in a process of their own in which the library keeps no memory: see faults_in_process.jl.
+# Runs faults_in_process.jl in a process of its own, in which the library keeps no blocks.
 
 @testset "faults" begin
     program = joinpath(@__DIR__, "faults_in_process.jl")

@@ -1,5 +1,5 @@
-# Each allocation of the library fails, and each callback of Julia's throws. Then there is an error, nothing is taken, and
-# everything is released once. faults.jl starts this.
+# Each allocation of the library fails, and each callback of Julia throws. Each time there is an error, nothing is taken, and
+# everything is released once. faults.jl starts this program.
 using DevExchange
 using Libdl
 using Test
@@ -13,7 +13,8 @@ ccall(corpus(:corpus_fault_install), Cint, (Cstring,), "libdevexchange.so") > 0 
 
 # ---- allocations ----
 
-# Calls act(nth, from_then_on), which says how many failed, until none does any more. How many did in all.
+# Calls act(nth, from_then_on), which returns how many allocations failed, with nth = 1, 2, ... until none fails. Returns the
+# sum.
 function each_fault(act)
     total = 0
     for from_then_on in (false, true)
@@ -27,9 +28,9 @@ function each_fault(act)
 end
 
 function case_without_memory(i)
-    # What is kept of a connection is not made without memory: docs/reliability.md.
+    # A connection keeps things that are not made without memory: docs/reliability.md.
     startswith(corpus_text(i, "kind"), "ipc_") && return 0
-    # What is made once, such as the list of drivers, is made now.
+    # This call makes what is made only once, such as the list of drivers.
     corpus_case(i)
     return each_fault() do nth, from_then_on
         right, failed = corpus_case(i, MemoryFault(nth, from_then_on))
@@ -38,7 +39,7 @@ function case_without_memory(i)
     end
 end
 
-# Hands something out while an allocation fails.
+# Makes and closes an object while an allocation fails.
 function scene_without_memory(make)
     close(make())
     return each_fault() do nth, from_then_on
@@ -56,8 +57,8 @@ function scene_without_memory(make)
     end
 end
 
-# What is asked of Julia's objects still needs memory, so they are only made; and what a finalizer queues, so that none
-# runs.
+# Only makes the objects that call functions of Julia, because those functions need memory themselves. What a finalizer queues
+# needs memory, too, so the garbage collector is off.
 function asked_objects()
     ccall(corpus(:corpus_fault_install), Cint, (Cstring,), "libdevexchange_julia.so") > 0 ||
         error("the queue was not found")
@@ -85,7 +86,7 @@ end
 
 # ---- callbacks ----
 
-# Counts what is called; the one whose turn it is throws, after it did its work.
+# Counts the calls of callbacks. The call with the number `throws` throws after it did its work.
 mutable struct Callbacks
     throws::Int
     calls::Int
@@ -151,7 +152,8 @@ function a_stream(callbacks, told)
     foreach(close, (stream, batch, matrix))
 end
 
-# How many callbacks of a scene threw, one in each run. What a release throws is counted by the queue.
+# Runs a scene once for each of its callbacks, which throws in that run. Returns their number. If a release throws, the queue
+# counts it.
 function each_callback(scene)
     for nth in Iterators.countfrom(1)
         callbacks, told, before = Callbacks(nth, 0, 0), Ref(0), DX.release_failures()
@@ -164,12 +166,12 @@ function each_callback(scene)
     end
 end
 
-# ---- callbacks of somebody else's ----
+# ---- foreign callbacks ----
 
-# Calls act(nth), which says whether so many callbacks came, until they did not. How many did.
+# Calls act(nth) with nth = 1, 2, ... as long as it says that so many callbacks came. Returns their number.
 count_while(act) = first(Iterators.filter(nth -> !act(nth), Iterators.countfrom(1))) - 1
 
-# Each callback of a good case's producer fails: with a code, with a text, by what it gives.
+# Each callback of the producer of a good case fails: with a code, with a text, too, or by giving something wrong.
 function case_without_callback(i)
     kind = corpus_text(i, "kind")
     (kind in ("stream", "device_stream", "async") && isempty(corpus_text(i, "status"))) || return 0
@@ -182,7 +184,7 @@ function case_without_callback(i)
     end
 end
 
-# Gives a consumer three batches while its nth callback fails, asks for what cannot be, or cancels.
+# Sends three batches to a consumer whose nth callback fails, requests something wrong, or cancels.
 function give(table, nth, how)
     consumer = ccall(corpus(:corpus_consumer_make), Ptr{Cvoid}, ())
     handler = ccall(corpus(:corpus_consumer_handler), Ptr{ArrowAsyncDeviceStreamHandler}, (Ptr{Cvoid},), consumer)
@@ -201,7 +203,7 @@ function give(table, nth, how)
         failed = e
     end
     faults = disarm(fault)
-    # Julia's own thread releases the handler of a consumer that cancelled.
+    # A task on this thread releases the handler of a consumer that cancelled.
     yield()
     wrong = corpus_string(ccall(corpus(:corpus_consumer_end), Ptr{UInt8}, (Ptr{Cvoid},), consumer))
     if wrong === nothing && faults > 0 && !(how == 3 && failed === nothing)

@@ -1,6 +1,6 @@
 /*
- * Producers and consumers of streams that are somebody else's, on threads that Julia has not started. What they count
- * stands in their structs, which batch_streams.jl and async.jl read.
+ * Foreign producers and consumers of streams, on threads that Julia did not start. Their counters are in their structs,
+ * which batch_streams.jl and async.jl read.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include "arrow/c/device_stream.h"
 #include "arrow/c/stream.h"
 
-/* --- arrays: struct<a: int64> with one row, its number --- */
+/* --- arrays: struct<a: int64> with one row, which holds a number --- */
 
 struct made {
     int64_t value;
@@ -87,17 +87,17 @@ static int64_t value_of(const struct ArrowArray *array) {
     return ((const int64_t *)column->buffers[1])[column->offset];
 }
 
-/* --- a stream of `batches` arrays, or of an error after them --- */
+/* --- a stream of `batches` arrays, followed by its end or an error --- */
 
 struct producer {
     int64_t batches;
-    int64_t fails; /* with this code, at the end; 0 for none */
+    int64_t fails; /* the code of the error; 0 for the end */
     int64_t given;
     int64_t releases;
-    int64_t interrupts; /* the process, before it gives this one */
+    int64_t interrupts; /* the array before which it interrupts the process; 0 for none */
 };
 
-/* Ctrl-C, which Julia has noted when this returns. */
+/* Sends Ctrl-C to the process, and gives Julia time to note it. */
 static void interrupt(void) {
     kill(getpid(), SIGINT);
     usleep(300000);
@@ -165,7 +165,7 @@ void foreign_device_stream(struct producer *own, struct ArrowDeviceArrayStream *
                                            get_last_device_error, device_stream_release, own};
 }
 
-/* --- pulls a stream to its end, an error, or `most` batches, and releases it --- */
+/* --- a consumer that reads a stream to its end, an error or `most` batches, and releases it --- */
 
 struct puller {
     struct ArrowArrayStream *stream;
@@ -206,30 +206,30 @@ static void *pull_on_thread(void *own) {
     return NULL;
 }
 
-/* On a thread of its own; `done` says when. */
+/* Runs foreign_pull on a thread of its own, which sets `done` at the end. */
 int foreign_pull_on_thread(struct puller *own) {
     int const code = pthread_create(&own->thread, NULL, pull_on_thread, own);
     return code ? code : pthread_detach(own->thread);
 }
 
-/* On a thread of its own, for which the caller waits. */
+/* Runs foreign_pull on a thread of its own, and waits for that thread. */
 int foreign_pull_and_join(struct puller *own) {
     int const code = pthread_create(&own->thread, NULL, pull_on_thread, own);
     return code ? code : pthread_join(own->thread, NULL);
 }
 
-/* --- an asynchronous producer with a thread --- */
+/* --- an asynchronous producer with a thread of its own --- */
 
 struct async_producer {
     int64_t batches;
-    int64_t fails; /* with this code after them; 0 for an end */
-    int64_t schema_first; /* 0: fails before the schema */
+    int64_t fails; /* the code of the error after them; 0 for the end */
+    int64_t schema_first; /* 0: ends or fails without a schema */
     int64_t sent;
     int64_t extracted;
-    int64_t most_ahead; /* the most that were requested at a time */
+    int64_t most_ahead; /* the largest number of batches that were requested but not sent */
     int64_t cancels;
     int64_t done;
-    int64_t interrupts; /* the process, while this one is extracted */
+    int64_t interrupts; /* the batch whose extraction interrupts the process; 0 for none */
     struct ArrowAsyncDeviceStreamHandler *handler;
     struct ArrowAsyncProducer base;
     pthread_mutex_t lock;
@@ -279,7 +279,7 @@ static int demanded(struct async_producer *own) {
     return go_on;
 }
 
-/* One pair {"n": "0"} to {"n": "9"}. */
+/* A metadata block of one pair, {"n": "0"} to {"n": "9"}. */
 static void number_block(char *block, int64_t number) {
     int32_t const one = 1;
     memcpy(block, &one, 4);
@@ -343,17 +343,17 @@ int foreign_produce(struct async_producer *own, struct ArrowAsyncDeviceStreamHan
     return code ? code : pthread_detach(own->thread);
 }
 
-/* --- an asynchronous consumer, which asks for batches on a thread of its own --- */
+/* --- an asynchronous consumer, which requests batches on a thread of its own --- */
 
 struct async_consumer {
     int64_t at_a_time; /* batches requested at a time */
-    int64_t cancels_at; /* cancels when so many have come; negative for never */
-    int64_t refuses_at; /* refuses the next batch when so many have come; -2 the schema, -1 nothing */
+    int64_t cancels_at; /* cancels after this many batches; negative for never */
+    int64_t refuses_at; /* refuses the batch after this many; -2 refuses the schema, -1 nothing */
     int64_t batches;
     int64_t sum;
     int64_t pairs; /* batches with metadata */
     int64_t ended;
-    int64_t code; /* of on_error */
+    int64_t code; /* from on_error */
     int64_t releases;
     char text[512];
     struct ArrowAsyncDeviceStreamHandler base;
@@ -412,7 +412,7 @@ static void *ask_on_thread(void *context) {
     struct async_consumer *own = (struct async_consumer *)context;
     pthread_mutex_lock(&own->lock);
     while (!own->over) {
-        /* The producer stays valid until the release returns, which waits for the lock. */
+        /* The producer stays valid until the handler's release returns, and this release takes the lock. */
         struct ArrowAsyncProducer *producer = own->base.producer;
         if (producer && own->cancels_at >= 0 && own->batches >= own->cancels_at) {
             producer->cancel(producer);
@@ -440,7 +440,7 @@ struct ArrowAsyncDeviceStreamHandler *foreign_consumer(struct async_consumer *ow
     return &own->base;
 }
 
-/* When the producer has told the schema. */
+/* Starts the consumer. The producer must have called on_schema before. */
 int foreign_consume(struct async_consumer *own) {
     return pthread_create(&own->thread, NULL, ask_on_thread, own);
 }

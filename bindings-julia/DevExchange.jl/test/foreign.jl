@@ -1,5 +1,5 @@
-# Somebody else at the other end of streams and managers, in C, on threads of their own: foreign.c and askers.c, which
-# are compiled here.
+# Foreign producers and consumers of streams and foreign callers of managers, in C, on threads of their own. This file compiles
+# foreign.c and askers.c.
 
 const FOREIGN_LIBRARY = let
     library = joinpath(mktempdir(), "foreign." * Libdl.dlext)
@@ -14,7 +14,7 @@ foreign(name) = Libdl.dlsym(FOREIGN, name)
 
 foreign_live() = ccall(foreign(:foreign_arrays_live), Clong, ()) + ccall(foreign(:foreign_schemas_live), Clong, ())
 
-# The structs of foreign.c, as words that stay where they are. A function of this name gives the place of each word.
+# The structs of foreign.c and askers.c, as words that do not move. `word` gives the place of each name.
 word(names...) = Dict(name => k for (k, name) in enumerate(names))
 const PRODUCER = word(:batches, :fails, :given, :releases, :interrupts)
 const PULLER = word(:stream, :most, :batches, :sum, :code, :done, :text)
@@ -38,10 +38,10 @@ Base.getindex(w::Words, name::Symbol) = w.memory[w.names[name]]
 Base.pointer(w::Words) = pointer(w.memory)
 said(w::Words) = GC.@preserve w unsafe_string(Ptr{UInt8}(pointer(w.memory, w.names[:text])))
 
-# Waits, with the task only, until something is so.
+# Waits until `f()` is true. Only the task waits.
 comes(f) = timedwait(f, 300.0; pollint=0.002) === :ok
 
-# A foreign stream of `batches` arrays of one number each, 1, 2, ..., as either struct.
+# A foreign stream of `batches` arrays with the numbers 1, 2, ..., as either struct.
 function foreign_stream(::Type{ArrowArrayStream}; values...)
     producer, stream = Words(PRODUCER; values...), kept(Ref(ArrowArrayStream()))
     ccall(foreign(:foreign_stream), Cvoid, (Ptr{Cvoid}, Ptr{ArrowArrayStream}), pointer(producer), stream)
@@ -67,7 +67,7 @@ pull(p::Words) = ccall(foreign(:foreign_pull), Cint, (Ptr{Cvoid},), pointer(p))
 pull_on_thread(p::Words) = ccall(foreign(:foreign_pull_on_thread), Cint, (Ptr{Cvoid},), pointer(p)) == 0
 pull_and_join(p::Words) = ccall(foreign(:foreign_pull_and_join), Cint, (Ptr{Cvoid},), pointer(p)) == 0
 
-# Somebody who asks a manager, which must not be closed meanwhile.
+# A foreign caller of a manager, which must not be closed meanwhile.
 function asker(m::MemoryManager; rounds=1, bytes=64, all=0)
     functions = (allocate=DX.devx_manager_allocate, pin=DX.devx_manager_pin, initialize=DX.devx_manager_initialize,
         reset=DX.devx_manager_reset, memory_info=DX.devx_manager_memory_info,
@@ -92,13 +92,13 @@ end
 produce(p::Words, r::AsyncReader) = ccall(foreign(:foreign_produce), Cint,
     (Ptr{Cvoid}, Ptr{ArrowAsyncDeviceStreamHandler}), pointer(p), DX.handler(r)) == 0
 
-# One batch of one number, and the schema of all such.
+# A batch of one number, and the schema of all these batches.
 numbered(k) = Batch(NUMBERED, [Node(1, (nothing,); null_count=0), Node(1, (nothing, Int64[k]); null_count=0)])
 const NUMBERED = Schema([Field("a", Int64; nullable=false)])
 value_of(b::Batch) = (b[:a]::Column{Int64})[1]
 taken(b::Batch) = (value = value_of(b); close(b); value)
 
-# All batches of a stream until it ends or fails: the numbers, and the error.
+# Reads a stream until it ends or fails. Returns the numbers, and the error or `nothing`.
 function all_of(stream)
     numbers = Int64[]
     try

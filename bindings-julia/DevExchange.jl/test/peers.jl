@@ -1,10 +1,10 @@
-# Other Julias: one that plays a part and talks with this one in lines, one that runs a program to its end.
+# Other Julia processes: a peer that talks with this process in lines, and a program that runs to its end.
 
 struct Peer
     process::Base.Process
 end
 
-# Runs a program in another Julia; what it writes to stderr goes where ours does.
+# Runs a program in another Julia process, with the stderr of this one.
 function Peer(program::String, arguments...)
     julia = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project())`
     return Peer(open(pipeline(`$julia -e $program $(collect(arguments))`; stderr=stderr), "r+"))
@@ -13,14 +13,14 @@ end
 hear(p::Peer) = readline(p.process)
 tell(p::Peer, line="") = (println(p.process, line); flush(p.process))
 
-# Ends it as the system does, without a chance to give anything back.
+# Kills the process, which has no chance to give anything back.
 function kill_now(p::Peer)
     kill(p.process, 9)
     wait(p.process)
     return nothing
 end
 
-# Lets it end; whether it ended well.
+# Lets the process end. Returns whether it succeeded.
 function leave(p::Peer)
     close(p.process.in)
     wait(p.process)
@@ -29,8 +29,8 @@ end
 
 address_of_test(name) = "@devexchange-julia-$name-$(getpid())"
 
-# Runs a program in another Julia; what it wrote to both outputs, and whether it ended well. It is killed after so many
-# seconds, which is an error that says what it wrote: what a library aborts may hang in Julia's own handler.
+# Runs a program in another Julia process. Returns what it wrote to both outputs, and whether it succeeded. After `limit`
+# seconds the process is killed, and the error has its output: after an abort in a library, Julia's own handler may hang.
 run_julia(program::String; keywords...) = run_julia(`-e $program`; keywords...)
 function run_julia(arguments::Cmd; limit=600.0, environment...)
     pipe, output = Pipe(), IOBuffer()
@@ -45,7 +45,7 @@ function run_julia(arguments::Cmd; limit=600.0, environment...)
     in_time = timedwait(over, limit) === :ok
     if !in_time
         kill(process, Base.SIGKILL)
-        # What it has started itself may still have the pipe.
+        # A process that it started may still have the pipe open.
         timedwait(over, 10.0)
     end
     said = String(take!(output))
@@ -55,20 +55,20 @@ end
 
 const SIMCUDA = normpath(joinpath(@__DIR__, "..", "..", "..", "tests", "simcuda", "driver"))
 
-# Where the simulated driver lies now, or nothing if there is no cargo or no checkout to build it with.
+# Builds the simulated driver, and returns its directory, or `nothing` without cargo or without the sources of the driver.
 function place_driver()
     isfile(joinpath(SIMCUDA, "place.sh")) && Sys.which("cargo") !== nothing || return nothing
     target = get(ENV, "CARGO_TARGET_DIR", "")
     checkout = normpath(joinpath(SIMCUDA, "..", "..", ".."))
     directory = joinpath(isempty(target) ? joinpath(checkout, "target") : joinpath(checkout, target), "simcuda-julia")
-    # Not with the libraries of Julia.
+    # The build must not load Julia's libraries.
     withenv("LD_LIBRARY_PATH" => nothing) do
         run(`$(joinpath(SIMCUDA, "place.sh")) $directory`)
     end
     return directory
 end
 
-# Runs Julia with the driver in a directory.
+# Runs Julia with the driver in this directory.
 function run_with_driver(directory, program; environment...)
     path = join((directory, get(ENV, "LD_LIBRARY_PATH", "")), ':')
     return run_julia(program; LD_LIBRARY_PATH=path, SIMCUDA_FATAL="exit", environment...)

@@ -1,8 +1,7 @@
-# Producers that are somebody else's: structs with callbacks of their own, which count how often they are called. The
-# callbacks are Julia functions, so they must be called on threads of Julia's only; tests with foreign threads use
-# exports of the library.
+# Foreign producers: structs with callbacks that count their calls. The callbacks are Julia functions, so only Julia threads may
+# call them. Tests with foreign threads use exports of the library.
 
-# Structs that C code refers to, with what they refer to, and their counters.
+# Keeps structs that C code refers to, what they refer to, and their counters.
 const KEPT = Any[]
 kept(x) = (push!(KEPT, x); x)
 at(x::Ref{T}) where {T} = Base.unsafe_convert(Ptr{T}, kept(x))
@@ -11,13 +10,13 @@ at(x::Array) = isempty(x) ? Ptr{eltype(x)}(C_NULL) : pointer(kept(x))
 count_call(p::Ptr{Cvoid}) = unsafe_store!(Ptr{Int}(p), unsafe_load(Ptr{Int}(p)) + 1)
 
 function delete_versioned(m::Ptr{DLManagedTensorVersioned})
-    # The same place in every version.
+    # `manager_ctx`, which has the same place in every version.
     count_call(unsafe_load(Ptr{Ptr{Cvoid}}(m + 8)))
     return nothing
 end
 delete_legacy(m::Ptr{DLManagedTensor}) = (count_call(unsafe_load(m).manager_ctx); nothing)
 
-# A DLPack tensor over an array, and the counter of its deleter's calls. The keywords make it wrong.
+# A DLPack tensor over an array, and the counter of its deleter's calls. The keywords can make the tensor invalid.
 function foreign_tensor(array; version=(1, 3), flags=0, device=(1, 0), dtype=DX.dtype(eltype(array)),
                         shape=Int64[size(array)...], strides=Int64[Base.strides(array)...], ndim=ndims(array),
                         data=Ptr{Cvoid}(pointer(array)), byte_offset=0, deleter=true)
@@ -38,7 +37,7 @@ function foreign_legacy(array)
     return at(Ref(DLManagedTensor(tensor, at(calls), delete))), calls
 end
 
-# Changes one member of a struct behind a pointer.
+# Changes members of the struct behind a pointer.
 function set!(p::Ptr{T}; members...) where {T}
     for (name, value) in members
         k = Base.fieldindex(T, name)
@@ -62,7 +61,7 @@ end
 children_of(list::Vector{Ptr{T}}) where {T} = isempty(list) ? Ptr{Ptr{T}}(C_NULL) : at(list)
 text(s) = s === nothing ? Ptr{UInt8}(C_NULL) : pointer(kept(String(s)))
 
-# An Arrow schema and array of somebody else's; all nodes count into the same counter. `nothing` is NULL.
+# A foreign schema and a foreign array of Arrow. All nodes use the same counter. `nothing` is NULL.
 function foreign_schema(calls, format; name="", children=Ptr{ArrowSchema}[], dictionary=C_NULL, flags=2,
                         metadata=nothing)
     release = @cfunction(release_schema, Cvoid, (Ptr{ArrowSchema},))
@@ -78,7 +77,7 @@ function foreign_array(calls, length, buffers; null_count=-1, offset=0, children
         Ptr{Ptr{Cvoid}}(at(table)), children_of(children), dictionary, release, at(calls))))
 end
 
-# A record batch of one column of three doubles, and its counter, which a release of both structs leaves at 2.
+# A record batch of one column of three doubles, and its counter, which is 2 when both structs are released.
 function foreign_batch(; values=[1.0, 2.0, 3.0], format="g", name="x")
     calls = Ref(0)
     schema = foreign_schema(calls, "+s"; flags=0, children=[foreign_schema(calls, format; name=name)])
@@ -87,7 +86,7 @@ function foreign_batch(; values=[1.0, 2.0, 3.0], format="g", name="x")
     return array, schema, calls, column
 end
 
-# Calls the deleter of a DLPack tensor on threads that are not Julia's, one thread for each, and waits for them.
+# Calls the deleters of DLPack tensors on foreign threads, one for each tensor, and waits for these threads.
 function delete_on_foreign_threads(tensors::Vector{Ptr{DLManagedTensorVersioned}})
     threads = zeros(Culong, length(tensors))
     for (k, tensor) in enumerate(tensors)

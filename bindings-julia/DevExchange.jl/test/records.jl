@@ -1,8 +1,8 @@
-# The structs are laid out as in C: against the table that C, Java and Rust are compared with, too.
+# The structs are laid out as in C, by the table that C, Java and Rust are compared with, too.
 
 const TABLES = normpath(joinpath(@__DIR__, "..", "..", "..", "tests"))
 
-# devx_batch_info is DevxBatchInfo, the names of the standards are as they are.
+# devx_batch_info becomes DevxBatchInfo. The names of the standards stay.
 julia_name(c) = startswith(c, "devx_") ? join(titlecase.(split(c, '_'))) : c
 
 function same_layout(line)
@@ -22,7 +22,7 @@ function same_layout(line)
     return found == wanted
 end
 
-# Every field of C is here, and no other.
+# Each struct has as many fields as in C.
 function same_fields(lines)
     fields = Dict{String,Int}()
     for line in lines
@@ -33,7 +33,7 @@ end
 
 function same_constant(line)
     name, value = match(r"^(\w+) value (.*)$", line).captures
-    # Texts are for those who write statistics.
+    # Julia does not have the constants that are texts.
     startswith(value, '"') && return true
     found = getfield(DX, Symbol(name))
     return found == parse(Int, value)
@@ -51,10 +51,10 @@ end
             @test same_constant(line)
         end
     else
-        # The package was taken out of the checkout.
+        # The package is not in a checkout of the repository.
         @test_skip isfile("tests/layout.txt")
     end
-    # Every name that is exported says what it is.
+    # Every exported name has documentation.
     documented = keys(Base.Docs.meta(DX))
     for name in names(DX)
         @test Base.Docs.Binding(DX, name) in documented

@@ -1,5 +1,5 @@
-# The tests of DevExchange.jl: all of them, or those that are named (`runtests.jl tensors batches`). What knows of threads is
-# run with one and with several (JULIA_NUM_THREADS).
+# Runs all tests of DevExchange.jl, or the named ones (`runtests.jl tensors batches`). Tests that depend on threads need two
+# runs: with one thread and with several (JULIA_NUM_THREADS).
 using DevExchange
 using Dates
 using Libdl

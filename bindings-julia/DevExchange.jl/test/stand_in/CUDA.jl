@@ -1,8 +1,7 @@
-# A stand-in for CUDA.jl, for the tests of the extension only, over the driver that is found as libcuda.so.1 (the simulated
-# one). It has what the extension and its tests use and nothing else, under the names, with the arguments and by the rules
-# that the source of CUDA.jl 5.4 to 6.3 has: the state of a task, one stream for each task and device, memory that knows the
-# stream that used it last, arrays that share it. What CUDA.jl does beyond that (kernels, libraries, capture of graphs,
-# limits of memory) is not here.
+# A stand-in for CUDA.jl, only for the tests of the extension. It uses the driver that is found as libcuda.so.1, the simulated
+# one. It has what the extension and its tests use, with the names, arguments and rules in the source of CUDA.jl 5.4 to 6.3: the
+# state of a task, a stream for each task and device, memory that knows the stream that used it last, and arrays that share
+# memory. It has nothing else of CUDA.jl (kernels, libraries, capture of graphs, limits of memory).
 __precompile__(false)
 
 module CUDA
@@ -24,7 +23,7 @@ end
 
 plain_call(code, name) = code == 0 ? nothing : error("CUDA: $name gave $code")
 
-# Calls a function of the driver, with the context of the task current on the thread.
+# Calls a function of the driver, with the task's context current on the thread.
 macro driver(call)
     name, arguments = call.args[1], call.args[2:end]
     types, values = [esc(a.args[2]) for a in arguments], [esc(a.args[1]) for a in arguments]
@@ -54,7 +53,7 @@ end
 activate(c::CuContext) =
     plain_call(ccall(dlsym(LIBRARY[], :cuCtxSetCurrent), Cint, (Ptr{Cvoid},), c.handle), :cuCtxSetCurrent)
 
-# The primary contexts, which are kept.
+# The primary contexts, which are never released.
 const CONTEXTS = Dict{CuDevice,CuContext}()
 const CONTEXTS_LOCK = ReentrantLock()
 
@@ -216,7 +215,7 @@ function alloc(::Type{HostMemory}, bytes)
     return HostMemory(context(), out[], bytes)
 end
 
-# What arrays share, and the stream that used it last.
+# Memory that arrays share, and the stream that used it last.
 mutable struct Managed{M}
     mem::M
     stream::CuStream
@@ -229,7 +228,7 @@ function maybe_synchronize(m::Managed)
     m.dirty = false
 end
 
-# Whoever asks for the address uses the memory on the stream of the task, and waits here for another stream.
+# Asking for the address is a use on the stream of the task. If another stream used the memory last, the host waits for it.
 function Base.convert(::Type{CuPtr{T}}, m::Managed{M}) where {T,M}
     data = CuPtr{T}(gpu_address(m.mem))
     UInt(data) == 0 && return data
@@ -253,7 +252,7 @@ function enable_peer_access(c::CuContext)
     return nothing
 end
 
-# In a finalizer mostly.
+# Finalizers call this, mostly.
 function pool_free(m::Managed)
     m.mem.bytes == 0 && return nothing
     try
@@ -335,7 +334,7 @@ Base.unsafe_convert(::Type{CuPtr{T}}, a::SubArray{T,N,P,<:Tuple{Vararg{Base.Rang
 Base.unsafe_convert(::Type{CuPtr{T}}, a::PermutedDimsArray{T}) where {T} = Base.unsafe_convert(CuPtr{T}, parent(a))
 Base.pointer(a::StridedCuArray{T}) where {T} = Base.unsafe_convert(CuPtr{T}, a)
 
-# Another array of the same memory.
+# Another array over the same memory.
 derive(::Type{T}, a::CuArray, dims::Dims{N}, elements::Int) where {T,N} =
     CuArray{T,N}(copy(a.data), dims; maxsize=a.maxsize, offset=a.offset + elements * sizeof(T))
 
@@ -382,7 +381,7 @@ function Base.fill!(a::CuArray{T}, x) where {T<:Union{Float32,Int32}}
     return a
 end
 
-# To more elements only: in new memory.
+# Only to more elements, in new memory.
 function Base.resize!(a::CuArray{T,1,M}, n::Integer) where {T,M}
     new = CuArray{T,1,M}(undef, (Int(n),))
     isempty(a) || copyto!(view(new, 1:length(a)), a)

@@ -1,5 +1,5 @@
-# A stand-in for GPUArrays.jl, for the tests of the extension for CUDA.jl only: nothing but what the extension and the
-# stand-in for CUDA.jl beside this use, under the same names and with the same rules (GPUArrays.jl 10 and 11).
+# A stand-in for GPUArrays.jl, only for the tests of the extension for CUDA.jl. It has what the extension and the stand-in for
+# CUDA.jl use, with the names and rules of GPUArrays.jl 10 and 11.
 __precompile__(false)
 
 module GPUArrays
@@ -8,14 +8,14 @@ export AbstractGPUArray, DataRef, unsafe_free!
 
 abstract type AbstractGPUArray{T,N} <: DenseArray{T,N} end
 
-# What all arrays with the same memory have in common.
+# What all arrays over the same memory share.
 mutable struct Shared{D}
     object::D
     at_the_end::Any
     users::Threads.Atomic{Int}
 end
 
-# One array's part of it, which is given up once.
+# The reference of one array, which is given up once.
 mutable struct DataRef{D}
     shared::Shared{D}
     freed::Bool
@@ -36,7 +36,7 @@ function Base.copy(ref::DataRef{D}) where {D}
     return DataRef{D}(ref.shared, false)
 end
 
-# In a finalizer, too.
+# Finalizers call this, too.
 function unsafe_free!(ref::DataRef)
     ref.freed && return nothing
     ref.freed = true

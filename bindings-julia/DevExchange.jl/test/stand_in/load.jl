@@ -1,4 +1,4 @@
-# Loads the extension for CUDA.jl with the stand-ins that lie here, before any package of these names.
+# Loads the stand-ins in this directory, before any package of the same name, and with them the extension for CUDA.jl.
 pushfirst!(LOAD_PATH, @__DIR__)
 using CUDA
 isdefined(CUDA, :LIBRARY) || error("this is CUDA.jl itself, not its stand-in")
