@@ -1,7 +1,7 @@
-# How many objects of Julia's the ways that are taken often make: a type that is not known, a `Ref` that a closure holds
-# or an error record that is kept would be more.
+# Counts the Julia objects that frequent operations allocate. An unknown type, a `Ref` that a closure captures or a kept error
+# record would add some.
 
-# Objects for each round of `f`, the least of a few attempts: a collection within one would count its finalizers, too.
+# The objects per call of `f`: the least of a few attempts, because a collection during an attempt also counts its finalizers.
 function objects(f, rounds=100)
     attempt() = begin
         before = Base.gc_num()
@@ -16,12 +16,12 @@ end
 
 @noinline boxed(x) = Ref{Any}(x)
 
-# A handle is two of them: itself and its count.
+# A new handle is two objects: the handle itself and its count.
 const PER_HANDLE = 2
 
 @testset "allocations: tensors" begin
     t = Tensor(zeros(Float32, 3, 2))
-    # What `objects` itself makes is there only once.
+    # What `objects` itself allocates does not depend on the number of rounds.
     @test objects(() -> nothing) < 1
     @test objects(() -> DX.releases_lost()) < 1
     @test objects(() -> t[1, 2]) < 1
@@ -31,9 +31,9 @@ const PER_HANDLE = 2
     @test objects(() -> close(share(t))) < PER_HANDLE + 1
     @test objects(() -> close(import_dlpack(Tensor{Float32,2}, export_share(t)))) < PER_HANDLE + 1
     @test objects(() -> close(import_dlpack_legacy(Tensor{Float32,2}, export_share_legacy(t)))) < PER_HANDLE + 1
-    # Of these only the objects that a dispatch at run time makes are more: those that it passes on.
+    # Without the type, dispatch at run time also allocates the objects that it passes on.
     @test objects(() -> close(import_dlpack(export_share(t)))) < 20
-    # That this counts at all.
+    # Checks that `objects` counts at all.
     @test objects(() -> boxed(t)) >= 1
     close(t)
     @test nothing_left()
@@ -45,10 +45,10 @@ end
     array = Ref(ArrowArray())
     round() = (export_share(b, array); close(import_arrow(array, s)))
     @test objects(round) < PER_HANDLE + 1
-    # A column is one; its type is known only at run time.
+    # A column is one object, because its type is known only at run time.
     @test objects(() -> b[1]) < 3
     @test objects(() -> b[2]) < 3
-    # Unless it was said.
+    # If the caller names the type, there is no object.
     @test objects(() -> Column{Int32}(b, 1)[2]) < 1
     @test objects(() -> Column{Union{Float64,Missing}}(b, 2)[2]) < 1
     c = b[1]

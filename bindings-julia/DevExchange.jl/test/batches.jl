@@ -1,4 +1,4 @@
-# Arrow in and out.
+# Batches, exported to Arrow's structs and imported from them.
 
 @testset "batches: every type" begin
     for (suffix, change) in ("" => identity, " with nulls" => with_nulls)
@@ -25,7 +25,7 @@
     @test nothing_left()
 end
 
-# Slices at every level: of the whole batch, and of each column on its own.
+# Slices at every level: of the whole batch, and of each column by itself.
 @testset "batches: slices" begin
     for change in (identity, with_nulls)
         columns = [name => change(v) for (name, v) in COLUMNS]
@@ -54,7 +54,7 @@ end
     @test nothing_left()
 end
 
-@testset "batches: parts of them" begin
+@testset "batches: parts" begin
     for change in (identity, with_nulls)
         columns = [name => change(v) for (name, v) in COLUMNS]
         whole = Batch(columns)
@@ -85,8 +85,8 @@ end
     @test nothing_left()
 end
 
-# Whatever gives pairs, in its order, once.
-@testset "batches: of pairs" begin
+# Columns come from anything that iterates pairs, in its order, and it is iterated only once.
+@testset "batches: columns from pairs" begin
     list = ["b" => [1, 2], :a => ["x", "y"]]
     vectors = (b=[1, 2], a=["x", "y"])
     once = Channel{Any}(channel -> foreach(pair -> put!(channel, pair), list))
@@ -111,8 +111,8 @@ end
     @test nothing_left()
 end
 
-# Some columns of one batch, some rows of another: nothing is copied, and the memory is kept as long as it is needed.
-@testset "batches: parts in others' hands" begin
+# A batch of some columns and some rows of another one copies nothing, and keeps the memory until it is released.
+@testset "batches: exported parts" begin
     called = Ref(0)
     whole = Batch((n=[1, 2, 3, 4], t=["a", missing, "c", "d"], x=[0.5, 1.5, 2.5, 3.5]); release=() -> called[] += 1)
     address = DX.buffers(whole["x"])[2]
@@ -132,7 +132,7 @@ end
     @test nothing_left()
 end
 
-# Types that Julia columns do not become, described by hand, with an offset of 1.
+# A batch of one array of a type that no Julia vector becomes, described by hand, with an offset of 1.
 hand_made(format, n, buffers; children=Field[], nodes=Node[], dictionary=nothing) =
     Batch(Schema(Field("x", format; children=children, dictionary=dictionary)), [Node(n, buffers; offset=1); nodes])
 
@@ -163,7 +163,7 @@ hand_made(format, n, buffers; children=Field[], nodes=Node[], dictionary=nothing
     @test made(c -> BigInt(c[1].unscaled) == 1 + sum(k * big(2)^(64k) for k in 1:3), "d:60,2,256", 1,
         (nothing, UInt64[0, 0, 0, 0, 1, 1, 2, 3]))
     @test made(c -> same(c, [missing, missing]) && eltype(c) == Missing, "n", 2, ())
-    # A list of large lists of numbers, each level with an offset.
+    # A list of large lists of numbers; each level has an offset.
     item = Field("item", "+L"; children=[Field("item", "l")])
     inner = [Node(4, (nothing, Int64[9, 0, 2, 2, 3, 5]); offset=1), Node(5, (nothing, collect(0:5)); offset=1)]
     @test made(c -> same(c, [[[], [3]], [], [[4, 5]]]) && same(children(c)[1], [[1, 2], [], [3], [4, 5]]), "+l", 3,
@@ -176,7 +176,7 @@ hand_made(format, n, buffers; children=Field[], nodes=Node[], dictionary=nothing
     @test made("+w:2", 2, (nothing,); children=[pair], nodes=inner) do c
         same([Tuple(row) for row in c], wanted) && same(children(c)[1], [wanted[1]..., wanted[2]...])
     end
-    # Dictionaries: nulls among the indices and among the values; unsigned indices.
+    # Dictionaries: nulls among the indices and among the values, and every type of index.
     for I in (Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64)
         values = [Node(2, (UInt8[0b01], Int32[0, 1, 1], Vector{UInt8}("a")))]
         format, buffers = DX.format_of(I, ""), (UInt8[0b1011], I[9, 1, 0, 0])
@@ -185,7 +185,7 @@ hand_made(format, n, buffers; children=Field[], nodes=Node[], dictionary=nothing
                 eltype(indices(c)) == Union{I,Missing} && same(dictionary(c), ["a", missing])
         end
     end
-    # Names that repeat, and none.
+    # Repeated names and an empty one.
     columns = [Field("a", "l"), Field("a", "l"), Field("", "l")]
     b = Batch(Schema(columns), [Node(1, (nothing,)), (Node(1, (nothing, [k])) for k in 1:3)...])
     @test root(b)[1] === (1, 2, 3) && b["a"] == [1] && keys(b) == [:a, :a, Symbol("")]
@@ -194,7 +194,7 @@ hand_made(format, n, buffers; children=Field[], nodes=Node[], dictionary=nothing
     @test nothing_left()
 end
 
-# Functions, so that the collector sees the end of what they use.
+# These are functions, so that the garbage collector can free what they use when they return.
 @noinline function columns_without_a_copy()
     numbers, flags, times, vectors = [1.5, 2.5, 3.5], BitVector([1, 0, 1]), Time.(1:3), [(1, 2), (3, 4), (5, 6)]
     part = view(collect(1:9), 4:6)
@@ -208,14 +208,14 @@ end
     @test DX.buffers(b[:numbers]) == [C_NULL, pointer(numbers)] && length(DX.buffers(root(b))) == 1
     @test pointer(b[:numbers]) == pointer(numbers) && strides(b[:numbers]) == (1,)
     @test pointer(children(b[:vectors])[1]) == pointer(vectors) && same(b[:flags], flags)
-    # A column of a batch is a column of the next one, still without a copy; so is a tensor.
+    # A column of a batch becomes a column of another batch without a copy, and so does a tensor.
     t = Tensor([7, 8, 9])
     again = Batch("x" => b[:numbers], "t" => t)
     @test pointer(again[1]) == pointer(numbers) && pointer(again["t"]) == pointer(t)
     @test refused(() -> b[:nope], DX.DEVX_OUT_OF_RANGE, "nope")
     v = values(again[1])
     @test v isa Vector{Float64} && pointer(v) == pointer(numbers)
-    # Where a consumer may not read the elements as they are, they are laid out.
+    # Elements that are not aligned are copied to memory that is.
     bytes = collect(0x01:0x21)
     for (T, width) in ((Int16, 2), (Int32, 4), (Float64, 8), (NTuple{2,Float32}, 4))
         vector = reinterpret(T, view(bytes, 2:17))
@@ -224,7 +224,7 @@ end
         @test seen == collect(Iterators.flatten(vector)) && UInt(pointer(seen)) % width == 0
         close(laid)
     end
-    # What was made of them holds on to their memory, and so does the vector.
+    # The new batch keeps the memory of its columns, and the vector of its values keeps it, too.
     foreach(close, (b, t))
     @test again["x"] == numbers && again["t"] == [7, 8, 9] && refused(() -> b[1], DX.DEVX_CLOSED)
     close(again)
@@ -281,7 +281,7 @@ end
     @test_throws BoundsError b[:a][4]
     @test_throws BoundsError b[:b][0]
     @test refused(() -> b[3], DX.DEVX_OUT_OF_RANGE, "column is 3") && refused(() -> b[0], DX.DEVX_OUT_OF_RANGE)
-    # Of a type that is known before.
+    # Columns of a type that the caller names.
     c = @inferred Column{Int}(b, 1)
     @test c isa Column{Int} && typeof(c) === typeof(b[1]) && c == b[:a] && pointer(c) == pointer(b[:a])
     @test Column{Int}(b, :a) == b[:a] == Column{Int}(b, "a")
@@ -310,24 +310,24 @@ end
     close(second)
     @test refused(() -> c[1], DX.DEVX_CLOSED, "batch") && refused(() -> sum(c), DX.DEVX_CLOSED)
     @test occursin("closed", sprint(show, MIME"text/plain"(), c))
-    # Numbers of which some are missing.
+    # Numbers, some of which are missing.
     holes = Batch((a=[1.0, missing, 3.0],))
     @test (@inferred Column{Union{Float64,Missing}}(holes, 1)) isa typeof(holes[1])
     @test isequal(Column{Union{Float64,Missing}}(holes, :a), [1.0, missing, 3.0])
     @test refused(() -> Column{Float64}(holes, 1), DX.DEVX_MISMATCH, "\"g\", and it may have nulls: not a Column{")
     close(holes)
-    # Indices of a dictionary are no numbers of the column's.
+    # The indices of a dictionary are not the column's numbers.
     coded = Batch((d=DictionaryVector(["x", "y", "x"]),))
     @test refused(() -> Column{Int8}(coded, 1), DX.DEVX_MISMATCH, "format is \"c\"")
     close(coded)
-    # Nothing at all.
+    # Columns without rows, and a batch without columns.
     e = Batch((a=Int[], s=String[], m=Union{Missing,Int}[], l=Vector{Int}[]))
     @test size(e) == (0, 4) && isempty(e[:a]) && isempty(e[:s]) && isempty(values(e[:a])) && eltype(e[:m]) == Int
     close(e)
     n = Batch(NamedTuple())
     @test size(n) == (0, 0) && isempty(n) && NamedTuple(n) === NamedTuple()
     close(n)
-    # Metadata, flags and names of a schema that somebody else wrote survive.
+    # Metadata, flags and names of a schema survive an export and an import.
     f = Field("värld", "c"; flags=DX.DEVX_FIELD_ORDERED | 64, metadata=("k" => "v", "" => "ü"),
         dictionary=Field("", "+s"; children=[Field("a", "tsn:UTC"), Field("b", "w:3")]))
     s = Schema([f])
@@ -339,7 +339,7 @@ end
     @test nothing_left()
 end
 
-@testset "batches: what is closed is shown" begin
+@testset "batches: closed objects are shown" begin
     b = Batch((n=[1, 2], s=["x", "y"], z=[b"1", b"2"], m=[Dict("a" => 1), Dict("b" => 2)],
         w=[NamedTuple{Tuple(Symbol("c$k") for k in 1:40)}(ntuple(identity, 40)) for _ in 1:2]))
     n, one, m, w = b["n"], b["z"][1], b["m"][1], b["w"][1]
@@ -347,7 +347,7 @@ end
     @test repr(one) == "UInt8[0x31]" && repr("text/plain", one) == "1-element Bytes:\n 0x31"
     @test occursin("\"a\" => 1", repr("text/plain", m))
     close(b)
-    # An error shows what it is about, and comes to be shown after a `finally` has closed that.
+    # An error shows the object that it is about, possibly after a `finally` has closed the object.
     @test all(e -> e isa BoundsError && occursin("at index [99]", sprint(showerror, e)), mistakes)
     @test summary(n) == "2-element Column (closed)" && occursin("Column (closed)", summary(view(n, 1:1)))
     for (x, shown) in (n => "Column of 2 rows (closed)", one => "1-element Bytes (closed)",

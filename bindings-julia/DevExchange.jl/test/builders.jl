@@ -1,4 +1,4 @@
-# Fields of every type, arrays that are described as a tree, and batches of batches.
+# Fields of every type, builders of arrays, and batches of batches.
 using Logging
 
 @testset "builders: fields" begin
@@ -6,7 +6,7 @@ using Logging
     @test Field("x", Union{Missing,Dict{String,Union{Missing,Int}}}) == map_field("x", String, Union{Missing,Int})
     @test Field("x", NamedTuple{(:a, :b),Tuple{Int,String}}).children ==
         [Field("a", "l"; nullable=false), Field("b", "u"; nullable=false)]
-    # Texts of two types of Julia are of one of Arrow, and so are such lists.
+    # Two text types of Julia are one type of Arrow, and so are two types of vectors with the same elements.
     @test Field("x", Union{String,SubString{String}}).format == "u"
     @test Field("x", Union{Vector{Int},UnitRange{Int}}) == Field("x", Vector{Int})
     @test Field("x", NTuple{3,Int8}).format == "+w:3" && Field("x", Decimal{9,2,Int32}).format == "d:9,2,32"
@@ -20,7 +20,7 @@ using Logging
     @test refused(() -> type_ids(Field("x", "l")), DX.DEVX_MISMATCH, "\"l\"")
     r = run_end_field("r", String; ends=Int16)
     @test r.format == "+r" && r.children[1] == Field("run_ends", "s"; nullable=false) && r.children[2].format == "u"
-    # The type of a vector's elements says the same as its column, whatever is missing in it.
+    # The field of a vector's element type equals the field of its column, whichever values are missing.
     of_types = [column for column in COLUMNS if !(last(column) isa Union{DictionaryVector,RunEndVector})]
     for (name, v) in [of_types; [name => nulls(v) for (name, v) in of_types]; [name => nulls(v)[1:2] for (name, v) in of_types];
             "tuples of unions" => Union{Missing,NTuple{2,Union{Int,String}}}[(1, "a"), missing];
@@ -32,9 +32,9 @@ using Logging
         @test ok
         foreach(close, (s, b))
     end
-    # Several kinds of texts are one type.
+    # A union of text types is one text type.
     @test Field("x", Union{String,SubString{String}}) == Field("x", String; nullable=false)
-    # All of it through the structs.
+    # All of these fields, exported and imported again.
     point = extension(Field("p", "w:16"; metadata=("k" => "v",)), "test.point", "{}")
     days = Field("d", "c"; ordered=true, flags=64, dictionary=Field("", "vu"))
     sorted = map_field("m", Int, u; keys_sorted=true, nullable=false)
@@ -48,7 +48,7 @@ using Logging
     @test extension_name(point) == "test.point" && extension_metadata(point) == "{}" && extension_name(u) === nothing
     @test extension(point, "other").metadata ==
         ["ARROW:extension:name" => "other", "ARROW:extension:metadata" => "", "k" => "v"]
-    # The order of keys means nothing, that of the values of one key does: the last one counts.
+    # The order of metadata keys means nothing, but that of the values of one key does: the last one counts.
     told(pairs...) = Field("x", "i"; metadata=pairs)
     @test told("a" => "1", "b" => "2") == told("b" => "2", "a" => "1") != told("b" => "1", "a" => "2")
     @test hash(told("a" => "1", "b" => "2")) == hash(told("b" => "2", "a" => "1")) && told("a" => "1") != told()
@@ -70,7 +70,7 @@ using Logging
 end
 
 @testset "builders: arrays" begin
-    # Memory of somebody else's with a release, arrays of Julia's without, a dictionary, metadata.
+    # Foreign memory with a release, Julia arrays without one, a dictionary, and metadata.
     called = Symbol[]
     data = Ptr{Int64}(Libc.malloc(24))
     foreach(k -> unsafe_store!(data, 10k, k), 1:3)
@@ -92,7 +92,7 @@ end
     drain()
     @test sort(called) == [:batch, :item, :words] && nothing_left()
 
-    # No columns, no rows, one array of any type.
+    # A batch without columns, and a batch that is one array.
     b = Batch(ArrayBuilder[]; rows=5)
     @test size(b) == (5, 0)
     close(b)
@@ -100,7 +100,7 @@ end
     @test size(b) == (4, 0) && all(ismissing, root(b))
     close(b)
 
-    # What is wrong is refused, with the field and the value, and nothing is released.
+    # Wrong input is refused with the field and the value, and no release is called.
     empty!(called)
     release() = push!(called, :released)
     bad(status, array, parts...; keywords...) = refused(() -> Batch(array; keywords...), status, parts...)
@@ -128,14 +128,14 @@ end
     drain()
     @test isempty(called) && nothing_left()
 
-    # A release that fails does not keep the others from being called.
+    # A release that throws does not keep the others from being called.
     failures = DX.release_failures()
     failing = ArrayBuilder("a", "l", 1, (nothing, [1]); release=() -> error("on purpose"))
     b = Batch([failing, one("l", 1, (nothing, [1]))])
     close(b)
     with_logger(drain, NullLogger())
     @test called == [:released] && DX.release_failures() == failures + 1 && nothing_left()
-    # Nor does one that is interrupted; the interrupt comes afterwards, and counts once.
+    # Nor does one that is interrupted. The interrupt is thrown afterwards, and counts as one failure.
     empty!(called)
     interrupted = ArrayBuilder("a", "l", 1, (nothing, [1]); release=() -> throw(InterruptException()))
     b = Batch([interrupted, one("l", 1, (nothing, [1])), one("l", 1, (nothing, [2]))])
@@ -143,7 +143,7 @@ end
     @test_throws InterruptException drain()
     @test called == [:released, :released] && DX.release_failures() == failures + 2 && nothing_left()
 
-    # What has a release is for one place in one batch; if that is refused, it may be used again.
+    # An array with a release can have one place in one batch. If that batch is refused, the array can be used again.
     empty!(called)
     x, plain = one("l", 1, (nothing, [1])), numbers([1])
     list = ArrayBuilder("list", "+l", 1, (nothing, Int32[0, 1]); children=[x])
@@ -160,7 +160,7 @@ end
 
 @testset "builders: the size of arrays" begin
     x(format, buffers; keywords...) = ArrayBuilder("x", format, 2, buffers; keywords...)
-    # Just enough; one byte too few; as many, but for elements further behind.
+    # Exactly enough bytes, one byte too few, and an offset beyond the end.
     enough, few = reinterpret(UInt8, [1, 2]), zeros(UInt8, 15)
     close(Batch(x("l", (nothing, enough))))
     @test refused(() -> Batch(x("l", (nothing, few))), DX.DEVX_INVALID_BUFFERS,
@@ -168,9 +168,9 @@ end
     @test refused(() -> Batch(x("l", (nothing, enough); offset=1000)), DX.DEVX_INVALID_BUFFERS, "offset and length 1002")
     @test refused(() -> Batch(ArrayBuilder("x", "l", 9, (trues(8), ones(Int, 9)))), DX.DEVX_INVALID_BUFFERS,
         "buffers[0] has 1 bytes", "take 2")
-    # How far a pointer leads is not known.
+    # The size of the memory behind a pointer is unknown, so it is not checked.
     GC.@preserve few close(Batch(x("l", (nothing, pointer(few)))))
-    # What is below; by a schema, too; lengths that cannot be are refused as such.
+    # Nested arrays of a batch with a schema are checked, too. Impossible lengths are refused as such.
     s = Schema([list_field("l", Field("i", "c"; dictionary=Field("v", "i")))])
     nodes(values) = [Node(1, (nothing,)), Node(1, (nothing, Int32[0, 1])), Node(1, (nothing, Int8[0])),
         Node(2, (nothing, values))]
@@ -218,7 +218,8 @@ end
     @test nothing_left()
 end
 
-# Whatever its type is: one that no vector of Julia's gets, or that is too deep or too wide to be laid out.
+# Columns of any type join another batch, also if no Julia vector has the type, or if they are too deep or too wide to be
+# copied.
 @testset "builders: columns of other batches" begin
     fields = [Field("ts", "tsu:Europe/Berlin"), Field("day", "tdm"), Field("text", "U"),
         extension(Field("id", "l"; nullable=false), "my.type", "p")]
@@ -244,7 +245,7 @@ end
     close(m)
     drain()
     @test called[] == 1
-    # One of them alone, in any form, and part of one.
+    # One such column alone, in each form of the constructor, and a part of one.
     a = Batch(Schema(fields), nodes)
     for one in (Batch("x" => a["ts"]), Batch((x=a["ts"],)), Batch(Any["x" => a["ts"]]), Batch(Dict("x" => a["ts"])))
         @test DX.type_name(one["x"]) == "timestamp(microsecond, Europe/Berlin)" && pointer(one["x"]) == pointer(a["ts"])
@@ -253,7 +254,7 @@ end
     part = Batch("x" => slice(a["ts"], 2:2), "y" => ["z"])
     @test part["x"] == [2] && part["y"] == ["z"]
     close(part)
-    # Nothing is taken, and no release called.
+    # A refusal takes nothing and calls no release.
     called[] = 0
     release() = called[] += 1
     @test refused(() -> Batch("x" => a["ts"], "y" => [1]; release=release), DX.DEVX_INVALID_LENGTH, "\"y\" has length 1")
@@ -267,11 +268,11 @@ end
 end
 
 @testset "builders: vectors" begin
-    # What has no type is refused by name, at any depth.
+    # An element type that Arrow does not have is refused, at any depth.
     for bad in (Any[1, "a"], [Dict{Any,Int}()], [Dict("a" => 'x')], Union{Int,Char}[1, 'a'], [[1, 'a']], [(a='x',)])
         @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "no type in Arrow")
     end
-    # Columns of these types are columns of the next batch.
+    # Columns of these types become columns of another batch.
     first = Batch([name => v for (name, v) in COLUMNS])
     again = Batch([name => b for (name, b) in zip(keys(first), columns(first))])
     @test all(k -> same(again[k], COLUMNS[k].second), eachindex(COLUMNS))
@@ -284,7 +285,7 @@ end
     b = returned(Batch((r=RunEndVector(fill(1, 100_000)), s=RunEndVector(1:100_000))))
     @test all(isequal(1), b[:r]) && length(children(b[:r])[1]) == 1 && collect(b[:s]) == 1:100_000
     close(b)
-    # Nulls may be in any of a union's rows.
+    # Any row of a union can be null.
     v = Union{Missing,Int,String}[missing, 1, "a", missing]
     D = Dict{Int,Union{Missing,Float64}}
     b = returned(Batch((x=v, y=[missing, D(1 => missing), D(2 => 3.5), missing])))

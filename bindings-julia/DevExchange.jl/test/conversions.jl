@@ -1,4 +1,4 @@
-# Tensors as columns, columns as tensors.
+# Columns converted to tensors, and tensors to columns.
 
 @testset "conversions" begin
     b = Batch((x=[1.5, 2.5, 3.5], i=Int8[1, 2, 3], n=[1, missing, 3], b=[true, false, true], s=["a", "b", "c"],
@@ -12,15 +12,15 @@
     @test refused(() -> t[1] = 0, DX.DEVX_READ_ONLY)
     c = Tensor(b[:x]; copy=:always)
     @test pointer(c) != pointer(t) && c == t && !isreadonly(c)
-    # A view of a column is one of its batch's memory, and read-only, too.
+    # A view of a column becomes a read-only tensor over the memory of the batch.
     r = Tensor(view(b[:x], 2:3))
     @test r == [2.5, 3.5] && isreadonly(r) && pointer(r) == pointer(t) + 8
-    # Fixed-size lists are further dimensions, row-major.
+    # Fixed-size lists become further dimensions, row-major.
     @test plan_tensor(b[:v]).kind === :view && plan_tensor(b[:w]).kind === :view
     v, w = Tensor(b[:v]), Tensor(b[:w])
     @test v == [1 2; 3 4; 5 6] && strides(v) == (2, 1) && pointer(v) == pointer(children(b[:v])[1])
     @test size(w) == (3, 2, 2) && w[3, 2, 1] == 3
-    # Out of a column of structs: the member.
+    # A member of a column of structs.
     x = Tensor(children(root(b))[1])
     @test pointer(x) == pointer(t)
     close(x)
@@ -39,7 +39,7 @@
     end
     @test refused(() -> Tensor(b[:x]; copy=9), DX.DEVX_INVALID_ARGUMENT, "copy is 9")
 
-    # The views keep the memory.
+    # Tensors that are views keep the memory.
     x = b[:x]
     close(b)
     @test r == [2.5, 3.5]
@@ -47,7 +47,7 @@
     @test refused(() -> plan_tensor(x), DX.DEVX_CLOSED) && refused(() -> Tensor(x), DX.DEVX_CLOSED)
     foreach(close, (t, c, r, v, w, bools))
 
-    # The other way. A vector is a column; a matrix of Julia has the wrong strides, its transposed has the right ones.
+    # A vector becomes a column as it is. A Julia matrix has the wrong strides, and its transpose has the right ones.
     vector, matrix = Tensor([1.0, 2.0]), Tensor([1 2 3; 4 5 6])
     @test plan_column(vector).kind === :view
     column = Batch(vector; name="x")

@@ -1,7 +1,7 @@
-# Who releases what, and when: once, in every order.
+# Everything is released once, in every order.
 
 @testset "ownership: tensors" begin
-    # A tensor of Julia's, an export, an import of another export, a share: the release comes with the last of them.
+    # A tensor of Julia, an export, an import of another export, and a share: the release comes with the last of them.
     for order in orders(4)
         called = Ref(0)
         memory = [1, 2, 3]
@@ -18,7 +18,7 @@
         drain()
         @test !early && called[] == 1 && DX.rooted() == 0 && outstanding() == 0
     end
-    # Moved: nothing is left behind.
+    # A moved tensor has nothing to release.
     called = Ref(0)
     t = Tensor([1.0]; release=() -> called[] += 1)
     u = import_dlpack(export_move(t))
@@ -27,7 +27,7 @@
     close(u)
     drain()
     @test called[] == 1
-    # A foreign tensor, shared and exported again: its deleter is called once, at the end.
+    # The deleter of a foreign tensor that is shared and exported again is called once, at the end.
     p, calls = foreign_tensor([1.0, 2.0])
     t = import_dlpack(p)
     q = export_share(t)
@@ -36,12 +36,12 @@
     close(s)
     @test calls[] == 0 && import_dlpack(q) |> (x -> (ok = x == [1.0, 2.0]; close(x); ok))
     @test calls[] == 1
-    # Closed twice, and by the finalizer after that.
+    # Closed again, and then finalized.
     close(t)
     finalize(t.handle)
     drain()
     @test calls[] == 1
-    # A tensor over a part of another one holds on to it.
+    # A tensor over a part of another one keeps that one.
     p, calls = foreign_tensor(collect(1.0:6.0))
     t = import_dlpack(p)
     part = Tensor(view(t, 2:2:6))
@@ -50,7 +50,7 @@
     close(part)
     drain()
     @test calls[] == 1 && nothing_left()
-    # Borrowed: good to the end of the call, even if it is closed in it.
+    # A borrowed view is valid until the end of the call, even if the tensor is closed in it.
     p, calls = foreign_tensor([7.0])
     t = import_dlpack(p)
     seen = borrow(t) do view
@@ -65,8 +65,8 @@
     @test nothing_left()
 end
 
-@testset "ownership: nothing behind it" begin
-    # As closed as a handle can be.
+@testset "ownership: null handles" begin
+    # A null handle behaves like a closed one.
     s = Schema(DX.Handle{DX.TAG_SCHEMA}(C_NULL))
     t = Tensor{Int,1}(DX.Handle{DX.TAG_TENSOR}(C_NULL), C_NULL, (1,), (1,), 0, DX.CPU)
     @test !isopen(s) && sprint(show, s) == "Schema (closed)" && refused(() -> root(s), DX.DEVX_CLOSED, "schema")
@@ -77,7 +77,7 @@ end
     @test nothing_left()
 end
 
-# A task that moves a tensor away, as far as it gets.
+# Starts a task that moves a tensor away, and lets it run until it ends or waits.
 function moving(t)
     mover = @async try
         export_move(t)
@@ -89,13 +89,13 @@ function moving(t)
 end
 
 @testset "ownership: moves that fail" begin
-    # What another task closes meanwhile is closed.
+    # If a move fails and somebody closed the tensor meanwhile, it is closed.
     called = Ref(0)
     t = Tensor([1.0]; release=() -> called[] += 1)
     @test_throws ErrorException DX.moved(_ -> (close(t); error("refused")), t.handle)
     drain()
     @test !isopen(t) && called[] == 1 && nothing_left()
-    # What nobody closes is open again, also for those who were at work all the time.
+    # If nobody closed it, it is open again, also for calls that were at work all the time.
     t = Tensor([1.0])
     @test_throws ErrorException DX.moved(_ -> error("refused"), t.handle)
     @test isopen(t) && t[1] == 1
@@ -106,7 +106,7 @@ end
     @test fetch(mover) isa InterruptException && isopen(t) && t[1] == 1
     DX.leave(t.handle)
     @test isopen(t)
-    # So it is if that one closes it: the last to leave releases it.
+    # If somebody closed it while a call was at work, the last call to leave releases it.
     DX.enter(t.handle)
     mover = moving(t)
     close(t)
@@ -114,7 +114,7 @@ end
     @test fetch(mover) isa InterruptException && !isopen(t) && outstanding() > 0
     DX.leave(t.handle)
     @test nothing_left()
-    # An interrupt that comes when it is moved already: it belongs to somebody else.
+    # After an interrupt that comes when the move is done, the reference belongs to the consumer.
     t = Tensor([1.0])
     taken = Ref(C_NULL)
     @test_throws InterruptException DX.moved(t.handle) do slot
@@ -150,7 +150,7 @@ end
         arrow_release(schema)
         @test !early && alive && called[] == 1 && DX.rooted() == 0 && outstanding() == 0
     end
-    # The parts of an import: schema and array are released once each, by the last user.
+    # The schema and the array of an import are released once each, by their last user.
     array, schema, calls, column = foreign_batch()
     b = import_arrow(array, schema)
     s, t = DX.schema(b), Tensor(b["x"])
@@ -160,7 +160,7 @@ end
     @test calls[] == 1
     close(s)
     @test calls[] == 2 && nothing_left()
-    # A schema that is shared by several batches.
+    # A schema that several batches share.
     called = Ref(0)
     s = Schema([Field("x", Float64)])
     nodes(k) = [Node(1, (nothing,)), Node(1, (nothing, [Float64(k)]))]
@@ -173,13 +173,13 @@ end
 end
 
 @testset "ownership: release functions" begin
-    # What throws is logged and counted, and the others are called.
+    # A release that throws is logged and counted, and the others are called.
     before = DX.release_failures()
     called = Ref(0)
     a, c = Tensor([1]; release=() -> called[] += 1), Tensor([3]; release=() -> called[] += 1)
     b = Tensor([2]; release=() -> error("on purpose"))
     logged = Test.TestLogger()
-    # Held, so that this task delivers and not the one in the background.
+    # This task holds the lock, so that it delivers and not the background task.
     lock(DX.DRAINING) do
         foreach(close, (a, b, c))
         Base.CoreLogging.with_logger(drain, logged)
@@ -188,7 +188,7 @@ end
     @test length(logged.logs) == 1 && logged.logs[1].level == Base.CoreLogging.Error
     @test occursin("release function", logged.logs[1].message)
     @test occursin("on purpose", sprint(showerror, logged.logs[1].kwargs[:exception][1]))
-    # Without anybody asking: the task in the background does it. It is older than this function.
+    # Without a call of `drain` the background task delivers, though it is older than this release function.
     done = Threads.Atomic{Bool}(false)
     t = Tensor([1]; release=() -> done[] = true)
     close(t)
@@ -201,7 +201,7 @@ end
     @test inner[] == 1 && nothing_left()
 end
 
-# What is forgotten is given up by its finalizer, through the queue.
+# Closes nothing: the finalizers release everything through the queue.
 @noinline function forget(n, calls)
     for k in 1:n
         p, c = foreign_tensor([Float64(k)])
@@ -216,7 +216,7 @@ end
     end
 end
 
-# The same with a collector that runs all the time.
+# The same while the garbage collector runs all the time.
 @noinline function forget_under_pressure(calls)
     forget(2, calls)
     GC.gc(false)
@@ -272,7 +272,7 @@ end
 
 @noinline die_with_an_object(f) = (finalizer(f, Ref(0)); nothing)
 
-@testset "ownership: what finalizers of others leave for later" begin
+@testset "ownership: finalizers of other packages" begin
     called = Ref(0)
     l = DX.later(() -> called[] += 1)
     @test DX.rooted() == 1 && called[] == 0
@@ -283,7 +283,7 @@ end
         called[] == 0 || break
     end
     @test called[] == 1 && DX.rooted() == 0
-    # Once, however often it is left.
+    # The function is called once, even if it is queued again.
     l(nothing)
     drain()
     @test called[] == 1 && nothing_left()
@@ -297,8 +297,8 @@ end
     @test l.tensor_exports.total >= 10_000 && l.batch_imports.total >= 10_000 && l.owners.live == 0
 end
 
-@testset "ownership: copies of Julia's" begin
-    # `deepcopy` makes another owner, never a second one of the same reference.
+@testset "ownership: deepcopy" begin
+    # `deepcopy` makes another owner, and never a second owner of the same reference.
     values = [1.0 2.0; 3.0 4.0]
     t = Tensor(values)
     twice = deepcopy((t, [t]))
@@ -320,7 +320,7 @@ end
     close(copies[3])
     @test_throws DevExchangeError deepcopy(t)
     @test_throws DevExchangeError deepcopy(b)
-    # What there is one of is not copied.
+    # A stream and a manager are not copied.
     stream = BatchStream(Schema([Field("n", "l")]), Batch[])
     for one in (stream, host_only_manager())
         err = try deepcopy(one); nothing catch e; e end

@@ -1,6 +1,6 @@
-# Bad input: a status and a message that names the field and the value, nothing taken, nothing lost.
+# Bad input is refused with a status and a message that names the field and the value. Nothing is taken or lost.
 
-# Whether an import of a tensor that is wrong in this way is refused, and the producer's to give back once.
+# Whether the import of an invalid tensor is refused, and the producer can release the tensor once.
 function bad_tensor(status, parts...; array=[1.0, 2.0, 3.0], keywords...)
     before = outstanding()
     p, calls = foreign_tensor(array; keywords...)
@@ -17,7 +17,7 @@ end
     @test refused(() -> import_dlpack_legacy(C_NULL), DX.DEVX_NULL_ARGUMENT)
     @test dlpack_release(null) === nothing && dlpack_release(Ptr{DLManagedTensor}(C_NULL)) === nothing
     @test dlpack_release(C_NULL) === nothing
-    # A pointer to something else is not looked at.
+    # A pointer to another type is refused before it is read.
     t = Tensor([1.0])
     old, new = export_share_legacy(t), export_share(t)
     @test refused(() -> import_dlpack(old), DX.DEVX_INVALID_ARGUMENT, "Ptr{DLManagedTensor}: `import_dlpack_legacy` ") &&
@@ -35,7 +35,7 @@ end
     @test bad_tensor(DX.DEVX_INVALID_DTYPE, "dtype.bits is 7"; dtype=DLDataType(2, 7, 1))
     @test bad_tensor(DX.DEVX_INVALID_DTYPE, "dtype.lanes is 0"; dtype=DLDataType(2, 64, 0))
     @test bad_tensor(DX.DEVX_UNSUPPORTED, "dtype.code is 3"; dtype=DLDataType(3, 64, 1))
-    # An element type, but none that an array of Julia can have: packed, or too many lanes.
+    # Element types that no array of Julia can have: packed ones, and those with too many lanes.
     @test bad_tensor(DX.DEVX_UNSUPPORTED, "dtype is uint4: a Julia array has no packed"; dtype=DLDataType(1, 4, 1))
     @test bad_tensor(DX.DEVX_UNSUPPORTED, "dtype is float4_e2m1fn: "; dtype=DLDataType(17, 4, 1))
     @test bad_tensor(DX.DEVX_UNSUPPORTED, "dtype is int8x1000: ", "more than 64 lanes"; dtype=DLDataType(0, 8, 1000))
@@ -51,7 +51,7 @@ end
     @test bad_tensor(DX.DEVX_NULL_ARGUMENT, "data is NULL"; data=C_NULL)
     @test bad_tensor(DX.DEVX_DEVICE, "99"; device=(99, 0))
     @test bad_tensor(DX.DEVX_DEVICE, "device_id is 3"; device=(1, 3))
-    # Not what was asked for.
+    # The tensor has another type than the caller names.
     p, calls = foreign_tensor([1.0, 2.0])
     @test refused(() -> import_dlpack(Tensor{Float32,1}, p), DX.DEVX_MISMATCH, "Float64", "ndim 1", "Float32")
     @test refused(() -> import_dlpack(Tensor{Float64,2}, p), DX.DEVX_MISMATCH, "ndim 1")
@@ -64,7 +64,7 @@ end
     dlpack_release(p)
     @test calls[] == 1
 
-    # Making one: nothing is rooted and no release is called.
+    # A construction that fails roots nothing and calls no release.
     called = Ref(0)
     release() = called[] += 1
     data = pointer(kept([1.0, 2.0]))
@@ -77,7 +77,7 @@ end
     @test refused(() -> Tensor(Ptr{Float64}(C_NULL), (1,); release=release), DX.DEVX_NULL_ARGUMENT, "data is NULL")
     @test DX.rooted() == 0 && called[] == 0
 
-    # Memory that the host cannot read, as far as a device says so: no address of it is touched.
+    # Memory on a device that the host cannot read: every access is refused.
     t = Tensor([1, 2, 3])
     elsewhere = Tensor{Int,1}(t.handle, t.data, t.size, t.strides, t.flags, DLDevice(2, 1))
     for f in (t -> t[1], t -> t[1] = 2, sum, t -> unsafe_wrap(Array, t))
@@ -85,7 +85,7 @@ end
     end
     close(t)
 
-    # After close, and after move.
+    # A moved tensor.
     t = Tensor([1, 2, 3])
     dlpack_release(export_move(t))
     for f in (t -> t[1], t -> setindex!(t, 1, 1), pointer, share, copy, export_share, export_move, export_share_legacy,
@@ -97,8 +97,8 @@ end
     @test nothing_left()
 end
 
-# Whether an import of a batch that was made wrong by `change(array, schema, column)` is refused, and both structs stay
-# the producer's to release, as they were.
+# Whether the import of a batch that `change(array, schema, column)` made invalid is refused, both structs are unchanged, and
+# the producer can release them.
 function bad_batch(change, status, parts...; keywords...)
     array, schema, calls, column = foreign_batch(; keywords...)
     change(array, schema, column)
@@ -116,14 +116,14 @@ schema_and_close(b) = close(schema(b))
 child_of(p) = unsafe_load(unsafe_load(p).children)
 
 @testset "refusals: batches" begin
-    # What is fine: taken, released once each.
+    # A valid batch is taken, and each struct is released once.
     array, schema, calls, column = foreign_batch()
     b = import_arrow(array, schema)
     @test b["x"] == [1.0, 2.0, 3.0] && calls[] == 0 && unsafe_load(array).release == C_NULL
     close(b)
     @test calls[] == 2
 
-    # Addresses without a type.
+    # Pointers without a type.
     array, schema, calls, column = foreign_batch()
     b = import_arrow(Ptr{Cvoid}(array), Ptr{Cvoid}(schema))
     @test b["x"] == [1.0, 2.0, 3.0]
@@ -179,11 +179,11 @@ child_of(p) = unsafe_load(unsafe_load(p).children)
     @test bad_batch((a, s, c) -> set!(a; children=C_NULL), DX.DEVX_INVALID_CHILDREN, "children is NULL")
     @test bad_batch((a, s, c) -> set!(c; release=C_NULL), DX.DEVX_INVALID_CHILDREN, "children[0]")
     @test bad_batch((a, s, c) -> set!(c; dictionary=c), DX.DEVX_MISMATCH, "dictionary")
-    # Nested without an end.
+    # A schema that contains itself.
     endless(a, s, c) = (child = child_of(s); set!(child; format=text("+l"), n_children=1, children=at([child])))
     @test bad_batch(endless, DX.DEVX_TOO_DEEP, "64")
 
-    # Devices.
+    # Wrong devices, and an event on the CPU.
     array, schema, calls, column = foreign_batch()
     for (id, type, event, part) in ((-1, 99, C_NULL, "99"), (7, 1, C_NULL, "device_id is 7"),
                                     (-1, 1, Ptr{Cvoid}(8), "sync_event"))
@@ -191,14 +191,14 @@ child_of(p) = unsafe_load(unsafe_load(p).children)
         @test refused(() -> import_arrow_device(d, schema), DX.DEVX_DEVICE, part)
         @test unsafe_load(d).array.release != C_NULL && unsafe_load(schema).release != C_NULL && calls[] == 0
     end
-    # The CPU in both numberings, and garbage in `reserved`.
+    # Device id 0 is the CPU, too, and garbage in `reserved` is ignored.
     d = at(Ref(ArrowDeviceArray(unsafe_load(array), 0, 1, C_NULL, (1, 2, 3))))
     b = import_arrow_device(d, schema)
     @test b["x"] == [1.0, 2.0, 3.0]
     close(b)
     @test nothing_left()
 
-    # Outputs.
+    # NULL outputs, and handles that were moved or closed.
     b = Batch((a=[1, 2],))
     @test refused(() -> export_share(b, null_array), DX.DEVX_NULL_ARGUMENT, "out is NULL")
     @test refused(() -> export_move(b, null_array), DX.DEVX_NULL_ARGUMENT) && isopen(b)
@@ -224,7 +224,7 @@ child_of(p) = unsafe_load(unsafe_load(p).children)
     @test array[].release == C_NULL && nothing_left()
 end
 
-@testset "refusals: what is made here" begin
+@testset "refusals: batches of Julia" begin
     called = Ref(0)
     release() = called[] += 1
     field = Field("x", "g")
@@ -256,7 +256,7 @@ end
     @test refused(() -> Batch((x=Real[1, 2.5],)), DX.DEVX_UNSUPPORTED, "one concrete type")
     @test refused(() -> Batch((x=[1//2],)), DX.DEVX_UNSUPPORTED, "eltype $(Rational{Int})", "as `NamedTuple`s")
     @test refused(() -> Batch((x=['a'],)), DX.DEVX_UNSUPPORTED, "eltype Char", "convert it")
-    # What would do.
+    # The message suggests a conversion, and these conversions work.
     for (bad, what) in ([nothing] => "`replace(column, nothing => missing)`", [1, nothing] => "eltype Nothing", [big(1)] => "`Int64`",
             UInt128[1] => "`Decimal{38,0,Int128}.(column)`", [big(1.5)] => "`Float64`", [:a] => "`string.(column)`",
             [Day(1)] => "`Second`", [Year(1)] => "`Month`", [[1 2]] => "`vec.(column)`", [Set([1])] => "`collect.(column)`",
@@ -268,7 +268,7 @@ end
         d=string.([:a, 'b']), e=Second.([Day(1), Week(1)]), f=Month.([Year(1), Year(2)]), g=vec.([[1 2], [3 4]])))
     @test same(b["a"], [1, missing]) && b["b"] == [1, -2] && b["e"] == Second.([86400, 604800]) && b["f"] == Month.([12, 24])
     close(b)
-    # By the column and where in it, not by what is within.
+    # The message names the column and the place in it.
     for (bad, place) in ([Any[1]] => "x.item", [(a=1, b='a')] => "x.b", [[(b='a',)]] => "x.item.b", [('a', 'b')] => "x.item",
             Tuple{Any}[(1,)] => "x.item", NTuple{2,Real}[(1, 2.5)] => "x.item", [(1, "a")] => "x", Tuple[(1,), (1, 2)] => "x",
             [Dict("a" => 'b')] => "x.value", RunEndVector(['a']) => "x.values")
@@ -284,7 +284,7 @@ end
     b = Batch((x=[Dict{Union{Missing,String},Int}("a" => 2)],))
     @test b[:x][1] == Dict("a" => 2) && !DX.nullable(children(children(b[:x])[1])[1])
     close(b)
-    # What is no name, no column, no metadata.
+    # Wrong names, columns and metadata.
     status = DX.DEVX_INVALID_ARGUMENT
     @test refused(() -> Batch(Dict(1 => [1])), status, "the name 1") && refused(() -> Batch(1 => [1]), status, "the name 1")
     @test refused(() -> Batch(Any["a" => [1], 2]), status, "given as 2", "pair")
@@ -316,12 +316,12 @@ end
     @test called[] == 0 && nothing_left()
 end
 
-# Of first index 0, as other packages have them.
+# A vector whose first index is 0, as some packages have them.
 struct FromZero <: AbstractVector{Int} end
 Base.axes(::FromZero) = (Base.IdentityUnitRange(0:1),)
 Base.size(::FromZero) = (2,)
 
-@testset "refusals: what is no column, name or source" begin
+@testset "refusals: wrong columns, names and sources" begin
     @test refused(() -> Batch("n" => [1, 2], "z" => FromZero()), DX.DEVX_INVALID_ARGUMENT, "column \"z\" has indices", "0:1")
     @test refused(() -> Batch((n=[1],); metadata=nothing), DX.DEVX_INVALID_ARGUMENT, "metadata has nothing")
     @test refused(() -> Field("n", "l"; metadata=7), DX.DEVX_INVALID_ARGUMENT, "metadata has 7")
@@ -334,13 +334,13 @@ Base.size(::FromZero) = (2,)
     @test nothing_left()
 end
 
-@testset "refusals: columns that are not there" begin
+@testset "refusals: columns that cannot be read" begin
     gone, here = Tensor([1, 2]), Tensor([1, 2])
     there = Tensor{Int,1}(here.handle, here.data, here.size, here.strides, here.flags, DLDevice(2, 1))
     whole = Batch((n=[1, 2], l=[[1], [2]]))
     column, list = whole["n"], whole["l"][1]
     foreach(close, (gone, whole))
-    # As the memory of the column itself, or somewhere in it.
+    # The column itself cannot be read, or something within it.
     for bad in (gone, view(gone, 2:2), view(gone, [1]), reinterpret(Float64, gone), DictionaryVector(Int8[0, 1], gone), [gone],
             column, view(column, 1:1), list, [list], whole)
         good = fill(1.5, bad isa Batch ? 2 : length(bad))
@@ -354,8 +354,8 @@ end
     @test nothing_left()
 end
 
-@testset "refusals: data that is wrong" begin
-    # It shows when it is looked at, with the row that was asked for.
+@testset "refusals: wrong data" begin
+    # Wrong data is refused when it is read, with the row that was asked for.
     function broken(f, field, nodes, text, status=DX.DEVX_INVALID_BUFFERS)
         b = Batch(Schema(field), nodes)
         @test refused(() -> f(root(b)), status, text)
@@ -365,7 +365,7 @@ end
     texts = Node(2, (nothing, Int32[0, 3, 1], text))
     broken(c -> c[2], Field("x", "u"), [texts], reversed)
     broken(c -> bytes(c, 2), Field("x", "z"), [texts], reversed)
-    # The library's own words.
+    # The message of the library itself.
     broken(c -> DX.text(c, 2), Field("x", "u"), [texts],
         "row 2: column \"x\": the offsets of row 1 are 3 and 1: they must ascend from 0 (rows there are counted from 0)")
     broken(c -> c[1], Field("x", "u"), [Node(1, (nothing, Int32[0, 3, 1], text); offset=1)],
@@ -389,7 +389,8 @@ end
     broken(c -> c[2], of_items("+us:3"), [Node(2, (Int8[3, 4],)), items], "row 2 has type id 4")
     broken(c -> c[2], of_items("+ud:3"), [Node(2, (Int8[3, 3], Int32[0, 2])), items], "row 2 is offset 2 of child 0")
 
-    # What other columns hold, too; but a list is a column of its own.
+    # Members of structs, values of dictionaries and values of runs have the row of the column. The items of a list are a column
+    # of their own.
     wide = Field("x", "+s"; children=[Field("t$k", "u") for k in 1:40])
     broken(c -> c[2].t40, wide, [Node(2, (nothing,)); fill(texts, 40)], reversed)
     structs = Field("s", "+s"; children=[Field("t", "u")])
@@ -410,7 +411,7 @@ end
     @test nothing_left()
 end
 
-@testset "refusals: texts that are none" begin
+@testset "refusals: texts that are not UTF-8" begin
     for columns in ((c=["ok", "\xff"],), (c=[missing, "\xff"],), Dict("c" => ["ok", SubString("a\xff", 2)]))
         @test refused(() -> Batch(columns), DX.DEVX_INVALID_TEXT, "column \"c\": text 2 is not valid UTF-8")
     end
@@ -434,7 +435,7 @@ end
 end
 
 @testset "refusals: numbers" begin
-    # Those that C has no room for.
+    # Numbers that do not fit into the type in C.
     large, own = big(2)^70, Tensor([1.0])
     host, reader = host_only_manager(), AsyncReader(limit=0)
     @test refused(() -> allocate(host, 8, DX.CPU; host_flags=-1), DX.DEVX_OUT_OF_RANGE, "host_flags is -1")
@@ -488,8 +489,8 @@ end
     @test nothing_left()
 end
 
-@testset "refusals: what a handle is not made of" begin
-    # The error is of the call, and not of what is within.
+@testset "refusals: constructors of handles" begin
+    # The error names the constructor that was called, and no function within it.
     for type in (Schema, BatchStream, IpcServer, IpcClient)
         e = try type(3) catch error; error end
         @test e isa MethodError && e.f === type

@@ -1,4 +1,4 @@
-# DLPack in and out.
+# Tensors, exported to DLPack and imported from it.
 
 # What the consumer of an export sees.
 struct Seen
@@ -20,7 +20,7 @@ see(p::Ptr{DLManagedTensor}) = see(unsafe_load(p).dl_tensor, (0, 0), UInt64(0))
 see(t::DLTensor, version, flags) = Seen(version, flags, t.dtype, t.device,
     [unsafe_load(t.shape, k) for k in 1:t.ndim], [unsafe_load(t.strides, k) for k in 1:t.ndim], t.data, t.byte_offset)
 
-# Out and in again: same memory, same elements, same type; then everything back.
+# Exports and imports an array: same memory, same elements, same type.
 function round_trip(array::AbstractArray{T,N}) where {T,N}
     t = Tensor(array)
     p = export_share(t)
@@ -54,9 +54,9 @@ using SparseArrays, Statistics
         @test round_trip(raw(code, 0x08, UInt8))
     end
     @test round_trip(raw(0x02, 0x80, UInt128))
-    # Vectors.
+    # Elements with lanes.
     @test round_trip([(1.0f0, 2.0f0, 3.0f0, 4.0f0), (5.0f0, 6.0f0, 7.0f0, 8.0f0)])
-    # Less than a byte, with a byte each: the flag says so.
+    # Types of less than a byte, with a byte for each element, as the flag says.
     for (code, bits) in ((0x00, 0x01), (0x00, 0x02), (0x01, 0x04), (0x0f, 0x06), (0x10, 0x06), (0x11, 0x04))
         elements = raw(code, bits, UInt8)
         t = Tensor(elements)
@@ -72,13 +72,13 @@ using SparseArrays, Statistics
     t = Tensor([1.0f0])
     @test DX.dtype(t) == DLDataType(2, 32, 1)
     close(t)
-    # A foreign bool may be any byte but 0.
+    # In a foreign bool, any byte but 0 is true.
     p, calls = foreign_tensor(UInt8[0, 1, 255]; dtype=DX.dtype(Bool))
     t = import_dlpack(p)
     @test t isa Tensor{Bool,1} && collect(t) == [false, true, true] && count(t) == 2
     close(t)
     @test calls[] == 1
-    # And so each of a vector of them.
+    # The same for each lane of a vector of bools.
     p, calls = foreign_tensor(UInt8[0, 1, 2, 254]; dtype=DX.dtype(NTuple{2,Bool}), shape=Int64[2])
     t = import_dlpack(p)
     @test t isa Tensor{NTuple{2,Bool},1} && collect(t) == [(false, true), (true, true)]
@@ -110,7 +110,7 @@ end
     @test refused(() -> Tensor(["a"]), DX.DEVX_UNSUPPORTED, "eltype is String")
     @test refused(() -> Tensor([1, missing]), DX.DEVX_UNSUPPORTED, "eltype is Union{Missing")
 
-    # A row-major producer: dimensions as it says, not reversed. NULL strides are row-major, too (DLPack before 1.2).
+    # The dimensions of a row-major producer keep their order. NULL strides are row-major, too (DLPack before 1.2).
     memory = collect(1:6)
     for steps in (Int64[3, 1], nothing)
         p, calls = foreign_tensor(memory; shape=Int64[2, 3], ndim=2, strides=steps)
@@ -128,14 +128,14 @@ end
     t = import_dlpack(p)
     @test t == [1 2 3; 1 2 3]
     close(t)
-    # No owner to call.
+    # A tensor without a deleter.
     p, calls = foreign_tensor(memory; deleter=false)
     t = import_dlpack(p)
     @test sum(t) == 21
     close(t)
     @test calls[] == 0
     dlpack_release(p)
-    # Legacy.
+    # The legacy struct.
     p, calls = foreign_legacy(memory)
     t = import_dlpack_legacy(Tensor{Int,1}, p)
     @test t == memory && !isreadonly(t)
@@ -144,7 +144,7 @@ end
     @test nothing_left()
 end
 
-# Compact memory as an Array, which holds on to it by itself. (A function, so that the collector sees the end of it.)
+# An Array over compact memory keeps that memory. (A function, so that the garbage collector can free the array.)
 @noinline function wraps_transposed()
     p, calls = foreign_tensor(collect(1.0:6.0); shape=Int64[2, 3], ndim=2, strides=Int64[3, 1])
     t = import_dlpack(p)
@@ -197,11 +197,11 @@ end
     @test isreadonly(part) && part == [1]
     close(part)
     close(r)
-    # The bytes of a text, which nobody may write.
+    # The bytes of a text, which must not be written.
     r = Tensor(codeunits("text"))
     @test isreadonly(r) && r == b"text"
     close(r)
-    # A pointer and a size.
+    # Tensors of a pointer and a size.
     memory = [1, 2, 3, 4, 5, 6]
     p = Tensor(pointer(memory), (2, 3); root=memory)
     q = Tensor(pointer(memory), (2, 3); strides=(3, 1), root=memory)
@@ -262,7 +262,7 @@ end
     @test refused(() -> export_share(t; copy=:maybe), DX.DEVX_INVALID_ARGUMENT, ":maybe")
     @test refused(() -> export_share(t; copy=7), DX.DEVX_INVALID_ARGUMENT, "copy is 7")
 
-    # A copy is row-major and said to be one.
+    # A copy is row-major, and a flag says that it is a copy.
     p = export_share(t; copy=:always)
     @test see(p).flags == DX.DLPACK_FLAG_BITMASK_IS_COPIED && see(p).strides == [2, 1] && see(p).data != pointer(t)
     u = import_dlpack(Tensor{Float64,2}, p)
@@ -276,7 +276,7 @@ end
     @test t[1, 1] == 1.0
     close(c)
 
-    # Flags of the producer survive, unknown bits included.
+    # The producer's flags survive, also unknown bits.
     p, calls = foreign_tensor([1, 2]; flags=UInt64(1) | UInt64(1) << 40)
     r = import_dlpack(p)
     @test isreadonly(r) && DX.flags(r) == UInt64(1) | UInt64(1) << 40
@@ -302,7 +302,7 @@ end
     @test nothing_left()
 end
 
-@testset "tensors: writing to memory that is read at once" begin
+@testset "tensors: writes to memory that is read" begin
     a = collect(1:6)
     tensors = [Tensor(view(a, 2:4)), Tensor(view(a, 5:-1:3))]
     part, backwards = tensors
@@ -316,12 +316,12 @@ end
     @test a == [1, 4, 1, 2, 4, 6]
     backwards .= reshape(view(a, 1:3), 3)
     @test a == [1, 4, 1, 4, 1, 6]
-    # What begins elsewhere and does not meet, what has no memory, and what has no elements.
+    # Memory that does not overlap, an array without memory, and a tensor without elements.
     @test !Base.mightalias(part, view(copy(a), 2:4)) && !Base.mightalias(view(a, 1:3), Tensor([1]))
     @test !Base.mightalias(part, 1:3) && !Base.mightalias(Tensor(Int[]), a)
-    # Of a view, the whole array counts.
+    # A view counts as its whole parent.
     @test Base.mightalias(view(a, 6:6), part) && !Base.mightalias(view(part, 1:1), copy(a))
-    # Whatever tensors are wrapped in, on either side; these two meet.
+    # Tensors in any wrapper, on either side. These two views overlap.
     lines = (view(a, 1:4), view(a, 2:5))
     square_of(t) = reshape(t, 2, 2)
     wraps = [t -> PermutedDimsArray(square_of(t), (2, 1)), t -> transpose(square_of(t)), t -> square_of(t)',
@@ -330,15 +330,15 @@ end
     for wrap in wraps, (to, from) in (lines, reverse(lines)), mixed in 1:3
         a .= 1:6
         t, u = Tensor(to), Tensor(from)
-        # Tensors on both sides, or on one.
+        # Both sides are tensors, or one of them.
         target, source = wrap(mixed == 2 ? to : t), wrap(mixed == 3 ? from : u)
-        # Of what Julia has itself it does not always see that.
+        # For wrappers of its own arrays, Julia does not always detect the overlap.
         mixed == 2 && target isa PermutedDimsArray && (target = wrap(t))
         mixed == 3 && (source = reshape(from, size(target)))
         wanted = collect(source)
         target .= source
         @test target == wanted
-        # A part, to another place.
+        # A part, copied to another place.
         a .= 1:6
         wanted = copyto!(collect(target), 2, collect(source), 1, 3)
         @test copyto!(target, 2, source, 1, 3) === target && target == wanted
@@ -367,13 +367,13 @@ end
     foreach(close, tensors)
 end
 
-# Closes a tensor, or what it is given, when it becomes a number.
+# Closes a tensor when it is converted to a number.
 struct Closing
     tensor::Tensor
 end
 Base.convert(::Type{Float64}, c::Closing) = (close(c.tensor); 1.0)
 
-# An element type of its own, rightly and wrongly.
+# Element types of the user's own: a correct one and a wrong one.
 struct Pixel
     r::UInt8
     g::UInt8
@@ -385,15 +385,15 @@ end
 DX.dtype(::Type{Pixel}) = DLDataType(DX.kDLUInt, 8, 3)
 DX.dtype(::Type{Wrong}) = DLDataType(DX.kDLUInt, 8, 1)
 
-# What Julia makes of a tensor is an array, which nobody has to close.
-@testset "tensors: what cannot be read is shown" begin
+# A tensor that is closed or on a device can still be shown.
+@testset "tensors: unreadable ones are shown" begin
     t = Tensor(reshape(collect(1:6), 2, 3))
     there = Tensor{Int,2}(t.handle, t.data, t.size, t.strides, t.flags, DLDevice(2, 1))
     wraps = (identity, t -> view(t, 1:1, :), t -> view(t, 1, 2), t -> reshape(t, 6), adjoint, transpose,
         t -> PermutedDimsArray(t, (2, 1)), t -> reinterpret(UInt64, t), t -> view(reshape(t', 6), 2:3))
     texts(x) = (repr(x), string(x), repr("text/plain", x))
     for wrap in wraps
-        # As Julia shows what is wrapped so.
+        # As Julia shows an array in the same wrapper.
         a, x = wrap(collect(t)), wrap(t)
         @test repr(x) == repr(a) && endswith(repr("text/plain", x), split(repr("text/plain", a), ":\n"; limit=2)[end])
         x = wrap(there)
@@ -416,7 +416,7 @@ end
 @testset "tensors: beside the packages that come with Julia" begin
     ours(pair) = any(m -> m.module === DevExchange, pair)
     ambiguous = filter(ours, Test.detect_ambiguities(DevExchange, Base, SparseArrays, Statistics))
-    # Without the types of what tensors are wrapped in, which are long.
+    # Shortened, because the types of wrapped tensors are long.
     foreach(((a, b),) -> println(first(string(a), 300), "\n  ", first(string(b), 300)), ambiguous)
     @test isempty(ambiguous)
     t = Tensor(zeros(2, 3))
@@ -429,7 +429,8 @@ end
     @test nothing_left()
 end
 
-@testset "tensors: copies of Julia's" begin
+# What Julia makes of a tensor is an array, which nobody has to close.
+@testset "tensors: copies that Julia makes" begin
     @test nothing_left()
     t, a = Tensor([4.0 3.0; 2.0 1.0]), [4.0 3.0; 2.0 1.0]
     @test copy(t) isa Matrix{Float64} && copy(t) == a && copy(view(t, 2:-1:1, :)) isa Matrix{Float64}
@@ -440,7 +441,7 @@ end
     close(t)
     drain()
     @test outstanding() == 0
-    # Also what has to be copied before it is overwritten.
+    # Also if the source has to be copied before it is overwritten.
     moves = (t -> (@views t[2:6] .= t[1:5]), t -> (t .= view(t, 6:-1:1)), t -> copyto!(t, t))
     for move in moves
         a = collect(1.0:6.0)
@@ -461,7 +462,7 @@ end
     u = import_dlpack(export_share(t))
     @test u[1] === (0x01, 0x02, 0x03)
     foreach(close, (t, u))
-    # The consumer goes by what the element type says of its size.
+    # A consumer goes by the size that the element type states.
     status = DX.DEVX_INVALID_DTYPE
     @test refused(() -> Tensor([RawElement{4,16,UInt64}(1)]), status, "8 bytes", "bits 16, lanes 1", "2 bytes")
     @test refused(() -> Tensor([RawElement{0,4,UInt16}(1)]), status, "2 bytes", "bits 4")
@@ -471,7 +472,7 @@ end
     for T in (RawElement{4,256,UInt8}, RawElement{-1,8,UInt8}, RawElement{:x,8,UInt8}, RawElement{4,0,UInt8})
         @test refused(() -> DX.dtype(T), status, "eltype is $T") && refused(() -> Tensor(Ptr{T}(8), (1,)), status)
     end
-    # Arrays without dimensions, from either order into the other.
+    # Arrays without dimensions, from each order into the other.
     @test DX.row_major(falses())[] === false && DX.reversed!(trues(), fill(false))[] === false
     @test DX.write_protected(1:3) && DX.write_protected(reshape(1:4, 2, 2)) && !DX.write_protected([1])
     t = Tensor([1, 2])

@@ -1,6 +1,6 @@
-# Types that Julia columns do not become, described by hand and through the structs of Arrow. Each array has an offset.
+# Types that no Julia vector becomes, described by hand and passed through Arrow's structs. Most arrays have an offset.
 
-# Whether an array comes back as a column that `check` likes.
+# Whether an array, exported and imported again, is a column that `check` accepts.
 function comes_back(check, array::ArrayBuilder)
     b = returned(Batch(array))
     try
@@ -12,7 +12,7 @@ end
 
 array(format, n, buffers=(); keywords...) = ArrayBuilder("x", format, n, buffers; offset=1, keywords...)
 
-# Views of texts: the bytes in place, or at an offset of a data buffer.
+# Views of texts: with the bytes in the view, or at an offset of a data buffer.
 in_place(s) = (n = ncodeunits(s); (Int32(n), Tuple(reinterpret(Int32, [codeunits(s); zeros(UInt8, 12 - n)]))...))
 elsewhere(n, index, offset) = (Int32(n), Int32(0), Int32(index), Int32(offset))
 views(items...) = reinterpret(UInt8, Int32[word for item in items for word in item]) |> collect
@@ -26,11 +26,11 @@ const LONG = Vector{UInt8}("a text of more than twelve bytes, and another one th
     @test comes_back(c -> same(c, wanted) && bytes(c, 3) == LONG[1:32], array("vu", 4, buffers))
     @test comes_back(c -> c[1] isa Bytes && same(c, [ismissing(w) ? w : codeunits(w) for w in wanted]),
         array("vz", 4, buffers))
-    # All in place: no data buffers, and no sizes.
+    # All bytes are in the views, so there are no data buffers and no sizes.
     @test comes_back(c -> same(c, ["", "twelve bytes"]), array("vu", 2, (nothing,
         views(in_place("x"), in_place(""), in_place("twelve bytes")), nothing)))
     @test comes_back(isempty, ArrayBuilder("x", "vu", 0, (nothing, nothing, nothing)))
-    # Views that point nowhere.
+    # Views outside of the data.
     for (item, parts) in ((elsewhere(-1, 0, 0), ("length -1",)), (elsewhere(13, 2, 0), ("buffer 2", "2")),
             (elsewhere(13, -1, 0), ("buffer -1",)), (elsewhere(13, 0, -1), ("offset -1",)),
             (elsewhere(40, 1, 23), ("40 bytes", "offset 23", "62")), (elsewhere(typemax(Int32), 0, 1), ("62",)))
@@ -48,7 +48,7 @@ end
 @testset "types: lists and maps" begin
     child = numbers([10, 20, 30, 40, 50]; offset=0)
     for (format, O) in ("+vl" => Int32, "+vL" => Int64)
-        # In any order, some values twice.
+        # Lists in any order, some of which share values.
         spans = (UInt8[0b11011], O[0, 3, 0, 0, 1], O[9, 2, 0, 5, 2])
         @test comes_back(array(format, 4, spans; children=[child])) do c
             same(c, [[40, 50], missing, [10, 20, 30, 40, 50], [20, 30]]) && same(children(c)[1], 10:10:50)
@@ -72,7 +72,7 @@ end
             get(() -> 5, c[3], "a") == 3 && get(() -> 5, c[3], "b") == 5 && get(c[3], "b", 6) == 6 &&
             DX.text(c, 3) == "{\"a\": 3}" && length(children(c)[1]) == 3
     end
-    # Keys may repeat: the last counts, as in a `Dict`.
+    # Keys may repeat: the last one counts, as in a `Dict`.
     twice = ArrayBuilder("x", "+m", 1, (nothing, Int32[0, 2]); children=[ArrayBuilder("entries", "+s", 2, (nothing,);
         nullable=false, children=[numbers(Int8[1, 1]; nullable=false), numbers([5, 6])])])
     @test comes_back(c -> c[1][1] == 6 == Dict(c[1])[1] && length(c[1]) == 2, twice)
@@ -81,7 +81,7 @@ end
 
 @testset "types: unions" begin
     texts = ArrayBuilder("t", "u", 3, (UInt8[0b110], Int32[0, 1, 2, 4], Vector{UInt8}("abcd")); offset=0)
-    # Type ids that are not the children's numbers.
+    # The type ids are not the numbers of the children.
     ids, offsets = Int8[0, 5, 100, 5, 100], Int32[9, 1, 0, 0, 2]
     dense = array("+ud:5,100", 4, (ids, offsets); children=[numbers([7, 8]; name="n"), texts])
     @test comes_back(dense) do c
@@ -98,7 +98,7 @@ end
     @test comes_back(c -> same(c, [[missing], [7, "cd"]]), lists)
     structs = array("+s", 1, (nothing,); children=[sparse])
     @test comes_back(c -> isequal(c[1], (x=true,)), structs)
-    # Of more children than a tuple has, and than a Union of Julia has.
+    # Unions of many children: at first the element type is a `Union`, then `Any`.
     for n in (9, 40)
         many = ArrayBuilder("x", "+us:" * join(0:n-1, ','), n, (Int8.(0:n-1),);
             children=[isodd(k) ? numbers(fill(Int8(k), n)) : numbers(fill(k / 2, n)) for k in 1:n])
@@ -106,7 +106,7 @@ end
             (eltype(c) == (n == 9 ? Union{Int8,Float64} : Any)), many)
     end
     @test comes_back(isempty, ArrayBuilder("x", "+ud:", 0, (nothing, nothing)))
-    # What is not there.
+    # Wrong type ids and offsets.
     for (id, offset, parts) in ((4, 0, ("type id 4",)), (-1, 0, ("type id -1",)), (5, 2, ("offset 2", "is 2")),
                                 (5, -1, ("offset -1",)))
         b = Batch(array("+ud:5,100", 1, (Int8[0, id], Int32[0, offset]); children=dense.children))
@@ -123,14 +123,14 @@ end
     for I in (Int16, Int32, Int64)
         values = ArrayBuilder("values", "u", 4, (UInt8[0b11011], Int32[0, 1, 2, 3, 5], Vector{UInt8}("-abcd")))
         ends = ArrayBuilder("run_ends", I, 3, (nothing, I[9, 2, 3, 7]); nullable=false, offset=1)
-        # Rows 3 to 6 of 7, of runs that are "-", "a" and missing.
+        # Rows 3 to 6 of 7. The runs are "-", "a" and missing.
         runs = ArrayBuilder("x", "+r", 4; offset=2, children=[ends, values])
-        # By index, and in a loop, which looks up each run once.
+        # By index, and in a loop.
         wanted = ["a", missing, missing, missing]
         @test comes_back(c -> same(c, wanted) && isequal([x for x in c], wanted) && isequal(collect(c), wanted) &&
             null_count(c) == 0 && Missing <: eltype(c), runs)
     end
-    # Runs that end too early, or backwards.
+    # Runs that end too early, or whose ends do not ascend.
     short = ArrayBuilder("x", "+r", 3; children=[numbers(Int32[1, 2]; nullable=false), numbers([5, 6])])
     b = Batch(short)
     @test root(b)[1:2] == [5, 6] && refused(() -> root(b)[3], DX.DEVX_INVALID_BUFFERS, "index 2", "2 runs")
@@ -142,7 +142,7 @@ end
         close(b)
     end
     @test comes_back(isempty, ArrayBuilder("x", "+r", 0; children=[numbers(Int32[]; nullable=false), numbers(Int[])]))
-    # In lists, of lists, of dictionaries, and of runs.
+    # Runs of runs, and lists of them.
     inner = ArrayBuilder("values", "+r", 3; children=[numbers(Int32[1, 3]; nullable=false), numbers([5, 6])])
     outer = array("+r", 3; children=[numbers(Int32[1, 3, 4]; nullable=false), inner])
     @test comes_back(c -> same(c, [6, 6, 6]) && collect(c) == [6, 6, 6], outer)
@@ -172,7 +172,7 @@ end
     @test nothing_left()
 end
 
-# Whatever is asked of it, a column of integers.
+# The indices of a dictionary-encoded column are a plain column of integers in every respect.
 @testset "types: indices by themselves" begin
     field = Field("d", "c"; ordered=true, metadata=("k" => "v",), dictionary=Field("", "u"; metadata=("k" => "w",)))
     b = Batch(Schema([field]), [Node(4, (nothing,)), Node(4, (nothing, Int8[9, 0, 1, 0, 1]); offset=1),
@@ -189,7 +189,7 @@ end
     @test t isa Tensor{Int8,1} && pointer(t) == pointer(i) && root(part) == [1, 0] && pointer(root(part)) == pointer(i) + 1
     s = schema(part)
     @test root(s) == Field("d", "c")
-    # The dictionary is where it was.
+    # The column still has its dictionary.
     whole = share(c)
     @test root(whole) == c == ["x", "y", "x", "y"] && DX.metadata(c) == ["k" => "v"] && DX.ordered(c)
     foreach(close, (b, s, whole))
@@ -210,7 +210,7 @@ end
     @test string(d) == "-1.50" && d == -3 // 2 && Float64(d) == -1.5 && BigFloat(d) == -1.5 && isless(d, 0) && d != 1
     @test d == Decimal{38,1,Int128}(-15) && hash(d) == hash(Decimal{38,1,Int128}(-15)) && isequal(d, -3 // 2)
     @test string(Decimal{9,-3,Int32}(12)) == "12000" && string(Decimal{9,3,Int32}(0)) == "0.000"
-    # As other numbers, where `isless` and `isequal` have an order of their own.
+    # As for other numbers, `isless` and `isequal` have an order of their own.
     for zero in (Decimal{9,2,Int32}(0), Decimal{9,2_000_000,Int32}(0))
         @test zero == -0.0 && !isequal(zero, -0.0) && !isequal(-0.0, zero) && isequal(zero, 0.0)
         @test !(zero > -0.0) && !(-0.0 < zero) && zero <= -0.0 && length(unique(Any[zero, 0.0, -0.0])) == 2
@@ -223,7 +223,7 @@ end
     @test_throws InexactError DX.Int256(big(2)^255)
     @test Date(2024, 1, 31) + Dates.CompoundPeriod(MonthDayNano(1, 1, 0)) == Date(2024, 3, 1)
     @test DateTime(2024) + Dates.CompoundPeriod(DayTime(1, 5)) == DateTime(2024, 1, 2, 0, 0, 0, 5)
-    # As text, whatever the type.
+    # Values of any type as text.
     b = Batch((a=[1, missing], b=["x\"y", "z"^600],
         c=[(k=[1.5], m=Dict("a" => d)), (k=Float64[], m=Dict{String,typeof(d)}())]))
     @test DX.text(root(b), 1) == "{\"a\": 1, \"b\": \"x\\\"y\", \"c\": {\"k\": [1.5], \"m\": {\"a\": -1.50}}}"
@@ -244,7 +244,7 @@ end
     d1 = times[:d]
     foreach(close, (own, times))
     @test refused(() -> DX.type_name(d1), DX.DEVX_CLOSED)
-    # A decimal by itself is shown as in a column.
+    # A decimal alone is shown as in a column.
     for scale in (-129, -128, 0, 128, 129), x in (12, 0, -12)
         decimals = Batch((d=[Decimal{9,scale,Int32}(x)],))
         @test string(decimals[:d][1]) == DX.text(decimals[:d], 1)
@@ -263,7 +263,7 @@ end
     @test nothing_left()
 end
 
-# Lists and structs in turn, `levels` of them, round three numbers.
+# Three numbers within `levels` lists and structs in turn.
 function deep(levels)
     inner = numbers([1, 2, 3]; name="x")
     for k in 1:levels
@@ -292,14 +292,14 @@ innermost(x) = x isa NamedTuple ? innermost(x.x) : x isa AbstractVector ? innerm
         m = c[1]
         m[10] == [1] && m[20] == 2.5 && DX.text(c, 1) == "{10: [1], 20: 2.5}"
     end
-    # A thousand columns: their rows are looked up.
+    # In a batch of a thousand columns, rows look their members up.
     b = returned(Batch(["c$k" => (isodd(k) ? [k, missing] : ["a", "b"]) for k in 1:1000]))
     r = root(b)[2]
     @test size(b) == (2, 1000) && length(columns(b)) == 1000 && r isa Row && length(r) == 1000
     @test ismissing(r.c1) && r[:c2] == "b" && r[4] == "b" && keys(r) == keys(b) && length(collect(r)) == 1000
     @test isequal(r, root(b)[2]) && !isequal(r, root(b)[1]) && hash(r) == hash(root(b)[2]) && r.c1000 == last(values(r))
     @test startswith(repr(r), "Row(c1 = missing, c2 = \"b\", ") && :c7 in propertynames(r)
-    # Times that cannot be compared with each other.
+    # The members of this row cannot be compared with each other.
     mixed = Batch(["c$k" => (isodd(k) ? [Time(k % 24)] : [DateTime(k)]) for k in 1:40])
     @test hash(root(mixed)[1]) == hash(root(mixed)[1]) != hash(r)
     close(mixed)
@@ -310,14 +310,14 @@ innermost(x) = x isa NamedTuple ? innermost(x.x) : x isa AbstractVector ? innerm
     b = Batch([Symbol("c$k") => [k] for k in 1:40])
     @test NamedTuple(root(b)[1]) == (; (Symbol("c$k") => k for k in 1:40)...)
     close(b)
-    # No rows at all, of each type.
+    # Columns without rows, of each type but dictionaries and runs.
     b = returned(Batch([name => v[1:0] for (name, v) in COLUMNS if !(v isa DictionaryVector || v isa RunEndVector)]))
     @test size(b, 1) == 0 && all(isempty, columns(b)) && isempty(root(b)) && isempty(collect(root(b)))
     close(b)
     @test nothing_left()
 end
 
-# Slices of a list view, of unions and of runs as another library makes them: offsets and lengths of every level.
+# Slices of list views, unions and runs as another library makes them, with offsets and lengths at every level.
 @testset "types: slices" begin
     inner(n) = numbers(collect(1:n); name="item")
     make() = Batch([
@@ -352,7 +352,7 @@ end
     @test nothing_left()
 end
 
-@testset "types: times that cannot be" begin
+@testset "types: times out of range" begin
     function stored(format, numbers)
         schema = Schema(Field("x", format))
         b = Batch(schema, [Node(length(numbers), (nothing, numbers))])
@@ -383,7 +383,7 @@ end
     @test nothing_left()
 end
 
-@testset "types: decimals of more digits than their type" begin
+@testset "types: decimals with too many digits" begin
     most(P) = big(10)^P - 1
     for (P, I) in ((1, Int32), (9, Int32), (18, Int64), (5, Int128), (38, Int128), (40, DX.Int256), (76, DX.Int256))
         D = Decimal{P,2,I}
@@ -400,7 +400,7 @@ end
             @test refused(() -> Batch((x=v,)), DX.DEVX_OUT_OF_RANGE, "column \"$place")
         end
     end
-    # More digits than the integer has are none.
+    # A type with more digits than its integer has is refused.
     for D in (Decimal{10,0,Int32}, Decimal{77,0,DX.Int256}, Decimal{10^9,0,Int64})
         @test refused(() -> Batch((x=[zero(D)],)), DX.DEVX_INVALID_FORMAT, "\"x\"")
     end
@@ -410,7 +410,7 @@ end
 end
 
 @testset "types: decimals of any scale" begin
-    # A schema may say so: nothing is computed with so many digits.
+    # A schema may have any scale. Nothing may be computed with so many digits.
     huge(x, scale=-2_000_000_000) = Decimal{38,scale,Int128}(x)
     tiny(x) = huge(x, 2_000_000_000)
     a = huge(1)
@@ -426,7 +426,7 @@ end
     @test Float64(a) == Inf && Float64(huge(-3)) == -Inf && Float64(tiny(5)) === 0.0 && Float32(tiny(-5)) === -0.0f0
     @test Float64(huge(0)) === 0.0 && BigFloat(a) == BigFloat(10)^2_000_000_000
     @test a < 2 * BigFloat(10)^2_000_000_000 && a > BigFloat(10)^2_000_000_000 / 2 && tiny(2) > BigFloat(10)^-2_000_000_000
-    # What is not beyond everything compares as the same number of Julia's does, on both sides of the border.
+    # On both sides of the largest scale that is computed exactly, a decimal compares like the equal number of Julia.
     for scale in (9_950, 10_000, 10_001, 20_000)
         x, ten = huge(12, -scale), 12 * big(10)^scale
         @test x == ten && x > ten - 1 && x < ten + 1 && huge(12, scale) == 12 // big(10)^scale && x != big(10)^scale
