@@ -1,7 +1,7 @@
-# Asynchronous streams: Julia's reader and writer with each other through the C structs, and each with a peer in C that
-# has threads of its own.
+# Asynchronous streams: the reader and the writer in Julia, connected to each other through the C structs, and each connected to
+# a peer in C with threads of its own.
 
-# A foreign consumer, and `act` on the writer for it; what was counted, and what was thrown.
+# Calls `act` with a writer for a foreign consumer. Returns the consumer with its counters, and what was thrown, or `nothing`.
 function with_consumer(act; at_a_time=3, cancels_at=-1, refuses_at=-1, keywords...)
     bytes = ccall(foreign(:foreign_async_consumer_bytes), Int64, ())
     c = Words(ASYNC_CONSUMER; bytes=bytes, at_a_time=at_a_time, cancels_at=cancels_at, refuses_at=refuses_at)
@@ -37,7 +37,7 @@ put_all(w, numbers) = foreach(k -> put!(w, numbered(k); metadata=iseven(k) ? ("k
         received = receive(r)
         @test taken(received.batch) == 3 && received.metadata == ["n" => "3"]
         @test [taken(batch) for batch in r] == 4:100
-        # The end stays the end.
+        # The end is final.
         @test next!(r) === nothing && receive(r) === nothing && refused(() -> take!(r), DX.DEVX_CLOSED, "ended")
         @test comes(() -> p[:done] == 1) && p[:extracted] == 100 && p[:most_ahead] <= limit
         @test DX.producer_error(r) == (code=0, metadata=[])
@@ -45,7 +45,7 @@ put_all(w, numbers) = foreach(k -> put!(w, numbered(k); metadata=iseven(k) ? ("k
         close(r)
         @test !isopen(r) && next!(r) === nothing && refused(() -> schema(r), DX.DEVX_CLOSED)
     end
-    # Nothing comes that was not asked for.
+    # With limit 0, the producer sends only what is requested.
     p, r = foreign_producer(batches=10), AsyncReader(limit=0)
     @test produce(p, r)
     close(schema(r))
@@ -57,18 +57,18 @@ put_all(w, numbers) = foreach(k -> put!(w, numbered(k); metadata=iseven(k) ? ("k
     @test p[:sent] == 2 && refused(() -> DX.request(r, 0), DX.DEVX_INVALID_ARGUMENT)
     close(r)
     @test comes(() -> p[:done] == 1)
-    # An error: after the batches before it, with its text, code and metadata; once.
+    # An error of the producer comes once, after the batches before it, with its text, code and metadata.
     p, r = foreign_producer(batches=3, fails=101), AsyncReader()
     @test produce(p, r)
     numbers, e = all_of(r)
     @test numbers == [1, 2, 3] && e.status == DX.DEVX_CALLBACK && occursin("the network is down", e.message)
     @test DX.producer_error(r) == (code=101, metadata=["n" => "7"]) && next!(r) === nothing
     close(r)
-    # Before the schema.
+    # An error before the schema.
     p, r = foreign_producer(schema_first=0, fails=101), AsyncReader()
     @test produce(p, r) && refused(() -> schema(r), DX.DEVX_CALLBACK, "the network is down")
     close(r)
-    # What is wrong from the start.
+    # Wrong calls: a negative limit, a second handler, a handler of a closed reader.
     @test refused(() -> AsyncReader(limit=-1), DX.DEVX_INVALID_ARGUMENT, "limit is -1")
     r = AsyncReader()
     h = DX.handler(r)
@@ -87,7 +87,7 @@ end
 end
 
 @testset "async: cancelling" begin
-    # After so many batches; those that were taken stay.
+    # The reader is closed after k batches; those that were taken stay valid.
     for k in 0:5
         p, r = foreign_producer(batches=1000), AsyncReader(limit=3)
         @test produce(p, r)
@@ -96,13 +96,13 @@ end
         @test comes(() -> p[:done] == 1) && p[:cancels] == 1 && p[:sent] < 1000 && p[:extracted] == p[:sent]
         @test taken.(batches) == 1:k
     end
-    # Before the producer has it.
+    # It is closed before the producer has the handler.
     p, r = foreign_producer(batches=10), AsyncReader()
     h = DX.handler(r)
     close(r)
     ccall(foreign(:foreign_produce), Cint, (Ptr{Cvoid}, Ptr{ArrowAsyncDeviceStreamHandler}), pointer(p), h)
     @test comes(() -> p[:done] == 1) && p[:extracted] == p[:sent]
-    # While tasks wait.
+    # It is closed while tasks wait.
     p, r = foreign_producer(batches=10), AsyncReader(limit=0)
     @test produce(p, r)
     waiting = [@async(next!(r)), @async(collect(r)), @async(refused(() -> take!(r), DX.DEVX_CLOSED))]
@@ -115,14 +115,15 @@ end
     yield()
     close(r)
     @test fetch(waiting)
-    # An interrupt that comes when the reader is closed, and before that is heard, is no end.
+    # An interrupt that arrives after the close, but before the task notices the close, is thrown. It is not the end of the
+    # stream.
     r = AsyncReader()
     waiting = @async try next!(r) catch e; e end
     yield()
     close(r.handle)
     schedule(waiting, InterruptException(); error=true)
     @test fetch(waiting) isa InterruptException
-    # Forgotten.
+    # A forgotten reader is cancelled by its finalizer.
     p = foreign_producer(batches=1000)
     forgotten_reader(p)
     @test comes(() -> (GC.gc(); p[:done] == 1)) && p[:cancels] == 1 && p[:extracted] == p[:sent]
@@ -134,18 +135,18 @@ end
     @test produce(p, r)
     channel = Channel(r)
     @test channel isa Channel{Batch} && taken(take!(channel)) == 1
-    # Back-pressure: what is asked for, what a task holds, and what was taken.
+    # Back-pressure: the producer sends only the batches that are requested (2), held by the channel's task (1) and taken (1).
     sleep(0.02)
     @test p[:sent] <= 4
     @test [taken(batch) for batch in channel] == 2:50 && !isopen(channel)
     close(r)
-    # An error is thrown to the taker, after the batches.
+    # The channel throws an error to its taker, after the batches.
     p, r = foreign_producer(batches=3, fails=101), AsyncReader()
     @test produce(p, r)
     numbers, e = all_of(Channel(r; size=10))
     @test numbers == [1, 2, 3] && e.status == DX.DEVX_CALLBACK && occursin("the network is down", e.message)
     close(r)
-    # Closed by the taker.
+    # The taker closes the channel, which closes the reader.
     p, r = foreign_producer(batches=1000), AsyncReader()
     @test produce(p, r)
     channel = Channel(r)
@@ -162,16 +163,16 @@ end
     end
     c, thrown = with_consumer(close)
     @test thrown === nothing && (c[:batches], c[:ended], c[:code]) == (0, 1, 0)
-    # An error, in the consumer's words.
+    # The writer's error reaches the consumer with its code and text.
     c, thrown = with_consumer() do w
         put_all(w, 1:5)
         close(w, ErrorException("no paper"); code=28, metadata=("k" => "v",))
     end
     @test thrown === nothing && (c[:batches], c[:ended], c[:code]) == (5, 0, 28) && said(c) == "no paper"
-    # Never closed: the consumer is told so.
+    # If the writer is never closed, its finalizer reports EPIPE to the consumer.
     c, thrown = with_consumer(w -> (put!(w, numbered(1)); finalize(w.handle); drain()))
     @test c[:batches] == 1 && c[:ended] == 0 && c[:code] == Libc.EPIPE
-    # Cancelled at every step: what is put then is refused, and still the caller's.
+    # The consumer cancels after k batches. The next batch is refused and stays the caller's.
     for k in 0:5
         kept_batch = Ref{Batch}()
         c, thrown = with_consumer(; at_a_time=2, cancels_at=k) do w
@@ -184,15 +185,15 @@ end
         @test isopen(kept_batch[]) && c[:batches] >= k && (c[:ended], c[:code]) == (0, 0)
         close(kept_batch[])
     end
-    # Also while the writer does nothing: the handler is released, and `close` is fine.
+    # It cancels while the writer does nothing: the handler is released, and `close` succeeds.
     c, thrown = with_consumer(w -> (comes(() -> DX.is_cancelled(w))); cancels_at=0)
     @test thrown === nothing && c[:ended] == 0
-    # Refused: a batch, the schema.
+    # It refuses a batch, or the schema.
     c, thrown = with_consumer(w -> put_all(w, 1:20); refuses_at=4)
     @test thrown.status == DX.DEVX_CALLBACK && occursin("28", thrown.message) && (c[:batches], c[:ended]) == (4, 0)
     c, thrown = with_consumer(close; refuses_at=-2)
     @test thrown.status == DX.DEVX_CALLBACK && occursin("on_schema", thrown.message) && c[:releases] == 1
-    # What is wrong from the start: the handler is untouched.
+    # If the construction fails, the handler is untouched.
     null = Ptr{ArrowAsyncDeviceStreamHandler}(C_NULL)
     @test refused(() -> AsyncWriter(null, NUMBERED), DX.DEVX_NULL_ARGUMENT)
     c, thrown = with_consumer(close; device_type=99)
@@ -200,7 +201,7 @@ end
     @test nothing_left()
 end
 
-# Our writer for our reader: the writer's task, and what it threw.
+# Starts a task that runs our writer for our reader. The task returns what the writer threw, or `nothing`.
 writing(act, r; keywords...) = (h = DX.handler(r); @async try
     AsyncWriter(act, h, NUMBERED; keywords...)
     nothing
@@ -223,14 +224,14 @@ end)
     end
     @test [taken(batch) for batch in r] == 3:20 && fetch(task) === nothing && 0 <= seen[1] <= 3
     close(r)
-    # What the writer's function throws is what the reader throws, after the batches.
+    # What the writer's function throws becomes the reader's error, after the batches.
     r = AsyncReader()
     task = writing(w -> (put_all(w, 1:3); error("out of ink")), r)
     numbers, e = all_of(Channel(r))
     @test numbers == [1, 2, 3] && e.status == DX.DEVX_CALLBACK && occursin("out of ink", e.message)
     @test fetch(task) isa ErrorException && DX.producer_error(r).code == Libc.EIO
     close(r)
-    # Cancelled after so many, or before the writer came to the schema, which is refused then.
+    # The reader is closed after k batches. For k = 0 this can be before the schema comes, which is then refused.
     for k in 0:5
         r = AsyncReader(limit=2)
         task = writing(w -> put_all(w, 1:100), r)
@@ -240,7 +241,7 @@ end)
         e = fetch(task)
         @test e isa DevExchangeError && e.status in (DX.DEVX_CLOSED, k == 0 ? DX.DEVX_CALLBACK : DX.DEVX_CLOSED)
     end
-    # Closed while a task waits for demand; several tasks that write.
+    # The writer is closed while a task waits for demand. After that, several tasks use one writer.
     r = AsyncReader(limit=0)
     w = AsyncWriter(DX.handler(r), NUMBERED)
     batch = numbered(1)
@@ -261,7 +262,7 @@ end)
     close(w)
     @test sort(numbers) == [100k + i for k in 1:4 for i in 0:9] && next!(r) === nothing
     close(r)
-    # A batch of another shape stays the caller's, and the stream goes on.
+    # A batch of another schema is refused and stays the caller's, and the stream goes on.
     r = AsyncReader()
     task = writing(r) do w
         other = Batch((a=["x"],))
@@ -277,7 +278,7 @@ end)
     @test nothing_left()
 end
 
-@testset "async: long ones" begin
+@testset "async: long streams" begin
     n, most = 20_000, Ref(0)
     p, r = foreign_producer(batches=n), AsyncReader(limit=16)
     @test produce(p, r)

@@ -1,4 +1,4 @@
-# Streams of batches: in and out, from and to Julia, C, and threads of C's.
+# Streams of batches, exported and imported: with peers in Julia, in C, and on threads that C started.
 
 @noinline function forgotten_stream()
     stream, producer = foreign_stream(ArrowArrayStream; batches=3)
@@ -16,7 +16,7 @@ end
         @test DX.fields(own) == [Field("a", "l"; nullable=false)] && eltype(s) == Batch
         close(own)
         @test all_of(s) == ([1, 2, 3, 4, 5], nothing)
-        # The end stays the end.
+        # The end is final.
         @test next!(s) === nothing && iterate(s) === nothing && producer[:releases] == 0
         close(s)
         close(s)
@@ -24,7 +24,7 @@ end
         for f in (next!, schema, DX.device_type, iterate, s -> export_move(s, Ref(T())))
             @test refused(() -> f(s), DX.DEVX_CLOSED, "stream")
         end
-        # An error is thrown, never taken for the end, and stays that error.
+        # An error of the producer is thrown, not taken for the end, and later calls throw it again.
         stream, producer = foreign_stream(T; batches=2, fails=5)
         s = import_any(stream)
         numbers, e = all_of(s)
@@ -32,7 +32,7 @@ end
         @test refused(() -> next!(s), DX.DEVX_CALLBACK, "is on fire") && producer[:given] == 2
         close(s)
         @test producer[:releases] == 1
-        # Closed in the middle: the batches stay.
+        # The stream is closed in the middle; the batches that were taken stay valid.
         stream, producer = foreign_stream(T; batches=5)
         s = import_any(stream)
         first, second = next!(s), next!(s)
@@ -40,7 +40,7 @@ end
         @test producer[:releases] == 1 && producer[:given] == 2
         GC.gc()
         @test taken(first) == 1 && taken(second) == 2
-        # What cannot be taken stays its owner's.
+        # A struct that cannot be imported stays its owner's.
         @test refused(() -> import_any(stream), DX.DEVX_RELEASED)
         @test refused(() -> import_any(Ptr{T}(C_NULL)), DX.DEVX_NULL_ARGUMENT)
         stream, producer = foreign_stream(T)
@@ -55,13 +55,13 @@ end
     set!(Base.unsafe_convert(Ptr{ArrowDeviceArrayStream}, stream); device_type=99)
     @test refused(() -> import_arrow_device(stream), DX.DEVX_DEVICE, "99")
     arrow_release(stream)
-    # Forgotten: the finalizer leaves it to a task.
+    # The finalizer of a forgotten stream leaves the release to a task.
     producer = forgotten_stream()
     @test nothing_left() && producer[:releases] == 1 && foreign_live() == 0
 end
 
 @testset "batch streams: Julia's own" begin
-    # A function; an iteration; a channel. The batches are moved, the release comes with the end of the stream.
+    # The source is a function, a vector or a channel. Its batches are moved, and the release comes when the stream is closed.
     called, left = Ref(0), Ref(3)
     s = BatchStream(NUMBERED; release=() -> called[] += 1) do
         left[] == 0 ? nothing : numbered(10 + (left[] -= 1))
@@ -81,7 +81,7 @@ end
     s = BatchStream(NUMBERED, channel)
     @test all_of(s) == ([1, 2, 3, 4, 5], nothing)
     close(s)
-    # A stream over a stream; the schema of the caller's may go.
+    # The source is another stream. The caller may close its own reference to the schema.
     batch = numbered(1)
     copied = schema(batch)
     close(batch)
@@ -92,7 +92,7 @@ end
     close(s)
     drain()
     @test !isopen(inner)
-    # What a source throws is the error of the stream, with its text.
+    # What a source throws becomes the error of the stream, with its text.
     s = BatchStream(NUMBERED, (k < 3 ? numbered(k) : error("no such file") for k in 1:5))
     numbers, e = all_of(s)
     @test numbers == [1, 2] && e.status == DX.DEVX_CALLBACK && occursin("no such file", e.message)
@@ -101,7 +101,7 @@ end
     thrown(source) = (s = BatchStream(NUMBERED, source); e = all_of(s)[2]; close(s); e)
     e = thrown(() -> throw(DevExchangeError(DX.DEVX_DRIVER, 700, "lost")))
     @test (e.status, e.driver_code, e.message) == (DX.DEVX_DRIVER, 700, "lost")
-    # An error that says OK is not the end, one that says that it is busy not a busy stream.
+    # A thrown error with the status OK is not taken for the end, nor one with the status BUSY for a busy stream.
     @test thrown(() -> throw(DevExchangeError(DX.DEVX_OK, "fine"))).status == DX.DEVX_CALLBACK
     @test thrown(() -> throw(DevExchangeError(DX.DEVX_BUSY, "not now"))).status == DX.DEVX_CALLBACK
     @test thrown(() -> 7).status == DX.DEVX_INVALID_ARGUMENT
@@ -110,7 +110,7 @@ end
     @test thrown(() -> error("ü"^400)).message == "ü"^247
     @test occursin("a?b", thrown(() -> error("a\0b")).message)
     @test thrown(() -> throw(Unshown())).message == "an exception that cannot be shown: Unshown"
-    # An interrupt is no error of the stream's to who pressed the keys: once, and also through another stream.
+    # An interrupt within the source is thrown as such to the caller, also through another stream. Later calls throw an error.
     interrupted() = BatchStream(() -> throw(InterruptException()), NUMBERED)
     s = interrupted()
     @test_throws InterruptException next!(s)
@@ -119,7 +119,7 @@ end
     outer = BatchStream(() -> next!(inner), NUMBERED)
     @test_throws InterruptException next!(outer)
     foreach(close, (s, inner, outer))
-    # What a foreign consumer on this thread was told is not thrown by the next call that fails.
+    # An interrupt that a foreign consumer on this thread got as an error is not thrown again by the next call that fails.
     for T in (ArrowArrayStream, ArrowDeviceArrayStream)
         out, array = Ref(T()), zeros(UInt64, 16)
         export_move(interrupted(), out)
@@ -128,12 +128,12 @@ end
         @test occursin("no such file", thrown(() -> error("no such file")).message)
         arrow_release(out)
     end
-    # One call at a time.
+    # A call within the source of the same stream is refused.
     busy, s = Ref(false), Ref{BatchStream}()
     s[] = BatchStream(() -> (busy[] = refused(() -> next!(s[]), DX.DEVX_BUSY); numbered(4)), NUMBERED)
     @test taken(next!(s[])) == 4 && busy[]
     close(s[])
-    # Nor is a stream moved while its source is at work, on this task or another one; and it is as before then.
+    # A stream is not moved while its source runs, on this task or on another one, and works afterwards as before.
     for T in (ArrowArrayStream, ArrowDeviceArrayStream)
         out = Ref(T())
         s[] = BatchStream(() -> (busy[] = refused(() -> export_move(s[], out), DX.DEVX_BUSY); numbered(4)), NUMBERED)
@@ -149,12 +149,12 @@ end
         put!(go_on, nothing)
         @test taken(fetch(asking)) == 5
         close(s[])
-        # Closed meanwhile.
+        # The source closes its own stream.
         s[] = BatchStream(() -> (close(s[]); busy[] = refused(() -> export_move(s[], out), DX.DEVX_CLOSED); numbered(6)),
             NUMBERED)
         @test taken(next!(s[])) == 6 && busy[] && !isopen(s[])
     end
-    # What cannot be: nothing is taken.
+    # A construction that fails takes nothing, and calls no release.
     called[] = 0
     release() = called[] += 1
     @test refused(() -> BatchStream(NUMBERED, []; device_type=99, release=release), DX.DEVX_DEVICE, "99")
@@ -165,7 +165,7 @@ end
 end
 
 @testset "batch streams: exports" begin
-    # Through the structs, back into Julia.
+    # Exported through the structs, and imported again.
     for T in (ArrowArrayStream, ArrowDeviceArrayStream)
         s = BatchStream(NUMBERED, (numbered(k) for k in 1:4))
         stream = Ref(T())
@@ -182,7 +182,7 @@ end
         @test refused(() -> export_move(s, Ptr{T}(C_NULL)), DX.DEVX_NULL_ARGUMENT) && isopen(s)
         close(s)
     end
-    # A consumer in C on a thread of Julia's: the source is called right there, on its stack.
+    # A consumer in C on a Julia thread calls the source on this thread.
     caller = Threads.threadid()
     seen = Int[]
     p = puller(BatchStream(NUMBERED, ((push!(seen, Threads.threadid()); numbered(k)) for k in 1:10)))
@@ -198,26 +198,26 @@ end
 end
 
 @testset "batch streams: foreign threads" begin
-    # The source runs in tasks of Julia's, several streams at a time.
+    # For calls on foreign threads the source runs in Julia tasks; here for several streams at a time.
     pullers = [puller(BatchStream(NUMBERED, (numbered(k) for k in 1:n))) for n in (0, 1, 10, 200, 200, 200)]
     @test all(pull_on_thread, pullers) && comes(() -> all(p -> p[:done] == 1, pullers))
     @test [p[:sum] for p in pullers] == [n * (n + 1) ÷ 2 for n in (0, 1, 10, 200, 200, 200)]
-    # A source that waits itself: for another task, for time.
+    # A source that itself waits, for a task that sleeps.
     numbers = Channel{Int}(0)
     feeder = @async (foreach(k -> (sleep(0.001); put!(numbers, k)), 1:20); close(numbers))
     p = puller(BatchStream(NUMBERED, (numbered(k) for k in numbers)))
     @test pull_on_thread(p) && comes(() -> p[:done] == 1) && p[:sum] == 210
     wait(feeder)
-    # Errors, and an end in the middle.
+    # Errors, and a consumer that stops in the middle.
     p = puller(BatchStream(NUMBERED, (k < 4 ? numbered(k) : error("the cable is cut") for k in 1:10)))
     @test pull_on_thread(p) && comes(() -> p[:done] == 1)
     @test p[:batches] == 3 && p[:code] == Libc.EIO && said(p) == "the cable is cut"
     p = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:10)); most=4)
     @test pull_on_thread(p) && comes(() -> p[:done] == 1) && (p[:batches], p[:code]) == (4, 0)
-    # A release that waits for a thing holds up other releases, but nobody who asks or is woken: also if it is for those
-    # that it waits.
+    # A release function that waits delays other releases, but neither the calls of sources nor the wakes of tasks, even if it
+    # waits for one of these.
     gate, released = Channel{Int}(1), Int[]
-    # The turn in which who is asked on a thread of Julia's would release first.
+    # At this turn, the next call of a source on a Julia thread would deliver releases first.
     DX.DELIVERY_TURNS[] = 0
     close(Tensor([1.0]; release=() -> push!(released, take!(gate))))
     close(Tensor([2.0]; release=() -> push!(released, 2)))
@@ -231,11 +231,11 @@ end
     wait(w)
     drain()
     @test released == [1, 2]
-    # A call that waits for such a thread leaves Julia's free.
+    # `@threadcall` leaves the Julia threads free while it waits for the foreign thread.
     p = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:10)))
     @test (@threadcall((:foreign_pull_and_join, FOREIGN_LIBRARY), Cint, (Ptr{Cvoid},), pointer(p))) == 0
     @test p[:sum] == 55
-    # One that does not: nobody can give the batch, and the foreign thread is told so.
+    # A plain call blocks the only Julia thread. The source cannot run, and the foreign thread gets an error.
     if Threads.nthreads() == 1
         p = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:10); patience=0.2))
         @test pull_and_join(p) && p[:batches] == 0 && p[:code] != 0
@@ -244,8 +244,8 @@ end
     @test nothing_left()
 end
 
-# The memory of a stream does not grow with its length: what is alive at a time is bounded.
-@testset "batch streams: long ones" begin
+# The number of live objects does not grow with the length of a stream.
+@testset "batch streams: long streams" begin
     most = Ref(0)
     look() = (most[] = max(most[], DX.rooted(), outstanding(), foreign_live()); nothing)
     source(n) = ((k % 100 == 0 && look(); numbered(k)) for k in 1:n)
@@ -262,7 +262,7 @@ end
     end
     close(s)
     @test sum == n * (n + 1) ÷ 2 && most[] < 200
-    # The same on a foreign thread, for fewer: each is a round through the event loop.
+    # The same on a foreign thread, with fewer batches, because each one takes a round through the event loop.
     most[] = 0
     p = puller(BatchStream(NUMBERED, source(10_000)))
     @test pull_on_thread(p) && comes(() -> p[:done] == 1) && p[:batches] == 10_000 && most[] < 500
@@ -270,7 +270,7 @@ end
 end
 
 @testset "batch streams: threads" begin
-    # Everybody pulls: each batch comes to one of them, whoever comes meanwhile is told so.
+    # All threads pull from one stream: each batch goes to one of them, and a call during another one is refused.
     numbers, numbers_lock = Int64[], ReentrantLock()
     s = BatchStream(NUMBERED, (numbered(k) for k in 1:500))
     @test on_all_threads() do _
@@ -288,7 +288,7 @@ end
     end
     @test sort(numbers) == 1:500
     close(s)
-    # Closed by one while others pull.
+    # One thread closes the stream while the others pull.
     s = BatchStream(NUMBERED, (numbered(k) for k in 1:1_000_000))
     @test on_all_threads() do k
         try
@@ -306,7 +306,7 @@ end
 end
 
 @testset "batch streams: the end of the process" begin
-    # A foreign thread that waits for a batch when Julia ends is told so, and so is one that asks later.
+    # When Julia exits, a foreign thread that waits for a batch gets an error, and so does one that asks later.
     output, ended = run_julia("""
         atexit() do
             comes(() -> waiting[:done] == 1)

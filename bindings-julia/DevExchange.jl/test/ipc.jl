@@ -1,6 +1,6 @@
-# Tensors and batches shared between processes, in host memory; `ipc_on_device.jl` has those of a device.
+# Tensors and batches in host memory that processes share. `ipc_on_device.jl` tests device memory.
 
-# Imports everything, says what it sees, and waits for a line between the steps.
+# Imports everything, prints what it sees, and waits for a line between the steps.
 const IMPORTER = """
     using DevExchange
     const DX = DevExchange
@@ -25,7 +25,7 @@ const IMPORTER = """
     @test all(iszero, t) && strides(t) == (3, 1) && plan_offer(t).kind === :view
     t .= [1 2 3; 4 5 6]
     offer(server, "t", t)
-    # Another view of such memory is shared as it is, too; what is read-only stays so.
+    # A view of shared memory is shared without a copy, too. A read-only one stays read-only.
     fixed = Tensor(view(t, 2, :); readonly=true)
     @test plan_offer(fixed).kind === :view && offer(server, "fixed", fixed) === nothing
     called = Ref(0)
@@ -35,13 +35,13 @@ const IMPORTER = """
     offer(server, "b", b; copy=:if_needed)
     close(b)
     drain()
-    # It was a copy that was offered.
+    # A copy is offered, so the batch's own memory is released.
     @test called[] == 1
     peer = Peer(IMPORTER, address)
     @test hear(peer) == repr((Float32[1 2 3; 4 5 6], (3, 1), false, Float32[4, 5, 6], true))
     @test hear(peer) == repr(([1, missing, 3], ["a", missing, "Zürich"], (3, 2)))
     @test leases(server) == 3
-    # The same memory, also after the end of the offer; ours goes when all have released it.
+    # Each process sees what the other one writes, also after the offer has ended.
     t[1, 1] = 42
     @test withdraw(server, "t") && !withdraw(server, "t")
     tell(peer)
@@ -50,7 +50,7 @@ const IMPORTER = """
     @test comes(() -> leases(server) == 2)
     close(t)
     close(fixed)
-    # Killed: what it held is given back.
+    # The importer is killed, and its leases end.
     before = outstanding()
     kill_now(peer)
     @test comes(() -> leases(server) == 0) && outstanding() <= before
@@ -86,7 +86,7 @@ const EXPORTER = """
     @test hear(peer) == repr(([1, 2, 3, 44], 2))
     again = import_tensor(client, "t")
     close(again)
-    # Handed on, and released by whoever has it in the end.
+    # The tensor moves to another consumer, and its lease lasts until that one releases it.
     handed = export_move(t)
     tell(peer)
     @test hear(peer) == repr(([1, 2, 3, 44], 2))
@@ -94,13 +94,13 @@ const EXPORTER = """
     close(b)
     said() = (tell(peer); hear(peer))
     @test comes(() -> said() == repr(([1, 2, 3, 44], 0)))
-    # What was imported outlives its exporter; nothing more comes.
+    # Imported memory outlives its exporter, but nothing more can be imported.
     t = import_tensor(client, "t")
     kill_now(peer)
     @test t == [1, 2, 3, 44] && (t[1] = 5; t[1] == 5)
     @test refused(() -> import_tensor(client, "t"), DX.DEVX_CLOSED, "exporter is gone")
     foreach(close, (t, client, client))
-    # One that ends as programs do, with a server that is open.
+    # An exporter that exits while its server is open.
     other = Peer(EXPORTER, address)
     @test hear(other) == "ready" && leave(other)
     @test refused(() -> import_tensor(client, "t"), DX.DEVX_CLOSED, "client")
@@ -136,7 +136,7 @@ end
     offer(server, "b", b; copy=:always)
     @test refused(() -> import_batch(client, "t"), DX.DEVX_MISMATCH, "a tensor, not a batch")
     @test refused(() -> import_tensor(client, "b"), DX.DEVX_MISMATCH, "a batch, not a tensor")
-    # What no Julia array can show is given back at once.
+    # A tensor that no Julia array can represent is given back at once.
     packed = foreign_tensor(UInt8[1]; dtype=DLDataType(1, 4, 1), shape=Int64[2], strides=Int64[1])[1]
     out = Ref{Ptr{Cvoid}}(C_NULL)
     record = Ref{DX.DevxError}()
@@ -163,7 +163,7 @@ end
     @test refused(() -> import_tensor(client, "t"), DX.DEVX_CLOSED)
     close(client)
     @test comes(nothing_left)
-    # A path stands for a file, which goes with the server.
+    # An address that is a path is a file, which is removed with the server.
     path = joinpath(mktempdir(), "socket")
     server = IpcServer(path)
     close(IpcClient(path))
@@ -172,7 +172,7 @@ end
     @test !ispath(path)
 end
 
-# Forgotten: the finalizers give up all of it.
+# Closes nothing: the finalizers release everything.
 @noinline function forgotten_exchange(address)
     server, client = IpcServer(address), IpcClient(address)
     offer(server, "t", allocate_shared(Int, 4))
@@ -180,11 +180,11 @@ end
     return nothing
 end
 
-@testset "ipc: many, and forgotten" begin
+@testset "ipc: many imports, and forgotten ones" begin
     address = address_of_test("many")
     forgotten_exchange(address)
     @test comes(nothing_left) && refused(() -> IpcClient(address), DX.DEVX_SYSTEM)
-    # Within one process, where all of it can be counted.
+    # Within one process, where everything can be counted.
     server, client = IpcServer(address), IpcClient(address)
     t, most, files = allocate_shared(Int, 16), Ref(0), length(readdir("/proc/self/fd"))
     b = Batch((n=collect(1:100),))

@@ -1,6 +1,6 @@
-# Memory managers over host memory: the library's, Julia's own, and whoever asks them.
+# Memory managers over host memory: those of the library, those written in Julia, and their foreign callers.
 
-# What a manager of the tests has been asked, and what it has given and got back.
+# The calls of a manager of the tests, and how often its memory was allocated and freed.
 struct Log
     said::Vector{Any}
     given::Threads.Atomic{Int}
@@ -12,7 +12,7 @@ note(log::Log, x) = lock(() -> push!(log.said, x), log.lock)
 taken!(log::Log) = lock(() -> splice!(log.said, eachindex(log.said)), log.lock)
 live(log::Log) = log.given[] - log.freed[]
 
-# Memory of malloc's, counted.
+# Counted memory of malloc.
 function counted(log::Log, bytes)
     address = Libc.malloc(max(bytes, 1))
     Threads.atomic_add!(log.given, 1)
@@ -21,7 +21,7 @@ end
 
 const HANDLE = ntuple(UInt8, 64)
 
-# A manager that has everything, and notes what it is asked.
+# A manager with every function, which notes all calls.
 whole_manager(log; keywords...) = MemoryManager(request -> (note(log, request); counted(log, request.bytes));
     initialize=id -> note(log, (:initialize, id)),
     pin=(id, address, bytes, flags) -> (note(log, (:pin, id, address, bytes, flags)); () -> note(log, :unpinned)),
@@ -51,7 +51,7 @@ whole_manager(log; keywords...) = MemoryManager(request -> (note(log, request); 
     foreach(close, (a, a, t, none, single))
     @test repr(a) == "Allocation of 64 bytes (closed)" && repr(m) == "MemoryManager (closed)"
     @test refused(() -> pointer(a), DX.DEVX_CLOSED, "allocation") && nothing_left()
-    # A limit around another manager, which it shares.
+    # A limit around another manager, to which the limited manager has a reference of its own.
     inner = host_only_manager()
     m, counting = limited_manager(inner, 100), limited_manager(inner)
     a = allocate(m, 60, DX.CPU)
@@ -62,7 +62,7 @@ whole_manager(log; keywords...) = MemoryManager(request -> (note(log, request); 
     close(a)
     d = allocate(m, 60, DX.CPU)
     @test DX.statistics(m).refused == 2 && DX.statistics(m).peak_bytes == 100 && DX.statistics(counting).bytes == 1000
-    # Held back, and given back at the end of the outer one.
+    # `defer_cleanup` holds memory back, until the outermost one ends.
     log = Log()
     own = MemoryManager(request -> counted(log, request.bytes))
     e = allocate(own, 8, DX.CPU)
@@ -73,7 +73,7 @@ whole_manager(log; keywords...) = MemoryManager(request -> (note(log, request); 
     @test_throws ErrorException defer_cleanup(() -> (close(e); error("no")), own)
     drain()
     @test live(log) == 0
-    # Closed meanwhile: it still ends.
+    # The manager is closed within `defer_cleanup`, which still ends.
     e = allocate(own, 8, DX.CPU)
     defer_cleanup(() -> (close(own); close(e)), own)
     @test refused(() -> allocate(own, 8, DX.CPU), DX.DEVX_CLOSED)
@@ -103,7 +103,7 @@ end
     @test refused(() -> pool_manager(keep=-3, shareable=true), DX.DEVX_INVALID_ARGUMENT, "keep is -3")
     @test refused(() -> MemoryManager(identity; patience=-1), DX.DEVX_INVALID_ARGUMENT, "patience is -1")
     @test isempty(taken!(log)) && live(log) == 0
-    # The host's has no memory of devices, and none of them a driver here.
+    # The host-only manager has no memory of devices. The other managers do not find a driver here.
     host = host_only_manager()
     @test refused(() -> allocate(host, 8, DX.cuda()), DX.DEVX_UNSUPPORTED, "device_type is cuda", "host-only")
     @test refused(() -> allocate(host, 8, DX.MANAGED), DX.DEVX_UNSUPPORTED, "device_type is cuda_managed")
@@ -134,7 +134,7 @@ end
     t .= [1 2; 3 4]
     @test t == [1 2; 3 4] && taken!(log) == [MemoryRequest(DX.CPU, 16, nothing, 0)]
     a = allocate(m, 24, DLDevice(DX.kDLCUDAHost, 0); host_flags=DX.DEVX_HOST_PORTABLE | DX.DEVX_HOST_MAPPED)
-    # It says itself where the memory is.
+    # The manager itself says where the memory is.
     @test DX.device(a) == DX.CPU && taken!(log) == [MemoryRequest(DX.PINNED, 24, nothing, 3)]
     @test memory_info(m, 3) == (free_bytes=5, total_bytes=6) && DX.initialize(m, 4) === nothing
     for memory in (a, t, pointer(a))
@@ -148,7 +148,7 @@ end
     close(p)
     drain()
     @test taken!(log) == [:unpinned] && DX.rooted() == 3
-    # Plain host memory goes with no device.
+    # Plain host memory belongs to no device, so it stays.
     reset!(m, 0)
     @test live(log) == 2 && taken!(log) == [(:reset, 0)] && DX.statistics(m).allocations == 2
     foreach(close, (t, a))
@@ -157,7 +157,7 @@ end
     trim!(m, 6; keep=77)
     defer_cleanup(() -> note(log, :between), m)
     @test taken!(log) == [(:trim, 6, 77), (:defer_cleanup, true), :between, (:defer_cleanup, false)]
-    # Its release comes after that of the last of its memory.
+    # The manager's release comes after the release of its last memory.
     a = allocate(m, 8, DX.CPU)
     close(m)
     drain()
@@ -166,7 +166,7 @@ end
     drain()
     @test taken!(log) == [:release] && live(log) == 0 && nothing_left()
 
-    # Without the others: nothing to do, or not there.
+    # Without a function for it, a call does nothing or is not supported.
     m = MemoryManager(request -> (C_NULL, DX.CPU, nothing))
     @test DX.initialize(m) === nothing && reset!(m) === nothing && trim!(m) === nothing
     @test defer_cleanup(() -> 7, m) == 7
@@ -176,7 +176,7 @@ end
     @test a.address == C_NULL && a.bytes == 0
     @test refused(() -> allocate(m, 8, DX.CPU), DX.DEVX_CALLBACK, "no address for 8 bytes")
     foreach(close, (a, m))
-    # Memory without a release: it is there anyhow.
+    # Memory may have no release.
     place = zeros(UInt8, 8)
     m = MemoryManager(request -> (pointer(place), DX.CPU, nothing))
     GC.@preserve place begin
@@ -189,7 +189,7 @@ end
     @test nothing_left()
 end
 
-# What is thrown, or given in its place, when a manager is asked with `ask`.
+# Whether a call of a manager is refused as expected if its function `name` is `f`.
 function manager_fails(f, ask, status, parts...; name)
     functions = Dict{Symbol,Any}(name => f)
     allocate = pop!(functions, :allocate, request -> counted(Log(), request.bytes))
@@ -219,7 +219,7 @@ end
     m = MemoryManager(_ -> throw(DevExchangeError(DX.DEVX_DRIVER, 700, "lost")))
     @test try allocate(m, 8, DX.CPU); false catch e; e.driver_code == 700 end
     close(m)
-    # What is no answer. What was given with it is given back.
+    # Wrong results of `allocate`. A release that came with one is called, unless the result as a whole has the wrong form.
     freed = Ref(0)
     free() = freed[] += 1
     for (given, part) in ((nothing, "Nothing, not (address, device, release)"), ((C_NULL, DX.CPU), "not (address"),
@@ -237,7 +237,7 @@ end
     @test wrong(:ipc_handle, (1, 2, 3), DX.DEVX_INVALID_ARGUMENT, "not (handle, offset, bytes, device_id)")
     @test wrong(:ipc_handle, ([1, 2], 0, 8, 0), DX.DEVX_INVALID_ARGUMENT, "handle has 2 bytes: it must have 64")
     @test wrong(:ipc_handle, (HANDLE, 9, 8, 0), DX.DEVX_CALLBACK, "offset 9 of 8")
-    # Where nobody can be told, it is logged; and the release of what was given, as all releases.
+    # An exception of `defer_cleanup` has no caller to go to, so it is logged, and so is that of a release.
     m = MemoryManager(request -> (Libc.malloc(8), DX.CPU, () -> error("no")); defer_cleanup=_ -> error("not now"))
     @test_logs (:error, r"defer_cleanup of a manager failed") (:error, r"defer_cleanup") defer_cleanup(() -> 1, m)
     m = (close(m); MemoryManager(request -> (Libc.malloc(8), DX.CPU, () -> error("no"))))
@@ -245,7 +245,7 @@ end
         own = MemoryManager(identity; defer_cleanup=begins -> begins == when && throw(InterruptException()))
         calls = Ref(0)
         @test_throws InterruptException defer_cleanup(() -> calls[] += 1, own)
-        # Of a later call it is none.
+        # A later call does not throw it again.
         @test calls[] == called && defer_cleanup(() -> 7, m) == 7
         close(own)
     end
@@ -256,7 +256,7 @@ end
     @test DX.release_failures() == before + 1 && nothing_left()
 end
 
-# Forgotten: the finalizers leave them to a task.
+# Closes nothing: the finalizers leave the releases to a task.
 @noinline function forgotten_memory(log)
     m = whole_manager(log)
     allocate(m, 8, DX.CPU)
@@ -271,7 +271,7 @@ end
     @test nothing_left() && live(log) == 0
     said = taken!(log)
     @test count(==(:unpinned), said) == 1 && said[end] == :release
-    # In every order: the memory is freed once, the manager goes last.
+    # In every order, the memory is freed once, and the manager's release comes last.
     for order in orders(4)
         m = whole_manager(log)
         a, t = allocate(m, 8, DX.CPU), allocate(m, Int, 4, DX.CPU)
@@ -281,7 +281,7 @@ end
         taken!(log)[end] == :release && live(log) == 0 || (@test false)
     end
     @test nothing_left()
-    # An array that is pinned stays.
+    # The garbage collector does not free a pinned array.
     array = Ref{Any}([3.0])
     m = whole_manager(log)
     p = pin(m, array[])
@@ -296,14 +296,14 @@ end
 @testset "managers: foreign threads" begin
     log = Log()
     m = whole_manager(log)
-    # On a thread of Julia's the functions run right there.
+    # On a Julia thread, the functions run on that thread.
     seen = Int[]
     here = MemoryManager(request -> (push!(seen, Threads.threadid()); counted(log, request.bytes)))
     a, caller = asker(here; rounds=10), Threads.threadid()
     ask(a)
     @test (a[:got], a[:code]) == (10, 0) && all(==(caller), seen)
     close(here)
-    # Elsewhere in tasks; everything that can be asked.
+    # For calls on a foreign thread they run in tasks. This caller uses every function.
     a = asker(m; rounds=3, bytes=100, all=1)
     @test ask_on_thread(a) && comes(() -> a[:done] == 1)
     @test (a[:got], a[:code], said(a)) == (3, 0, "")
@@ -320,29 +320,29 @@ end
     end
     pinned = others[findfirst(x -> x isa Tuple && x[1] === :pin, others)]
     @test pinned[[2, 4, 5]] == (5, 64, 2)
-    # Several at a time, with tasks of Julia's between.
+    # Several callers at a time, and calls of a Julia task between.
     askers = [asker(m; rounds=n) for n in (0, 1, 10, 200, 200, 200)]
     @test all(ask_on_thread, askers)
     foreach(_ -> (close(allocate(m, 8, DX.CPU)); yield()), 1:100)
     @test comes(() -> all(a -> a[:done] == 1, askers))
     @test [a[:got] for a in askers] == [0, 1, 10, 200, 200, 200] && all(a -> a[:code] == 0, askers)
-    # A function that waits itself.
+    # A function that itself waits.
     slow = MemoryManager(request -> (sleep(0.002); counted(log, request.bytes)))
     a = asker(slow; rounds=5)
     @test ask_on_thread(a) && comes(() -> a[:done] == 1) && a[:got] == 5
     close(slow)
-    # What it throws.
+    # A function that throws.
     left = Ref(2)
     failing = MemoryManager(request -> (left[] -= 1) < 0 ? error("the cable is cut") : counted(log, request.bytes))
     a = asker(failing; rounds=10)
     @test ask_on_thread(a) && comes(() -> a[:done] == 1)
     @test (a[:got], a[:code], said(a)) == (2, DX.DEVX_CALLBACK, "allocate: the cable is cut")
     close(failing)
-    # A call that waits for such a thread leaves Julia's free.
+    # `@threadcall` leaves the Julia threads free while it waits for the foreign thread.
     a = asker(m; rounds=10)
     @test (@threadcall((:foreign_ask_and_join, FOREIGN_LIBRARY), Cint, (Ptr{Cvoid},), pointer(a))) == 0
     @test a[:got] == 10
-    # One that does not: nobody can answer, and the foreign thread is told so.
+    # A plain call blocks the only Julia thread. The function cannot run, and the foreign thread gets an error.
     if Threads.nthreads() == 1
         deaf = whole_manager(Log(); patience=0.2)
         a = asker(deaf)
@@ -374,7 +374,7 @@ end
         return true
     end
     @test comes(() -> (GC.gc(); drain(); live(log) == 0)) && DX.statistics(m).total_allocations == 600 * WORKERS
-    # Closed by one while others ask.
+    # One thread closes the manager while the others allocate.
     @test on_all_threads() do k
         try
             for round in 1:100
@@ -389,8 +389,8 @@ end
     @test nothing_left() && live(log) == 0
 end
 
-# What is alive at a time does not grow with the number of rounds.
-@testset "managers: long" begin
+# The number of live objects does not grow with the number of rounds.
+@testset "managers: many rounds" begin
     log, most = Log(), Ref(0)
     look() = (most[] = max(most[], DX.rooted(), outstanding(), live(log)); nothing)
     m = MemoryManager(request -> counted(log, request.bytes))
@@ -412,8 +412,8 @@ end
 end
 
 @testset "managers: the end of the process" begin
-    # A foreign thread that waits for memory when Julia ends is told so, and so is one that asks later. Memory that is
-    # still there is given back.
+    # When Julia exits, a foreign thread that waits for memory gets an error, and so does one that asks later. The exit
+    # succeeds although memory is still allocated.
     output, ended = run_julia("""
         atexit() do
             comes(() -> waiting[:done] == 1)

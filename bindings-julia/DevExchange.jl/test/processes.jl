@@ -1,16 +1,16 @@
-# What only shows in a process of its own: how it starts and how it ends.
+# What shows only in a process of its own: how Julia starts and how it exits.
 
 @testset "processes" begin
-    # One that does not end fails its test, with what it said.
+    # A process that does not end fails its test, with its output.
     said = try
         run_julia("print(stderr, \"so \"); print(\"far\"); sleep(3600)"; limit=10.0)
     catch e
         sprint(showerror, e)
     end
     @test said isa String && endswith(said, "\nso far")
-    # Tensors that are still open at the end: their deleters are called once; releases that foreign threads sent just
-    # before are delivered; nothing hangs or crashes. `puts` is the deleter of a foreign tensor: it writes the first
-    # byte of the struct, which is its version.
+    # The deleters of tensors that are open at the exit are called once. Releases that foreign threads sent just before are
+    # delivered. Nothing hangs or crashes. `puts` is the deleter of a foreign tensor: it writes the first byte of the struct,
+    # which is its version.
     output, ended = run_julia("""
         using DevExchange
         include($(repr(joinpath(@__DIR__, "producers.jl"))))
@@ -31,7 +31,7 @@
     @test count(==('\x01'), output) == 4
     @test length(collect(eachmatch(r"^released$"m, output))) == 20
     @test occursin("devexchange: a tensor was not closed; its finalizer gave it up", output)
-    # The library decides once whether there is a trace, for both halves of it.
+    # Whether there is a trace is decided once: later changes of the variable have no effect.
     output, ended = run_julia("""
         using DevExchange
         forgotten() = (Tensor([1.0]); nothing)
@@ -43,7 +43,7 @@
         end
         """; DEVEXCHANGE_TRACE="")
     @test ended && output == ""
-    # Where an exception came from, of which the caller is told the text.
+    # The trace says where an exception came from. The caller gets its text only.
     for (trace, lines) in (("1", 1), ("", 0))
         output, ended = run_julia("""
             using DevExchange
@@ -58,15 +58,15 @@
         @test ended && occursin("a broken source", output)
         @test count("devexchange: a callback failed", output) == count("broken_source()", output) == lines
     end
-    # Releases within `atexit`, on this thread and on foreign ones: before the queue stops, and after it, when what is
-    # Julia's is left to the system. Handlers run last in, first out; the queue's is made by `using`. A foreign producer
-    # is told each time.
+    # Releases within `atexit`, on this thread and on foreign ones. Handlers run in reverse order, and that of the queue is made
+    # by `using`. After the queue has stopped, Julia's memory is left to the system, but a foreign producer still gets every
+    # release.
     output, ended = run_julia("""
         atexit(() -> (release_all(late); Core.println("late: ", join((calls[] for (_, _, calls) in late), " "))))
         using DevExchange, Libdl
         include($(repr(joinpath(@__DIR__, "producers.jl"))))
         const DX = DevExchange
-        # Of Julia's memory, of a foreign producer's, and how often that was told.
+        # An export of Julia's memory, an export of a foreign producer's, and the counter of that producer's deleter.
         function lend()
             source, calls = foreign_tensor([1.0])
             own = export_move(Tensor([1.0, 2.0]; release=() -> Core.println("released")))
@@ -82,8 +82,8 @@
         """)
     @test ended && occursin("early: 1 1 1 1\n", output) && occursin("late: 1 1 1 1\n", output)
     @test count("released", output) == 4
-    # Of the releases that are due at the end, one that waits for ever costs only itself: one that is being called
-    # already, one among the others, and what is behind them.
+    # Of the releases that are due at the exit, those that wait for ever cost only themselves: one that has been called already,
+    # and one among the others.
     for being_called in ("yield()", "")
         output, ended = run_julia("""
             using DevExchange
@@ -93,7 +93,7 @@
             """; limit=60.0)
         @test ended && output == "release 2\nrelease 4\nrelease 5\n"
     end
-    # An interrupt comes to the task that ran last, here the one that delivers. It is the program's, and releases go on.
+    # An interrupt comes to the task that ran last, here the one that delivers. The program gets it, and deliveries go on.
     program = """
         using DevExchange
         Base.exit_on_sigint(false)
@@ -116,7 +116,7 @@
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && output == "InterruptException\nok\n"
-    # One that comes while C waits: what C gave then is not lost. And so of an asynchronous stream.
+    # An interrupt comes while C code runs. The batch that C returns is released. The same holds for an asynchronous stream.
     plain = """
         stream, producer = foreign_stream(ArrowArrayStream; batches=3, interrupts=2)
         s, take = import_arrow(stream), next!
@@ -152,14 +152,14 @@
         output, ended = run_julia(`--threads=1 -e $program`)
         @test ended && output == "InterruptException\n3\n0 0\n"
     end
-    # Memory of a manager of Julia's: what an interrupt keeps the caller from having is given back.
+    # If an interrupt keeps the caller from getting memory of a manager in Julia, the memory is given back.
     program = """
         using DevExchange
         Base.exit_on_sigint(false)
         const given, released = Ref(0), Ref(0)
         function memory(_)
             all = (Ptr{Cvoid}(64), DevExchange.CPU, () -> released[] += 1)
-            # Behind what may be interrupted.
+            # After everything that may be interrupted.
             given[] += 1
             return all
         end
@@ -182,23 +182,23 @@
         close(m)
         GC.gc()
         drain()
-        # What was interrupted within the function of the release may have counted.
+        # A release function that was interrupted may have counted.
         println(caught > 0, " ", released[] <= given[] <= released[] + DevExchange.release_failures(), " ",
             DevExchange.rooted(), " ", outstanding())
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && endswith(output, "true true 0 0\n")
-    # Several that come while releases are delivered: they are the program's, and each release comes once.
+    # Several interrupts come while releases are delivered. The program gets them, and each release comes once.
     program = """
         using DevExchange
         Base.exit_on_sigint(false)
         const given, released = Ref(0), Ref(0)
-        # The interrupts are for deliveries here, not for what makes the tensors.
+        # The interrupts are for deliveries, not for the construction of tensors.
         give_up(n) = disable_sigint() do
             foreach(close, [Tensor([1.0]; release=() -> released[] += 1) for k in 1:n])
             given[] += n
         end
-        # Whether it is interrupted: Julia may give one to a finalizer, and there it ends.
+        # Whether the interrupt arrived: Julia may throw it within a finalizer, and there it ends.
         function interrupted()
             run(`sh -c "(sleep 0.3; kill -INT \$(getpid())) >/dev/null 2>&1 &"`)
             begun = time()
@@ -217,13 +217,13 @@
         drain()
         caught = count(_ -> interrupted(), 1:5)
         drain()
-        # What was interrupted within the function may have counted.
+        # A release function that was interrupted may have counted.
         println(released[] <= given[] <= released[] + DevExchange.release_failures(), " ",
             DevExchange.rooted(), " ", caught > 0)
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && endswith(output, "true 0 true\n")
-    # Nothing that a package makes while it is precompiled gets into its cache, from which it would come without memory.
+    # What a package makes while it is precompiled does not get into its cache, which could not keep the memory.
     mktempdir() do directory
         write(joinpath(directory, "AtTopLevel.jl"), """
             module AtTopLevel
@@ -244,11 +244,11 @@
         ok || println(output)
         @test ok
     end
-    # Libraries that are not there.
+    # The libraries are missing.
     output, ended = run_julia("using DevExchange"; DEVEXCHANGE_LIBRARY_DIR=tempdir())
     @test !ended && occursin("libdevexchange", output) && occursin("was not found", output) &&
         occursin("DEVEXCHANGE_LIBRARY_DIR", output)
-    # A queue of another version.
+    # The queue has another version.
     mktempdir() do directory
         cp(DX.library_path(), joinpath(directory, "libdevexchange.so"))
         source = joinpath(directory, "queue.c")

@@ -1,8 +1,8 @@
-# Several threads: foreign ones that release, Julia's that exchange at the same time. With one Julia thread these run
-# one after the other, which has to work, too.
+# Foreign threads that release, and Julia threads that exchange at the same time. With one Julia thread the exchanges run one
+# after the other, which has to work, too.
 
 @testset "threads: foreign releases" begin
-    # Threads that Julia has never seen call the deleters; what they release is delivered here.
+    # Foreign threads call the deleters, and Julia delivers the releases.
     called = Threads.Atomic{Int}(0)
     release() = (Threads.atomic_add!(called, 1); nothing)
     for round in 1:4
@@ -12,7 +12,7 @@
     end
     @test timedwait(() -> called[] == 200, 10.0) === :ok
     @test nothing_left()
-    # Arrow's release, on a thread of its own for each.
+    # Arrow's release, on a foreign thread for each array.
     called[] = 0
     arrays = [Ref(ArrowArray()) for _ in 1:50]
     threads = zeros(Culong, length(arrays))
@@ -51,7 +51,7 @@ end
     @test nothing_left()
 end
 
-# The tensor of a round, made by whoever comes first.
+# The tensor of a round, which the first caller makes.
 const SLOTS = Dict{Int,Tensor{Int,1}}()
 const SLOTS_LOCK = ReentrantLock()
 slot(round, called) = lock(SLOTS_LOCK) do
@@ -59,7 +59,7 @@ slot(round, called) = lock(SLOTS_LOCK) do
 end
 
 @testset "threads: closing" begin
-    # Everybody closes the same things: each is released once.
+    # All threads close the same objects, and each is released once.
     counters = Ref{Int}[]
     called = Threads.Atomic{Int}(0)
     tensors, batches = Tensor{Float64,1}[], Batch[]
@@ -73,8 +73,7 @@ end
     drain()
     @test all(c -> c[] == 1, counters) && called[] == 200
     @test nothing_left()
-    # One closes or moves what the others are using: they succeed, or are told that it is closed; nothing is touched
-    # that was released.
+    # One thread closes or moves what the others use. The others succeed, or get the error that it is closed.
     called[] = 0
     told = Threads.Atomic{Int}(0)
     ok = on_all_threads() do k
@@ -102,7 +101,7 @@ end
     empty!(SLOTS)
     drain()
     @test called[] == 100
-    # A move takes place once.
+    # Only one move succeeds.
     t = Tensor([1])
     moved = Threads.Atomic{Int}(0)
     @test on_all_threads() do k
@@ -118,7 +117,7 @@ end
     @test nothing_left()
 end
 
-# The same step by step, where nothing is left to chance.
+# The same step by step, in a fixed order.
 @testset "threads: one at work, one closing" begin
     p, calls = foreign_tensor([7.0])
     t = import_dlpack(Tensor{Float64,1}, p)
@@ -127,7 +126,7 @@ end
         (isopen(t), calls[], refused(() -> share(t), DX.DEVX_CLOSED), calls[])
     end
     @test seen == (false, 0, true, 0) && calls[] == 1
-    # A move waits for the others.
+    # A move waits for the calls that use the tensor.
     t = Tensor([1.0])
     entered, leave = Channel{Bool}(1), Channel{Bool}(1)
     user = @async DX.held(t.handle) do address
@@ -146,7 +145,7 @@ end
 end
 
 @testset "threads: tasks" begin
-    # Tasks that yield between the steps, while others deliver.
+    # Tasks that yield between the steps while other tasks deliver.
     tasks = [Threads.@spawn begin
         good = 0
         for i in 1:50
