@@ -1,4 +1,4 @@
-# The extension for CUDA.jl, with a stand-in for CUDA.jl, in processes of their own with the simulated driver.
+# The extension for CUDA.jl with a stand-in for CUDA.jl, in processes of their own with the simulated driver.
 
 const ON_CUDA_JL = joinpath(@__DIR__, "on_cuda_jl.jl")
 const WITH_STAND_IN = """
@@ -20,13 +20,13 @@ const WITH_STAND_IN = """
         ok = ended && counts !== nothing && parse(Int, counts.captures[1]) > 50
         ok || println(output)
         @test ok
-        # The program of the guide.
+        # The program in the guide.
         guide = read(normpath(joinpath(@__DIR__, "..", "..", "..", "docs", "guide.md")), String)
         program = match(r"^## Arrays of CUDA.jl.*?^```julia\n(.*?)^```"ms, guide).captures[1]
         output, ended = run_with_driver(directory, WITH_STAND_IN * program)
         ended && output == "sum 21.0\n" || println(output)
         @test ended && output == "sum 21.0\n"
-        # Julia ends while an array is in use: its memory is given back behind that.
+        # Julia exits while an array is in use. The simulated driver fails the process if the memory is freed too early.
         output, ended = run_with_driver(directory, WITH_STAND_IN * """
             t = copy_to(values, DX.cuda(), s)
             a = unsafe_wrap(CuArray, t)
@@ -35,7 +35,8 @@ const WITH_STAND_IN = """
             """; SIMCUDA_MODE="lazy")
         ended || println(output)
         @test ended
-        # What was last used on a stream that cannot be named from another thread is never given back, and this is said.
+        # Another thread cannot name the stream that used this array last. So its memory is never given back, and this is
+        # logged.
         output, ended = run_with_driver(directory, WITH_STAND_IN * """
             t = copy_to(values, DX.cuda(), s)
             a = unsafe_wrap(CuArray, t)

@@ -1,4 +1,4 @@
-# Device memory shared between two processes, both on the simulated driver: `ipc.jl` starts this with it in reach.
+# Device memory that two processes share, each with the simulated driver. `ipc.jl` starts this program.
 using DevExchange
 using Libdl
 using Test
@@ -12,7 +12,7 @@ include("driver.jl")
 comes(f) = timedwait(f, 300.0; pollint=0.002) === :ok
 all_given_back() = comes(() -> releases_waiting() == 0 && (drain(); outstanding() == 0)) && releases_lost() == 0
 
-# Imports everything, says what it sees, writes, gives the tensors back and holds the batch.
+# Imports everything, prints what it sees, writes to the tensors, releases them, and keeps the batch.
 const IMPORTER = """
     using DevExchange
     const DX = DevExchange
@@ -34,7 +34,8 @@ const IMPORTER = """
 
 said(tensor) = repr(ntuple(_ -> (GPU, tensor, (2, 1)), 2))
 
-# Device memory of two managers, offered, imported, written by another process, and given back when that says so or dies.
+# Device memory of two managers is offered, imported and written by other processes, and given back when these release it or
+# die.
 function exchange()
     before, address = stat("live_device"), address_of_test("device")
     server, s = IpcServer(address), DeviceStream(GPU)
@@ -47,7 +48,7 @@ function exchange()
         ok &= plan_offer(t).kind === :view
         offer(server, name, t)
     end
-    # A batch of the host's beside them.
+    # A batch in host memory, too.
     small = Batch((n=[1, missing, 3], s=["a", "b", missing]))
     offer(server, "b", small; copy=:always)
     peer = Peer(IMPORTER, address)
@@ -56,12 +57,12 @@ function exchange()
     tell(peer)
     ok &= hear(peer) == "closed" && comes(() -> leases(server) == 1)
     ok &= all(t -> read!(zeros(Float32, 2, 2), t, s) == [10 20; 30 40], tensors)
-    # Another one, which is killed while it has everything.
+    # Another importer is killed while it holds everything.
     other = Peer(IMPORTER, address)
     ok &= hear(other) == said(Float32[10 20; 30 40]) && !isempty(hear(other)) && leases(server) == 4
     foreach(close, tensors)
     foreach(name -> withdraw(server, name), ("plain", "pooled"))
-    # Ours are given up, the memory stays for the other one.
+    # This process gives up its tensors, but the memory stays for the other importer.
     in_use() = DX.statistics(plain).bytes + DX.statistics(pooled).bytes
     ok &= in_use() == 32 && stat("live_device") > before
     kill_now(other)
@@ -77,7 +78,7 @@ end
 suite = @testset Counting "ipc on a device" begin
     @test exchange()
     @test all_given_back()
-    # What cannot be shared is copied, if that is allowed.
+    # Memory that cannot be shared is copied if that is allowed.
     s, server = DeviceStream(GPU), IpcServer(address_of_test("copied"))
     pool, managed = pool_manager(), managed_manager()
     of_pool, of_host = allocate(pool, Int, 2, GPU; stream=s), allocate(pool, Int, 2, DX.PINNED)

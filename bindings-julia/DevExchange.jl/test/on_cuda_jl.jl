@@ -1,6 +1,6 @@
-# The extension for CUDA.jl, in a process of its own: `cuda_jl.jl` starts it with the simulated driver in reach. CUDA.jl is
-# played by a stand-in (`stand_in/CUDA.jl`), so this shows what the extension does by the rules that CUDA.jl has in its
-# source, and nothing of CUDA.jl itself.
+# The extension for CUDA.jl, in a process of its own with the simulated driver, which `cuda_jl.jl` starts. A stand-in
+# (`stand_in/CUDA.jl`) plays CUDA.jl. So this tests the extension by the rules in CUDA.jl's source, and nothing of CUDA.jl
+# itself.
 using DevExchange
 using Libdl
 using Test
@@ -15,11 +15,11 @@ const OTHER_GPU = DX.cuda(1)
 calls(name) = ccall(driver(:simcuda_calls), UInt64, (Cstring,), name)
 task_stream() = DeviceStream(CUDA.stream())
 
-# What arrays left behind is delivered, and then released when the work is done.
+# Delivers what arrays left behind, and waits until it is released.
 given_back() = drain() >= 0 && releases_done()
 
-# A tensor of somebody else's: on a device, in the layout of Julia, written late on a stream of theirs; how often it was
-# released; and the stream, which is to be closed at the end.
+# A foreign tensor on a device in Julia's layout, which is written late on the producer's stream; the counter of its release;
+# and that stream, which the caller closes at the end.
 function lent(values::Array{T,N}; device=GPU, readonly=false) where {T,N}
     s = DeviceStream(device)
     source = copy_to(vec(values), device, s)
@@ -32,7 +32,7 @@ function lent(values::Array{T,N}; device=GPU, readonly=false) where {T,N}
     return import_dlpack(Tensor{T,N}, export_move(theirs; stream=s); stream=s), called, s
 end
 
-# A consumer of somebody else's, on a stream of its own: what it sees of a tensor in row-major memory.
+# What a foreign consumer on a stream of its own sees of a row-major tensor.
 function seen(t::Tensor{T,N}) where {T,N}
     s = DeviceStream(GPU)
     u = import_dlpack(Tensor{T,N}, export_share(t; stream=s); stream=s)
@@ -50,14 +50,14 @@ function arrays_as_tensors()
     t = Tensor(b)
     ok = t isa Tensor{Float32,2} && size(t) == (2, 3) && strides(t) == (1, 2) && DX.device(t) == GPU && !isreadonly(t)
     ok &= UInt(pointer(t)) == UInt(pointer(b)) && check_pointers(t) === nothing
-    # Row-major with its dimensions in the other order; a view with steps; one of the end, as an array of its own.
+    # Row-major with its dimensions reversed; a view with steps; and a row of a view that is an array of its own.
     r = Tensor(PermutedDimsArray(b, (2, 1)); readonly=true)
     ok &= seen(r) == permutedims(VALUES) && strides(r) == (2, 1) && isreadonly(r)
     v = Tensor(view(b, 2:2, 1:2:3))
     ok &= size(v) == (1, 2) && strides(v) == (1, 4) && UInt(pointer(v)) == UInt(pointer(b)) + 4
     e = Tensor(view(view(b, :, 2:3), 2, :))
     ok &= size(e) == (2,) && strides(e) == (2,) && UInt(pointer(e)) == UInt(pointer(b)) + 12
-    # Queued after the tensor was made, before it is handed on.
+    # This is queued after the tensor was made, but before it is exported.
     flat = Tensor(reshape(b, (6,)))
     fill!(b, 7)
     ok &= seen(flat) == fill(7f0, 6)
@@ -66,7 +66,8 @@ function arrays_as_tensors()
     return ok & given_back()
 end
 
-# What consumers see is there until they release it, whatever becomes of the array. Then it is given back, and told.
+# What consumers have stays until they release it, whatever becomes of the array. Then the array's memory is given back, and the
+# release is called.
 @noinline function hand_out(change, called, s)
     a = CuArray(Float32[1, 2, 3, 4])
     b = copy(a)
@@ -95,7 +96,7 @@ function memory_outlives_arrays()
     return ok && stat("live_device") == before
 end
 
-# Behind the stream that used the array last, which is that of another task and of no task any more. No host waits for it.
+# A tensor is ready after the stream that used its array last, here the stream of a task that has ended. No host thread waits.
 @noinline function made_by_another_task(b, a)
     return fetch(@async begin
         stream!(CuStream(; flags=CUDA.STREAM_NON_BLOCKING))
@@ -111,9 +112,9 @@ function behind_another_task()
     u = Tensor(PermutedDimsArray(b, (2, 1)))
     ok = calls("cuStreamSynchronize") == waits
     ok &= seen(u) == permutedims(VALUES)
-    # By now the arrays know another stream, and only the tensors the one that they wait for.
+    # After this, only the tensors know the stream that they wait for, because the arrays know that of this task.
     foreach(pointer, (a, b))
-    # Julia keeps the task that ended last.
+    # Julia keeps the task that ended last, so a few more end here.
     foreach(_ -> (wait(@async nothing); GC.gc()), 1:3)
     ok &= seen(t) == permutedims(VALUES)
     foreach(close, (t, u))
@@ -128,11 +129,11 @@ function tensors_as_arrays()
     ok = calls("cuStreamSynchronize") == waits
     ok &= a isa CuArray{Float32,2,CUDA.DeviceMemory} && size(a) == (2, 3) && UInt(pointer(a)) == UInt(pointer(t))
     close(t)
-    # As the data is there: on this task's stream, and on that of another task.
+    # The data is ready on the stream of this task, and on that of another one.
     b = copy(a)
     ok &= Array(b) == VALUES
     ok &= fetch(@async Array(copy(a))) == VALUES
-    # What shares the memory keeps it.
+    # Arrays that share the memory keep it.
     flat = reshape(a, (6,))
     part = view(flat, 2:3)
     foreach(CUDA.unsafe_free!, (a, a, flat))
@@ -145,7 +146,7 @@ function tensors_as_arrays()
     return ok
 end
 
-# What a row-major tensor is: an array with its dimensions reversed.
+# A row-major tensor becomes an array with reversed dimensions.
 function row_major_tensors()
     s = DeviceStream(GPU)
     t = copy_to(PermutedDimsArray(permutedims(VALUES), (2, 1)), GPU, s)
@@ -153,7 +154,7 @@ function row_major_tensors()
     ok &= refused(() -> unsafe_wrap(CuArray, t), DX.DEVX_COPY_REQUIRED, "strides (3, 1) of size (2, 3)")
     a = unsafe_wrap(CuArray{Float32,2}, PermutedDimsArray(t, (2, 1)))
     ok &= size(a) == (3, 2) && Array(a) == permutedims(VALUES)
-    # And back: the same memory, through an array of CUDA.jl.
+    # The array becomes a tensor over the same memory.
     back = Tensor(PermutedDimsArray(a, (2, 1)))
     ok &= strides(back) == (3, 1) && pointer(back) == pointer(t)
     close(t)
@@ -165,8 +166,8 @@ function row_major_tensors()
     return ok
 end
 
-# A copy on the task's stream behind work that waits. CUDA.jl waits for the streams that used the arrays before, which
-# has to be over by then.
+# A copy on the task's stream, after work that waits. CUDA.jl waits for the streams that used the arrays before, which `pointer`
+# does here while nothing holds them up.
 function held_copy(to, from)
     foreach(pointer, (to, from))
     gate = hold_up(task_stream())
@@ -174,8 +175,8 @@ function held_copy(to, from)
     return gate
 end
 
-# The release comes behind what was queued with the array: on this task's stream, or on that of another task, which is
-# over, and whose stream nobody else holds.
+# The release comes after the work that was queued with the array: on the stream of this task, or on that of a task that has
+# ended and whose stream nobody else holds.
 function released_after_the_work()
     ok = true
     for in_another_task in (false, true)
@@ -203,7 +204,7 @@ end
     return nothing
 end
 
-# Nobody frees anything: finalizers only leave a number.
+# Frees nothing explicitly: the finalizers only queue a number.
 function forgotten()
     t, called, s = lent(VALUES)
     forget(t)
@@ -217,7 +218,7 @@ function forgotten()
     return ok
 end
 
-# A copy may be written, whatever the tensor is; the tensor is given back when it is made.
+# A copy may be written, also if the tensor is read-only. The tensor is released when the copy is made.
 function copies()
     t, called, s = lent(VALUES; readonly=true)
     ok = refused(() -> unsafe_wrap(CuArray, t), DX.DEVX_READ_ONLY)
@@ -235,7 +236,7 @@ function copies()
     return ok & given_back()
 end
 
-# Memory that is not of one device, both ways.
+# Pinned and managed memory, in both directions.
 function pinned_and_managed()
     ok = true
     for (M, place) in ((CUDA.HostMemory, DX.PINNED), (CUDA.UnifiedMemory, DX.MANAGED))
@@ -258,7 +259,7 @@ function pinned_and_managed()
     return ok
 end
 
-# Of the other device, from a task of the first one; and memory that is used on a stream of a device that is not its own.
+# Memory of the other device in a task of the first one, also used on a stream of the first device.
 function another_device()
     t, called, s = lent(VALUES; device=OTHER_GPU)
     a = unsafe_wrap(CuArray, t)
@@ -281,7 +282,7 @@ function another_device()
     return ok
 end
 
-# The default stream is 0 to the driver and to CUDA.jl, and that of the array's device.
+# CUDA.jl and the driver number the default stream 0. It is that of the array's device.
 function on_default_streams()
     ok = true
     for place in (GPU, OTHER_GPU), default in (default_stream(), legacy_stream())
@@ -304,7 +305,7 @@ function on_default_streams()
     return ok
 end
 
-# Without elements, and without dimensions.
+# Arrays without elements, and without dimensions.
 function small_ones()
     none = Tensor(CuArray(zeros(Float32, 0, 3)))
     ok = size(none) == (0, 3) && pointer(none) == Ptr{Float32}(C_NULL) && DX.device(none) == GPU
@@ -320,7 +321,7 @@ function small_ones()
     return ok & given_back()
 end
 
-# Streams of CUDA.jl where a stream is taken; and tasks on as many threads as there are.
+# Several tasks at once, on as many threads as there are, with streams of CUDA.jl as arguments.
 function tasks_at_once()
     tasks = [Threads.@spawn begin
         t, called, s = lent(VALUES .+ k)
@@ -332,7 +333,7 @@ function tasks_at_once()
         good = read!(zeros(Float32, 3, 2), v, mine) == permutedims(VALUES .+ k)
         foreach(close, (t, v))
         foreach(CUDA.unsafe_free!, (a, b))
-        # Not closed before the memory is back that was allocated in its order.
+        # The stream is closed only after the memory that was allocated in its order is back.
         good && timedwait(() -> called[] == 1, 30.0) === :ok && given_back()
         close(s)
         good && called[] == 1
@@ -346,7 +347,7 @@ function refusals()
     ok &= refused(() -> Tensor(a; release=5), DX.DEVX_INVALID_ARGUMENT, "release is 5")
     ok &= refused(() -> Tensor(view(PermutedDimsArray(a, (2, 1)), 1:2, :)), DX.DEVX_UNSUPPORTED, "strides")
     ok &= refused(() -> Tensor(view(a, [1, 2], :)), DX.DEVX_UNSUPPORTED, "strides")
-    # The per-thread default stream.
+    # The per-thread default stream is refused.
     b = copy(a)
     t = Tensor(a)
     stream!(per_thread_stream()) do

@@ -1,5 +1,5 @@
-# What only a device can show, in a process of its own: `devices.jl` starts it with the simulated driver in reach, which
-# makes the process fail if anything was touched too early, or released too soon.
+# What needs a device, in a process of its own that `devices.jl` starts. The simulated driver makes the process fail if memory
+# is touched too early or released too soon.
 using DevExchange
 using Dates, Libdl
 using Test
@@ -17,16 +17,16 @@ function tensors_there_and_back()
     t = allocate(Float32, (3, 4), GPU; stream=s)
     ok = size(t) == (3, 4) && strides(t) == (4, 1) && DX.device(t) == GPU
     write!(t, a, s)
-    # Index by index, whatever the order in memory.
+    # Elements keep their indices, whatever the order in memory.
     ok &= read!(zeros(Float32, 3, 4), t, s) == a
     rows = PermutedDimsArray(zeros(Float32, 4, 3), (2, 1))
     ok &= read!(rows, t, s) == a && parent(rows) == a'
-    # Out for one stream and in on it; over to the host on another one.
+    # Exported for another stream, imported on it, and copied to the host on it.
     u = import_dlpack(Tensor{Float32,2}, export_share(t; stream=other); stream=other)
     close(t)
     host = copy_to(u, DX.CPU, other)
     ok &= host == a && DX.flags(host) & DX.DLPACK_FLAG_BITMASK_IS_COPIED != 0 && pointer(u) != pointer(host)
-    # Copies: of a matrix, of a view, on the device, and moved on without a wait.
+    # Copies: of a view, on the device, and one that moves on without a wait.
     c = copy_to(view(a, 1:2, [1, 4]), GPU, s)
     ok &= refused(() -> copy_to(view(c, 1:1, :), DX.CPU, s), DX.DEVX_DEVICE, "cuda:0", "slice(tensor, indices...)")
     d = copy_to(c, GPU, other)
@@ -52,7 +52,7 @@ function tensors_there_and_back()
     return ok && !isopen(s)
 end
 
-# Without streams of ours: everything on the legacy default stream.
+# The caller has no streams: everything is on the legacy default stream.
 function on_the_legacy_stream()
     t = copy_to([1.5, 2.5], GPU, DX.LEGACY_STREAM)
     u = import_dlpack(export_share(t))
@@ -63,7 +63,7 @@ function on_the_legacy_stream()
     return ok
 end
 
-# A batch as a matrix: where the columns are, or copied one behind the other, on the device.
+# Columns on the device are copied to a matrix, and a matrix becomes a batch of columns.
 function matrices()
     s = DeviceStream(GPU)
     b = Batch((a=[1.0, 2.0, 3.0], b=[4.0, 5.0, 6.0]))
@@ -78,7 +78,7 @@ function matrices()
     return ok
 end
 
-# A batch with texts, nulls and nested columns, there and back, by way of Arrow.
+# A batch with texts, nulls and nested columns, to the device and back through Arrow's structs.
 function batches_there_and_back()
     s = DeviceStream(GPU)
     wanted = (n=[1, missing, 3], t=["Zürich", missing, ""], d=DictionaryVector(["sun", "rain", "sun"]),
@@ -102,7 +102,7 @@ function batches_there_and_back()
     return ok
 end
 
-# Types whose data is behind other data: views, unions, runs; and nulls that nobody has counted.
+# Types whose buffers refer to others: views, unions, runs. Also nulls that nobody has counted.
 function every_type_there_and_back()
     s = DeviceStream(GPU)
     views = reinterpret(UInt8, Int32[2, 0x6261, 0, 0, 14, 0, 0, 1]) |> collect
@@ -135,8 +135,7 @@ function every_type_there_and_back()
     return ok
 end
 
-# Memory that the caller has on a device, as a tensor: ready behind the stream that fills it, released behind the one that
-# reads it.
+# Device memory of the caller as a tensor: ready after the stream that fills it, released after the stream that reads it.
 function memory_of_the_callers()
     s, other = DeviceStream(GPU), DeviceStream(GPU)
     source = copy_to([1.0, 2.0, 3.0], GPU, s)
@@ -164,7 +163,7 @@ function memory_of_the_callers()
     return ok
 end
 
-# Memory that work still uses is released later, on its own, once.
+# Memory that queued work uses is released once, after that work.
 function released_after_the_work()
     s, idle = DeviceStream(GPU), DeviceStream(GPU)
     before = stat("live_streams")
@@ -199,7 +198,7 @@ function pinned_and_managed()
         ok &= t == [1 2; 3 4] && DX.device(t) == place
         there = copy_to(t, GPU, s)
         back = copy_to(there, place, s)
-        # The copy may be on its way.
+        # The copy may not be finished.
         ok &= refused(() -> back[1], DX.DEVX_NOT_READY, "stream") && occursin(r"cuda_(host|managed):0", repr(back))
         ready = synchronize(back, s)
         ok &= ready == [1 2; 3 4] && pointer(ready) == pointer(back)
@@ -210,7 +209,7 @@ function pinned_and_managed()
     return ok
 end
 
-# Nobody closes anything: finalizers see to the memory, and then to the stream.
+# Closes nothing: finalizers release the memory, and then the stream.
 @noinline function forget_everything()
     s = DeviceStream(GPU)
     t = copy_to(collect(1:1000), GPU, s)
@@ -255,7 +254,7 @@ function refusals()
     ok &= refused(() -> allocate(Float64, -1, GPU), DX.DEVX_INVALID_SHAPE)
     ok &= refused(() -> allocate(RawElement{0x01,0x04,UInt8}, 3, GPU), DX.DEVX_UNSUPPORTED, "packed")
     ok &= refused(() -> allocate(String, 3, GPU), DX.DEVX_UNSUPPORTED)
-    # Memory that must not be written, though it is row-major.
+    # Arrays that must not be written.
     fixed, batch = Tensor(PermutedDimsArray(zeros(2, 2), (2, 1)); readonly=true), Batch((x=zeros(2),))
     v = copy_to([1.0, 2.0], GPU, s)
     ok &= refused(() -> read!(fixed, t, s), DX.DEVX_READ_ONLY) && all(iszero, fixed)
@@ -263,7 +262,7 @@ function refusals()
         ok &= refused(() -> read!(column, v, s), DX.DEVX_READ_ONLY) && all(iszero, column)
     end
     foreach(close, (fixed, batch, v))
-    # Strides of Julia, of a tensor.
+    # A column-major tensor becomes row-major by a copy.
     m = Tensor([1.0 2.0; 3.0 4.0])
     there = copy_to(m, GPU, s)
     ok &= strides(there) == (2, 1) && read!(zeros(2, 2), there, s) == m && refused(() -> used_on(m, s), DX.DEVX_DEVICE)
@@ -271,12 +270,12 @@ function refusals()
     back = copy_to(part, DX.CPU, s)
     ok &= strides(part) == (2, 1) && strides(back) == (1, 1) && vec(back) == [2.0, 4.0]
     foreach(close, (m, there, part, back))
-    # Where the memory is: asked of the driver.
+    # The driver is asked where the memory is.
     ok &= check_pointers(t) === nothing
     other = share(t)
     ok &= refused(() -> produced_on(t, s), DX.DEVX_INVALID_ARGUMENT, "shared")
     close(other)
-    # A column on the device has a name, a length and buffers.
+    # A column on the device has a length and buffers, but its values cannot be read.
     b = copy_to(Batch((x=[1.0, 2.0], s=["a", "b"])), GPU, s)
     ok &= check_pointers(b) === nothing
     schema, host = Schema(Field("x", "g")), [1.0, 2.0]
@@ -290,7 +289,7 @@ function refusals()
     for f in (() -> c[1], () -> b["s"][1], () -> values(c), () -> bytes(b["s"], 1))
         ok &= refused(f, DX.DEVX_DEVICE)
     end
-    # It goes into another batch as it is, in an order.
+    # The column becomes part of another batch without a copy, but only if a stream is named.
     ok &= refused(() -> Batch((y=c,)), DX.DEVX_NOT_READY)
     y = Batch((y=c,); stream=s)
     ok &= DX.device(y) == GPU && DX.buffers(y["y"])[2] == DX.buffers(c)[2]

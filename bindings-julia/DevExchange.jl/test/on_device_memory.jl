@@ -1,8 +1,8 @@
-# Of on_device.jl: memory managers and the CUDA Array Interface, on the simulated driver.
+# Memory managers and the CUDA Array Interface, on the simulated driver. Included by `on_device.jl`.
 
 # ---- managers ----
 
-# Every manager: device memory with a stream and without, pinned, managed; there and back; counted, given back.
+# Every manager: device memory with and without a stream, and pinned memory; exchanged, counted and given back.
 function memory_of_managers()
     s = DeviceStream(GPU)
     a, ok = Float32[10i + j for i in 1:3, j in 1:4], true
@@ -41,7 +41,7 @@ function memory_of_managers()
     return ok
 end
 
-# Memory that is held back, and memory of a pool, which is not.
+# Memory that `defer_cleanup` holds back, and memory that a reset takes.
 function deferred_memory()
     before = stat("live_device")
     m = driver_manager()
@@ -52,7 +52,7 @@ function deferred_memory()
         stat("live_device") - before
     end
     ok = held_back == 1 && releases_done() && stat("live_device") == before
-    # All of a device, also what is in use.
+    # A reset takes all memory of a device, also what is in use.
     t = allocate(m, Int, 8, GPU)
     reset!(m)
     ok &= releases_done() && stat("live_device") == before && DX.statistics(m).bytes == 0
@@ -83,7 +83,7 @@ function handles_for_others()
     return ok && releases_done()
 end
 
-# A manager in Julia that allocates device memory of the library's, in the order of the stream that it is told.
+# A manager in Julia that allocates from a manager of the library, in the order of the stream in the request.
 function managers_in_julia()
     s, inner, given, freed = DeviceStream(GPU), pool_manager(), Ref(0), Ref(0)
     m = MemoryManager() do request
@@ -98,7 +98,7 @@ function managers_in_julia()
     used_on(u, s)
     close(u)
     drain()
-    # Not before the work that uses it.
+    # The memory is not given back before the work that uses it.
     ok = (given[], freed[]) == (1, 0) && DX.statistics(inner).bytes == 32
     let_go(gate)
     ok &= releases_done() && (given[], freed[]) == (1, 1)
@@ -110,7 +110,7 @@ function managers_in_julia()
     return ok
 end
 
-# Memory goes back on the stream that it was asked for on, also if that is closed meanwhile and if a release throws.
+# Memory goes back in the order of the stream in its request, also if that stream is closed meanwhile or the release throws.
 function memory_of_closed_streams()
     inner, user, ok = pool_manager(), DeviceStream(GPU), true
     for fails in (false, true)
@@ -119,7 +119,7 @@ function memory_of_closed_streams()
         m = MemoryManager() do request
             memory = allocate(inner, request.bytes, request.device; stream=request.stream)
             release() = begin
-                # So long the stream may be destroyed, which takes another thread a moment.
+                # Gives another thread time to destroy the stream, which must not happen before the release returns.
                 any(_ -> stat("live_streams") < streams || (sleep(0.001); false), 1:20)
                 there[] = stat("live_streams")
                 close(memory)
@@ -161,7 +161,7 @@ function managers_refuse()
     close(closed)
     ok &= refused(() -> allocate(all, 8, GPU; stream=closed), DX.DEVX_CLOSED, "stream")
     ok &= memory_info(small).total_bytes == 100 && DX.statistics(small).refused == 1
-    # The driver has no memory: once for a try after trimming, and then it says so.
+    # The driver has no memory: once, so that the pool trims itself and tries again; then always, which is an error.
     pool = pool_manager()
     ccall(driver(:simcuda_fail), Cint, (Cstring, UInt64, UInt32, Cint), "cuMemAllocFromPoolAsync", 1, 2, 0)
     a = allocate(pool, 8, GPU; stream=s)
@@ -177,7 +177,7 @@ end
 
 # ---- CUDA Array Interface ----
 
-# An array of somebody else's over memory at an address, and the counter of its release. The keywords make it wrong.
+# A foreign CUDA array over memory at an address, and the counter of its release. The keywords can make the array invalid.
 function foreign_cuda_array(data, shape; typestr="<f4", strides=nothing, version=3, read_only=0, ndim=length(shape),
                             mask=C_NULL, stream=-1, released=false)
     calls = kept(Ref(0))
@@ -192,24 +192,24 @@ function cuda_arrays_there_and_back()
     s, other = DeviceStream(GPU), DeviceStream(GPU)
     a = Float32[10i + j for i in 1:3, j in 1:4]
     t, target = copy_to(a, GPU, s), Ref(DevxCudaArray())
-    # Out, shared: behind the stream that it was made on.
+    # Shared: the struct names the stream that the data was made on.
     export_share_cuda_array(t, target)
     out = target[]
     ok = out.version == 3 && out.data == t.data && out.ndim == 2 && out.mask == C_NULL && out.read_only == 0
     ok &= unsafe_string(out.typestr) == "<f4" && [unsafe_load(out.shape, k) for k in 1:2] == [3, 4]
     ok &= out.strides == C_NULL && out.stream == s.value && out.release != C_NULL
-    # In, on another stream, which waits.
+    # Imported on another stream, which waits.
     u = import_cuda_array(target; stream=other)
     ok &= target[].release == C_NULL && u isa Tensor{Float32,2} && strides(u) == (4, 1) && pointer(u) == pointer(t)
     ok &= read!(zeros(Float32, 3, 4), u, other) == a
     close(u)
-    # Moved, and for a stream of the consumer's.
+    # Moved, for a stream of the consumer.
     export_move_cuda_array(t, target; stream=other)
     ok &= !isopen(t) && target[].stream == other.value
     cuda_array_release(target)
     cuda_array_release(target)
     ok &= target[].release == C_NULL
-    # A view of it: Julia's strides, counted in elements here and in bytes there.
+    # A column-major array. Its strides count elements in Julia, and bytes in the struct.
     t = allocate(Float32, (4, 3), GPU; stream=s)
     write!(t, permutedims(a), s)
     p, calls = foreign_cuda_array(t.data, (3, 4); strides=(4, 12), stream=s.value)
@@ -220,7 +220,7 @@ function cuda_arrays_there_and_back()
     cuda_array_release(target)
     close(u)
     ok &= releases_done() && calls[] == 1
-    # Read-only stays so; no elements have no address.
+    # A read-only array stays read-only. An array without elements has no address.
     p, calls = foreign_cuda_array(t.data, (12,); read_only=1)
     u = import_cuda_array(p)
     ok &= isreadonly(u) && refused(() -> write!(u, zeros(Float32, 12), s), DX.DEVX_READ_ONLY)
@@ -239,7 +239,7 @@ function cuda_arrays_there_and_back()
     return ok
 end
 
-# Every element type that NumPy names, by its bytes.
+# Every element type that has a typestr of NumPy.
 function cuda_array_types()
     t, ok, target = allocate(UInt8, 256, GPU), true, Ref(DevxCudaArray())
     for (typestr, T) in ("|b1" => Bool, "|i1" => Int8, "|u1" => UInt8, "<i2" => Int16, "<u2" => UInt16, "<i4" => Int32,
@@ -257,13 +257,13 @@ function cuda_array_types()
     return ok && releases_done()
 end
 
-# Versions before 3 have no stream: what takes its place.
+# Versions before 3 have no stream; `no_stream` says what takes its place.
 function cuda_arrays_without_streams()
     ok, target = true, Ref(DevxCudaArray())
     for version in 0:2, policy in (:legacy_default, :host_sync, :trust)
         t = copy_to(Float32[1, 2], GPU, DX.LEGACY_STREAM)
         policy === :trust && synchronize(DeviceStream(GPU, DX.LEGACY_STREAM))
-        # What stands in `stream` means nothing.
+        # `stream` means nothing in these versions.
         p, calls = foreign_cuda_array(t.data, (2,); version=version, stream=0)
         s = DeviceStream(GPU)
         u = import_cuda_array(p; stream=s, no_stream=policy)
@@ -306,7 +306,7 @@ function cuda_array_masks()
     return ok
 end
 
-# Whether an array that is wrong in this way is refused, untouched, and the producer's to give back once.
+# Whether an invalid array is refused and unchanged, and its producer can release it once.
 function bad_cuda_array(memory, status, parts...; data=memory, shape=(4,), stream=nothing, no_stream=:legacy_default,
                         keywords...)
     p, calls = foreign_cuda_array(data, shape; keywords...)
@@ -338,7 +338,7 @@ function cuda_arrays_refused()
     ok &= bad(DX.DEVX_INVALID_ARGUMENT, "data is NULL"; data=C_NULL)
     ok &= bad(DX.DEVX_INVALID_ARGUMENT, "aligned"; data=t.data + 1, shape=(1,))
     ok &= bad(DX.DEVX_DEVICE, "host memory"; data=Ptr{Cvoid}(pointer(host)))
-    # More than there is.
+    # More elements than the memory has.
     ok &= bad(DX.DEVX_DEVICE; shape=(1 << 30,))
     ok &= bad(DX.DEVX_INVALID_STREAM, "stream is 0"; stream=0) && bad(DX.DEVX_INVALID_STREAM, "-7"; stream=-7)
     p, calls = foreign_cuda_array(t.data, (4,); stream=0)
@@ -347,7 +347,7 @@ function cuda_arrays_refused()
     ok &= bad(DX.DEVX_INVALID_ARGUMENT, "no_stream is :never"; no_stream=:never)
     p, calls = foreign_cuda_array(t.data, (4,); released=true)
     ok &= refused(() -> import_cuda_array(p), DX.DEVX_RELEASED, "array.release is NULL")
-    # Out.
+    # Exports that are refused.
     for export_ in (export_share_cuda_array, export_move_cuda_array)
         ok &= refused(() -> export_(t, Ptr{DevxCudaArray}(C_NULL)), DX.DEVX_NULL_ARGUMENT, "out is NULL")
         ok &= refused(() -> export_(t, target; max_version=-1), DX.DEVX_VERSION, "max_version is -1")
@@ -363,7 +363,7 @@ function cuda_arrays_refused()
     return ok && releases_done()
 end
 
-# The work that a consumer has noted comes before the release, and before what the producer queues afterwards.
+# The work that a consumer noted comes before the release, and before what the producer queues afterwards.
 function cuda_arrays_after_the_work()
     producer, consumer = DeviceStream(GPU), DeviceStream(GPU)
     t = copy_to(Float32[1, 2, 3, 4], GPU, producer)
@@ -384,7 +384,7 @@ function cuda_arrays_after_the_work()
     return ok
 end
 
-# What is alive does not grow.
+# The number of live objects does not grow.
 function many_cuda_arrays()
     t, target, ok, before = allocate(Float32, 4, GPU), Ref(DevxCudaArray()), true, stat("live")
     m, s = pool_manager(), DeviceStream(GPU)

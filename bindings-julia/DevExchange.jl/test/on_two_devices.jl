@@ -1,15 +1,15 @@
-# Two devices in one exchange, as far as the simulated driver shows two. Included by `on_device.jl`.
+# Exchanges with two devices, as far as the simulated driver models two. Included by `on_device.jl`.
 
 const OTHER_GPU = DX.cuda(1)
 
-# A copy that is queued on a stream by the driver itself, as a consumer's kernel would be.
+# Queues a copy with the driver itself, as a consumer would queue a kernel.
 function queue_copy(to, from, bytes, stream)
     code = ccall(driver(:cuMemcpyAsync), Cint, (UInt64, UInt64, Csize_t, Ptr{Cvoid}),
         UInt64(UInt(pointer(to))), UInt64(UInt(pointer(from))), bytes, Ptr{Cvoid}(UInt(stream.value)))
     return code == 0
 end
 
-# To the other device and back, on streams of either.
+# Copies to the other device and back, on streams of both.
 function tensors_between_devices()
     streams = (DeviceStream(GPU), DeviceStream(OTHER_GPU))
     a = Float32[10i + j for i in 1:3, j in 1:4]
@@ -48,7 +48,7 @@ function batches_between_devices()
     return ok
 end
 
-# A consumer that works on the other device comes after the producer, and the release after the consumer.
+# A consumer on the other device works after the producer, and the release comes after the consumer's work.
 function used_on_the_other_device()
     streams = (DeviceStream(GPU), DeviceStream(OTHER_GPU))
     source = copy_to([1.0, 2.0, 3.0], GPU, streams[1])
@@ -81,7 +81,7 @@ function used_on_the_other_device()
     return ok
 end
 
-# Calls `f` while the other device is the driver's current one, as for work of a consumer on a default stream there.
+# Calls `f` while the other device is the driver's current one, as a consumer does that works on a default stream there.
 function on_the_other_device(f)
     context, popped = Ref{Ptr{Cvoid}}(C_NULL), Ref{Ptr{Cvoid}}(C_NULL)
     code = ccall(driver(:cuDevicePrimaryCtxRetain), Cint, (Ptr{Ptr{Cvoid}}, Cint), context, 1)
@@ -94,7 +94,7 @@ function on_the_other_device(f)
     return result
 end
 
-# A column of memory of somebody else's, who counts its release.
+# A column over foreign memory, which counts its release.
 function foreign_column(memory, place, called)
     schema = Schema(Field("x", "g"))
     b = Batch(schema, [Node(3, (nothing, memory); null_count=0)]; device=place, release=() -> called[] += 1)
@@ -102,8 +102,8 @@ function foreign_column(memory, place, called)
     return b
 end
 
-# A default stream that is named with its device is of that device, wherever the data is: to wait, to release behind it,
-# to export for, to import on.
+# A default stream that is named with its device is that of this device, wherever the data is: for a wait, a release, an export
+# and an import.
 function on_a_default_stream_of_the_other_device()
     s, there = DeviceStream(GPU), DeviceStream(OTHER_GPU)
     legacy = DeviceStream(OTHER_GPU, DX.LEGACY_STREAM)
@@ -125,7 +125,7 @@ function on_a_default_stream_of_the_other_device()
     ok = called[] == 0
     let_go(gate)
     ok &= releases_done() && called[] == 1
-    # Back on that stream; and over to the consumer's, by the request.
+    # The same stream for an import, and in the request of an export.
     on_the_other_device(() -> queue_copy(memory, over, 24, legacy)) || error("no copy")
     used_on(over, legacy)
     exported = import_dlpack(export_share(memory; stream=-1); stream=legacy)
@@ -135,7 +135,7 @@ function on_a_default_stream_of_the_other_device()
     on_the_other_device(() -> queue_copy(over, asked, 24, legacy)) || error("no copy")
     used_on(asked, legacy)
     ok &= read!(zeros(3), over, legacy) == [1, 2, 3]
-    # Memory of a device is not given out in the order of another one's default stream.
+    # Memory of a device cannot be allocated in the order of another device's default stream.
     ok &= refused(() -> allocate(Float64, 3, GPU; stream=legacy), DX.DEVX_INVALID_STREAM, "cuda:1")
     pool = pool_manager()
     ok &= refused(() -> allocate(pool, Float64, 3, GPU; stream=legacy), DX.DEVX_INVALID_STREAM, "cuda:1")
@@ -145,7 +145,7 @@ function on_a_default_stream_of_the_other_device()
     return ok
 end
 
-# Pinned memory that was made for the other device: default streams are that one's, by number and with the kind of memory.
+# Pinned memory for the other device: default streams are those of that device, by number and with the kind of memory.
 function pinned_for_the_other_device()
     ok = true
     for stream in (DX.LEGACY_STREAM, DeviceStream(DX.PINNED, DX.LEGACY_STREAM))
@@ -174,7 +174,7 @@ function pinned_for_the_other_device()
     return ok
 end
 
-# Memory that belongs to no device is asked of a manager of Julia's for the device of the stream.
+# If memory belongs to no device, a manager in Julia is asked for memory of the stream's device.
 function asked_for_the_device_of_the_stream()
     s, legacy = DeviceStream(OTHER_GPU), DeviceStream(OTHER_GPU, DX.LEGACY_STREAM)
     asked = DX.DLDevice[]
