@@ -3,14 +3,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Of the initial kind, as finding a variable of another kind may allocate. */
+/* With another TLS model, access to the variable may call malloc, which would recurse. */
 static _Thread_local int64_t allocations __attribute__((tls_model("initial-exec")));
 
 int64_t bench_allocations(void) {
     return allocations;
 }
 
-/* The malloc of a program, or of a library that is loaded before all others, goes before that of libc for all. */
+/* A malloc in the program or in a preloaded library replaces libc's everywhere; these names still reach libc's. */
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *memory, size_t size);

@@ -1,5 +1,5 @@
-/* How often this thread called malloc and its relatives, counted by standing before them: linked into a program, or
- * as a library of its own that is loaded before all others (LD_PRELOAD).
+/* How often this thread called malloc and its relatives. allocations.c replaces these functions with ones that count:
+ * it is linked into the program, or preloaded as a library of its own (LD_PRELOAD).
  */
 #ifndef ALLOCATIONS_H_
 #define ALLOCATIONS_H_

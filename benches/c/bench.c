@@ -1,11 +1,11 @@
-/* A program with benches, as benches/run.py talks with it:
+/* A program with benches, as benches/run.py talks to it:
  *
  *   PROGRAM list              prints a line `OPERATION<TAB>IMPLEMENTATION` for each bench
- *   PROGRAM                   reads lines `OPERATION<TAB>IMPLEMENTATION<TAB>TIMES` and answers each one with
- *                             `NANOSECONDS<TAB>ALLOCATIONS` of all the times together
+ *   PROGRAM                   reads lines `OPERATION<TAB>IMPLEMENTATION<TAB>TIMES`, repeats the operation TIMES times,
+ *                             and answers each line with `NANOSECONDS<TAB>ALLOCATIONS` of all repetitions together
  *
- * One sample a line, so that samples of several programs are taken in turn. What is set up for an operation stays until
- * another operation is asked for.
+ * Each line is one sample, so that samples of several programs can be taken in turn. The state of a bench is kept until
+ * a line names another operation.
  */
 #define _GNU_SOURCE
 #include "bench.h"
@@ -84,10 +84,10 @@ int64_t bench_now(void) {
     return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
 }
 
-/* Callgrind counts within this function only, which it finds by its name. */
+/* Callgrind counts only within this function, which it finds by its name. */
 __attribute__((noinline)) void bench_measured(int64_t times) {
     current->run(current->state, times);
-    __asm__ volatile("" ::: "memory"); /* not the last thing here, so that it is a call and no jump */
+    __asm__ volatile("" ::: "memory"); /* keeps the call above from becoming a tail jump */
 }
 
 static void answer(int64_t times) {

@@ -1,5 +1,5 @@
-/* What a program with benches is made of: ways of doing operations, each in a function that does it so many times.
- * The rest (clock, count of allocations, the conversation with benches/run.py) is in bench.c.
+/* What a program with benches provides: functions that repeat an operation a given number of times. The rest (main,
+ * the clock, the count of allocations, the conversation with benches/run.py) is in bench.c.
  */
 #ifndef BENCH_H_
 #define BENCH_H_
@@ -12,20 +12,20 @@
 extern "C" {
 #endif
 
-/* What the table calls it: -DBENCH_IMPLEMENTATION, or the program's own where it is not C. */
+/* The implementation's name in the table: -DBENCH_IMPLEMENTATION, or without that, defined by the program. */
 extern const char *const bench_implementation;
 
-/* Adds one way of doing an operation, whose name gets "/SIZE" if it has a size. `set_up` makes, and `tear_down` takes
- * away, what `run` works on; only `run` is measured, and before that it ran a few times.
+/* Adds an implementation of an operation, whose name gets "/SIZE" unless `size` is 0. `set_up` makes the state that
+ * `run` works on, and `tear_down` destroys it. Only `run` is measured, after a few repetitions as a warm-up.
  */
 void bench_add(const char *operation, int size, void *(*set_up)(int size), void (*run)(void *state, int64_t times),
                void (*tear_down)(void *state));
 
-/* The same for a program that has several implementations. */
+/* Same as bench_add, for a program with several implementations. */
 void bench_add_as(const char *implementation, const char *operation, int size, void *(*set_up)(int size),
                   void (*run)(void *state, int64_t times), void (*tear_down)(void *state));
 
-/* A run that has to do something which does not count adds its nanoseconds here. */
+/* `run` adds the nanoseconds of what is not to be counted. */
 extern int64_t bench_left_out;
 int64_t bench_now(void);
 
@@ -33,10 +33,10 @@ int64_t bench_now(void);
 }
 #endif
 
-/* The body that follows adds the benches of a file; it runs before main, which is bench.c's. */
+/* The body that follows adds the benches of a file. It runs before main. */
 #define BENCHES __attribute__((constructor)) static void add_benches(void)
 
-/* A bench in which something fails measures nothing. */
+/* Ends the program if the condition is false: a bench that fails has no figure. */
 #define MUST(condition)                                                                                                \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \

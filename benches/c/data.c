@@ -12,7 +12,7 @@ int64_t matrix_shape[MATRIX_NDIM] = {2, 3};
 const char *const mixed_formats[N_MIXED_FORMATS] = {"i", "l", "f", "g", "u", "b", "z", "tdD"};
 const char *const table_format = "i";
 
-/* Texts and lists without elements. */
+/* The buffers of empty texts and lists. */
 static int32_t const offsets[ROWS + 1];
 static char const bytes[1];
 

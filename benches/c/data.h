@@ -1,5 +1,5 @@
-/* What is exchanged, the same in all programs: a small matrix, and tables of int32 columns over the same values.
- * Nobody reads the values: what is measured is the way there and back.
+/* The exchanged data, the same in all programs: a small matrix, and tables whose int32 columns share their values.
+ * No bench reads the values, because only the exchange is measured.
  */
 #ifndef DATA_H_
 #define DATA_H_
@@ -12,7 +12,7 @@ extern "C" {
 
 enum { ROWS = 1024, MATRIX_NDIM = 2, COLUMN_NAME_BYTES = 16, N_MIXED_FORMATS = 8 };
 
-/* How many columns there are. */
+/* Numbers of columns. */
 enum { N_ARRAY_WIDTHS = 5, N_STREAM_WIDTHS = 2, N_RUST_WIDTHS = 2, SCHEMA_WIDTH = 1000, READ_WIDTH = 100 };
 extern const int array_widths[N_ARRAY_WIDTHS];
 extern const int stream_widths[N_STREAM_WIDTHS];
@@ -22,11 +22,11 @@ extern int32_t column_values[ROWS];
 extern float matrix_values[2 * 3];
 extern int64_t matrix_shape[MATRIX_NDIM];
 
-/* Formats of the columns by turns, where a schema is exchanged by itself; those of a table are all int32. */
+/* The columns of a schema that is exchanged by itself have these formats in turn. All columns of a table are int32. */
 extern const char *const mixed_formats[N_MIXED_FORMATS];
 extern const char *const table_format;
 
-/* A batch with a dictionary, a list and a struct, depth first: a node, its children, its dictionary's values. */
+/* A batch with a dictionary, a list and a struct, depth first: a node, then its children, then its dictionary. */
 struct nested_node {
     const char *format;
     const char *name;
@@ -38,7 +38,7 @@ struct nested_node {
 enum { N_NESTED = 8 };
 extern const struct nested_node nested[N_NESTED];
 
-/* "c0", "c1", ...: one block of the caller's, COLUMN_NAME_BYTES for each name. */
+/* The names "c0", "c1", ... in one block, which the caller frees, with COLUMN_NAME_BYTES for each name. */
 char *column_names(int columns);
 
 #ifdef __cplusplus

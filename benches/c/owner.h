@@ -1,4 +1,4 @@
-/* Who keeps memory alive: a count, and what to call when nobody uses the memory any more. */
+/* The owner of memory: a count of its users, and a function to call when the last one has dropped its share. */
 #ifndef OWNER_H_
 #define OWNER_H_
 

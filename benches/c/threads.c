@@ -6,12 +6,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Of this many, which is few enough for everything in flight to be near. */
+/* The queue is short, so that everything in it stays in the cache. */
 enum { QUEUE = 64, LINE_BYTES = 64 };
 
 static const struct thread_bench *bench;
 
-/* What the second thread is asked for: to import, or to do everything, so many times; less than 0 ends it. */
+/* What the second thread repeats: the import and release, or the whole exchange. Negative `times` end the thread. */
 enum task { IMPORT, EVERYTHING };
 
 struct pair {
@@ -19,16 +19,16 @@ struct pair {
     pthread_t second;
     enum task task;
     int64_t times;
-    /* Counts rounds: one more asks for another one, and is answered by the same number. */
+    /* Rounds: each request increments `asked`, and when it is done, `answered` becomes the same number. */
     _Alignas(LINE_BYTES) atomic_int_fast64_t asked;
     _Alignas(LINE_BYTES) atomic_int_fast64_t answered;
-    /* The queue: how many went in and came out, ever. */
+    /* The queue, and how many structs were put in and taken out since the beginning. */
     _Alignas(LINE_BYTES) atomic_int_fast64_t in;
     _Alignas(LINE_BYTES) atomic_int_fast64_t out;
     void *handed[QUEUE];
 };
 
-/* Until the number is at least that. On a machine with one processor, or a busy one, the other thread needs it. */
+/* Waits until the number is at least `at_least`. It yields, because the other thread may need this processor. */
 static int64_t wait_for(atomic_int_fast64_t *number, int64_t at_least) {
     int64_t seen;
     for (int turns = 0; (seen = atomic_load_explicit(number, memory_order_acquire)) < at_least; ++turns) {

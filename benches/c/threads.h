@@ -1,10 +1,9 @@
-/* The benches of two threads, which are the same for all who have DLPack: somebody exports, somebody imports and
- * releases.
+/* The benches with two threads, which are the same for all implementations of DLPack.
  *
- *   threads/released-elsewhere   one thread exports, another one imports and releases; a queue is between them
- *   threads/two-at-once          both threads export, import and release, of one producer
+ *   threads/released-elsewhere   one thread exports, the other one imports and releases; a queue is between them
+ *   threads/two-at-once          both threads export, import and release, from one producer
  *
- * Allocations are those of the thread that exports, or of one of the two.
+ * Allocations are counted on the main thread only: the one that exports, or one of the two.
  */
 #ifndef THREADS_H_
 #define THREADS_H_
@@ -16,12 +15,12 @@ extern "C" {
 struct thread_bench {
     void *(*set_up)(int size);
     void (*tear_down)(void *state);
-    /* Both are called from several threads at a time. */
+    /* Both threads may call these at once. */
     void *(*export_one)(void *state);
     void (*import_one)(void *handed);
 };
 
-/* `bench` stays as long as the program runs; one to a program. */
+/* A program calls this at most once. `bench` must stay valid as long as the program runs. */
 void add_thread_benches(const struct thread_bench *bench);
 
 #ifdef __cplusplus

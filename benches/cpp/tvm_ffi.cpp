@@ -1,4 +1,4 @@
-// DLPack out and in again with tvm-ffi, by its C++ interface, which is in its headers, over its library.
+// Export and import of DLPack with tvm-ffi: the C++ interface of its headers, over its library.
 #include "../c/bench.h"
 #include "../c/data.h"
 #include "../c/threads.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr DLDevice cpu{kDLCPU, 0};
 constexpr DLDataType float32{kDLFloat, 32, 1};
 
-// Memory that somebody else has: what is "freed" is counted.
+// An allocator that lends memory, and counts how often it is "freed".
 struct Lent {
     int64_t *released;
     void AllocData(DLTensor *tensor) { tensor->data = matrix_values; }
@@ -42,7 +42,7 @@ void run_shared(void *state, int64_t times) {
     }
 }
 
-// There is no export for good: the tensor is exported and its handle dropped.
+// tvm-ffi has no export that moves a tensor: the tensor is exported, then its handle is dropped.
 void run_moved(void *state, int64_t times) {
     Producer *producer = static_cast<Producer *>(state);
     const int64_t before = producer->released;
@@ -56,7 +56,7 @@ void run_moved(void *state, int64_t times) {
     MUST(producer->released == before + times);
 }
 
-// A call of a function of the registry's kind, whose argument is a view.
+// Calls a function of the kind that tvm-ffi's registry has, with a view as its argument.
 void run_borrowed(void *state, int64_t times) {
     const Producer *producer = static_cast<Producer *>(state);
     for (int64_t i = 0; i < times; ++i) MUST(producer->look(producer->tensor) == matrix_values);

@@ -64,7 +64,7 @@ static void run_columns(void *state, int64_t times) {
 
 struct schemas {
     devx_schema_t *own;
-    /* A producer's, which has nothing to do when it is released. */
+    /* The producer's struct, whose release does nothing during the bench. */
     struct ArrowSchema foreign;
     void (*release_foreign)(struct ArrowSchema *schema);
 };

@@ -1,4 +1,4 @@
-/* DLPack out and in again, through libdevexchange. */
+/* Export and import of DLPack through libdevexchange. */
 #include "../bench.h"
 #include "../data.h"
 #include "../threads.h"

@@ -1,15 +1,15 @@
-/* Streams of batches, per batch, through libdevexchange: the producer gives the same prepared batch again and again,
- * the consumer imports and releases it. The stream is set up before and has no end.
+/* One batch of a stream, through libdevexchange: the producer returns the same prepared batch each time, and the
+ * consumer imports and releases it. The stream is set up beforehand and does not end.
  */
 #include "../bench.h"
 #include "../data.h"
 #include "table.h"
 
-/* --- the two that are pulled --- */
+/* --- the plain and the device stream, from which the consumer pulls --- */
 
 struct pulled {
     struct table table;
-    devx_batch_stream_t *stream; /* the consumer's */
+    devx_batch_stream_t *stream; /* the consumer's end */
 };
 
 static devx_status next(void *context, devx_batch_t **out, devx_error *error) {
@@ -64,7 +64,7 @@ static void tear_down_pulled(void *state) {
     free(pulled);
 }
 
-/* --- the asynchronous pair, both on one thread: send, take, and so on --- */
+/* --- the asynchronous stream, with producer and consumer on one thread --- */
 
 struct pushed {
     struct table table;

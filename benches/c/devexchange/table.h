@@ -1,4 +1,4 @@
-/* A producer's table: a schema and a batch that stays prepared. */
+/* A producer's table: a schema and a batch, made once and exported many times. */
 #ifndef TABLE_H_
 #define TABLE_H_
 
@@ -9,11 +9,11 @@ struct table {
     devx_batch_t *batch;
 };
 
-/* A schema with so many columns; the formats by turns. */
+/* A schema whose columns have the formats in turn. */
 devx_schema_t *make_schema(int columns, const char *const *formats, int n_formats);
 struct table make_table(int columns);
 struct table make_nested_table(void);
-/* The last thing of a bench: nothing may be outstanding then. */
+/* The last call of a bench: also checks that nothing else is outstanding. */
 void release_table(struct table *table);
 
 #endif

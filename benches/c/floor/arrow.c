@@ -29,7 +29,7 @@ static void tear_down_arrays(void *state) {
     free(arrays);
 }
 
-/* Out and in again, both; the compiler is not to decide whether this costs a call. */
+/* Exports and imports the array and the schema. Always inline, so that it costs no call. */
 __attribute__((always_inline)) static inline struct seen *there_and_back(const struct arrays *arrays,
                                                                          struct seen_schema **seen_schema) {
     struct ArrowDeviceArray array;
@@ -53,7 +53,7 @@ static void run_with_schema(void *state, int64_t times) {
     }
 }
 
-/* As with-schema, and the address of each column's values is read. */
+/* Same as with-schema, but also reads the address of each column's values. */
 static void run_read(void *state, int64_t times) {
     const struct arrays *arrays = state;
     uintptr_t sum = 0;
@@ -122,7 +122,7 @@ static void run_columns(void *state, int64_t times) {
 
 struct schemas {
     struct table *table;
-    /* A producer's, which has nothing to do when it is released. */
+    /* The producer's struct, whose release does nothing during the bench. */
     struct ArrowSchema foreign;
     void (*release_foreign)(struct ArrowSchema *schema);
 };

@@ -1,4 +1,4 @@
-/* DLPack out and in again with the least work. */
+/* Export and import of DLPack with the least work. */
 #include "../bench.h"
 #include "../threads.h"
 #include "tensor.h"

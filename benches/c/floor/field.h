@@ -1,4 +1,4 @@
-/* What a consumer cannot do without of a field: its type and its name. */
+/* What every consumer needs of a field: its type and its name. */
 #ifndef FIELD_H_
 #define FIELD_H_
 
@@ -17,7 +17,7 @@ static inline enum type type_of(const char *format) {
     return strcmp(format, "tdD") == 0 ? DATE32 : UNKNOWN;
 }
 
-/* UTF-8 that is not all ASCII: no sequence longer than it has to be, no surrogate, nothing above U+10FFFF. */
+/* Whether a text is UTF-8: no overlong sequence, no surrogate, nothing above U+10FFFF. */
 static __attribute__((noinline)) int is_utf8(const unsigned char *text) {
     while (*text != '\0') {
         unsigned char const lead = *text++;
@@ -34,7 +34,7 @@ static __attribute__((noinline)) int is_utf8(const unsigned char *text) {
     return 1;
 }
 
-/* Nobody can use a column whose name cannot be read; so each is read to its end. */
+/* Whether a name is NULL or UTF-8. A consumer cannot do without this check, so each name is read to its end. */
 static inline int is_name(const char *name) {
     unsigned char seen = 0;
     if (name == NULL) return 1;

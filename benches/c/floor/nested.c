@@ -1,5 +1,5 @@
-/* A batch with nodes below nodes, with the least work: one block for the arrays, one for the schema, and one for what the
- * consumer sees.
+/* Export and import of a nested batch with the least work: one block for the exported arrays, one for the exported
+ * schema, and one for the consumer's nodes.
  */
 #include "../bench.h"
 #include "../data.h"
@@ -31,13 +31,13 @@ struct schemas {
 
 static _Thread_local struct pool arrays_pool, schemas_pool;
 
-/* Whether these were the last ones. If all that are left are the caller's, nobody else counts. */
+/* Whether these nodes were the last ones. If no others are left, no other thread can change the count. */
 static inline int are_last(atomic_int_fast64_t *live, int64_t nodes) {
     return atomic_load_explicit(live, memory_order_acquire) == nodes ||
            atomic_fetch_sub_explicit(live, nodes, memory_order_acq_rel) == nodes;
 }
 
-/* Each node and what is still below it; how many that were. */
+/* Marks a node, and the nodes below it that are still in place, as released. Returns how many these were. */
 static int64_t end_array(struct ArrowArray *node) {
     int64_t ended = 1;
     node->release = NULL;
@@ -74,7 +74,7 @@ static void release_schema(struct ArrowSchema *node) {
     owner_drop(owner);
 }
 
-/* How far a tree is: the next node, and the next place for a pointer to a child. */
+/* The position in a tree that is being filled: the next node, and the next place for a pointer to a child. */
 struct cursor {
     int node, child;
 };
@@ -119,7 +119,7 @@ static __attribute__((noinline)) void export_schemas(struct owner *owner, struct
     *out = *fill_schema(schemas, &(struct cursor){0, 0});
 }
 
-/* --- the consumer, of trees that are not large --- */
+/* --- the consumer, which takes trees of at most MOST_NODES nodes --- */
 
 enum { MOST_NODES = 32 };
 
@@ -138,7 +138,7 @@ struct seen_nodes {
 
 static _Thread_local struct pool seen_pool;
 
-/* By type: how many buffers, and how many children. */
+/* How many buffers an array of each type has. */
 static int64_t const buffers_of[] = {[INT32] = 2, [INT64] = 2, [FLOAT32] = 2, [FLOAT64] = 2, [TEXT] = 3, [BOOL] = 2,
                                      [BINARY] = 3, [DATE32] = 2, [LIST] = 2, [STRUCT] = 1};
 

@@ -1,5 +1,5 @@
-/* The least that an allocation can cost: a block that this thread gave back and takes again. What is larger than that
- * block, or the second one at a time, comes from malloc. A block may be given back on any thread.
+/* The least that an allocation can cost: the thread keeps one block that was given back, and takes it again. A larger
+ * block, and a second one at the same time, come from malloc. A block may be given back on any thread.
  */
 #ifndef POOL_H_
 #define POOL_H_
@@ -12,7 +12,7 @@ struct block {
     size_t bytes;
 };
 
-/* One for each thread and kind of block. */
+/* One pool for each thread and kind of block. */
 struct pool {
     struct block *free;
 };
@@ -32,7 +32,7 @@ static inline void pool_give(struct pool *pool, void *given) {
     struct block *block = given;
     if (pool->free == NULL) {
         pool->free = block;
-    } else if (pool->free->bytes < block->bytes) { /* the larger one serves more */
+    } else if (pool->free->bytes < block->bytes) { /* the larger block fits more requests */
         free(pool->free);
         pool->free = block;
     } else {

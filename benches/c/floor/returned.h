@@ -1,7 +1,7 @@
-/* Blocks of one size that come back from other threads: the least that can be done for them. The owner takes from a list
- * of its own, and all that came back at once when that is empty.
+/* Blocks of one size that other threads give back, with the least work. A thread takes blocks from its own list; when
+ * that is empty, it takes over the list of all blocks that came back.
  *
- * A thread's blocks have to be back before it ends; the blocks themselves are never given up.
+ * All blocks of a thread must be back before it ends. Blocks are never freed.
  */
 #ifndef RETURNED_H_
 #define RETURNED_H_
@@ -15,7 +15,7 @@ struct link {
     struct link *next;
 };
 
-/* One for each thread. */
+/* One for each thread that takes blocks. */
 struct returned {
     struct link *own;
     _Atomic(struct link *) back;

@@ -1,4 +1,4 @@
-/* Streams of batches, per batch, with the least work. */
+/* One batch of a stream, with the least work. */
 #include "../bench.h"
 #include "../data.h"
 #include "table.h"
@@ -129,8 +129,8 @@ static void tear_down_device(void *state) {
 
 /* --- asynchronous ---
  *
- * The producer sends on the thread that the consumer takes on. Still each side counts with atomics, as `request` may
- * come from any thread, and a task is kept until the consumer asks for the batch.
+ * Producer and consumer run on one thread. Each side uses atomics all the same, because `request` may come from any
+ * thread. The consumer keeps a task until it needs the batch.
  */
 
 struct async {
@@ -138,8 +138,8 @@ struct async {
     struct ArrowAsyncProducer producer;
     struct table *table;
     struct seen_schema *agreed;
-    atomic_int_fast64_t demand; /* the producer's */
-    struct ArrowAsyncTask task; /* the consumer's, when it has come */
+    atomic_int_fast64_t demand; /* the producer's: batches requested and not sent yet */
+    struct ArrowAsyncTask task; /* the consumer's, set if has_task is */
     atomic_int has_task;
     int done;
 };

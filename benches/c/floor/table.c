@@ -42,8 +42,8 @@ struct table *new_table(int columns, const char *const *formats, int n_formats) 
 
 /* --- exported trees: one block each ---
  *
- * A consumer may move a child out and release it later than the root. So the block counts the nodes that are not
- * released; the root releases those that are still in place in one step.
+ * A consumer may move a child out and release it later than the root. Therefore the block counts the nodes that are not
+ * released. The root releases all children that are still in place in one step.
  */
 
 struct tree {
@@ -66,7 +66,7 @@ struct schema_tree {
 static _Thread_local struct pool array_pool, schema_pool;
 
 static void drop_nodes(struct tree *tree, struct pool *pool, int64_t nodes) {
-    /* If all that are left are the caller's, nobody else counts. */
+    /* If no other nodes are left, no other thread can change the count. */
     if (atomic_load_explicit(&tree->live, memory_order_acquire) != nodes &&
         atomic_fetch_sub_explicit(&tree->live, nodes, memory_order_acq_rel) != nodes) {
         return;
@@ -166,7 +166,7 @@ int export_schema(struct table *table, struct ArrowSchema *out) {
 
 struct seen_schema {
     struct block block;
-    struct ArrowSchema source; /* has the names */
+    struct ArrowSchema source; /* keeps the names alive */
     int64_t columns;
     uint8_t types[];
 };
@@ -204,7 +204,7 @@ void release_seen_schema(struct seen_schema *seen) {
     pool_give(&seen_schema_pool, seen);
 }
 
-/* Of the types with one buffer of values. */
+/* Takes a column of a type that has one buffer of values. */
 static inline int take_column(const struct ArrowArray *child, int64_t rows, struct seen_column *out) {
     if (child->release == NULL || child->n_buffers != 2) return 0;
     if (child->n_children != 0 || child->dictionary != NULL) return 0;
@@ -232,7 +232,7 @@ struct seen *import_array(struct ArrowArray *source, const struct seen_schema *s
 }
 
 struct seen *import_device_array(struct ArrowDeviceArray *source, const struct seen_schema *schema) {
-    /* In host memory there is nothing to wait for. */
+    /* Host memory has no event to wait for. */
     if (source->device_type != ARROW_DEVICE_CPU || source->sync_event != NULL) return NULL;
     return import_array(&source->array, schema);
 }

@@ -1,4 +1,4 @@
-/* A table with the least work: trees of Arrow structs in one block each, which is used again. */
+/* Export and import of a table with the least work: each tree of Arrow structs is one block, which is used again. */
 #ifndef TABLE_H_
 #define TABLE_H_
 
@@ -6,7 +6,7 @@
 
 #include <arrow/c/device.h>
 
-/* The producer's: columns over memory that `owner` keeps alive. */
+/* The producer's table: columns over memory that `owner` keeps alive. */
 struct table {
     struct owner owner;
     int64_t rows;
@@ -17,27 +17,27 @@ struct table {
     char *name_block;
 };
 
-/* With the formats by turns. Whoever has it drops its owner. */
+/* A table whose columns have the formats in turn. The caller drops the table's owner. */
 struct table *new_table(int columns, const char *const *formats, int n_formats);
 
-/* Both take a share of the owner; 0, or ENOMEM. */
+/* Each export takes a share of the owner, and returns 0 or ENOMEM. */
 int export_array(struct table *table, struct ArrowArray *out);
 int export_schema(struct table *table, struct ArrowSchema *out);
 int export_device_array(struct table *table, struct ArrowDeviceArray *out);
 
-/* The consumer's: what it took, and its columns. */
+/* What the consumer keeps of an array and of a schema. */
 struct seen;
 struct seen_schema;
 
-/* Both move the source into what they return, or leave it alone and return NULL. A table's columns have to be of known
- * types; as many as `schema` has, which is kept by the caller.
+/* Each import moves the source into its result, or leaves it alone and returns NULL. The columns must be of known
+ * types, and as many as `schema` has, which the caller keeps.
  */
 struct seen_schema *import_schema(struct ArrowSchema *source);
 struct seen *import_array(struct ArrowArray *source, const struct seen_schema *schema);
 struct seen *import_device_array(struct ArrowDeviceArray *source, const struct seen_schema *schema);
 const void *seen_values(const struct seen *seen, int64_t column);
 
-/* What a consumer asks a column for; 0, or EINVAL. */
+/* What a consumer needs of a column. `seen_column` returns 0, or EINVAL if there is no such column. */
 struct seen_column {
     const void *validity;
     const void *values;

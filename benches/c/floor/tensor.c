@@ -28,7 +28,7 @@ static inline void fill(struct DLManagedTensorVersioned *out, struct producer *p
         {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, producer, deleter, 0, producer->view};
 }
 
-/* What is handed over. */
+/* The exported struct, in its block. */
 struct handed {
     struct block block;
     struct DLManagedTensorVersioned managed;
@@ -70,11 +70,11 @@ struct DLManagedTensorVersioned *export_tensor_for_good(struct producer *produce
     return hand_over(producer, delete_moved);
 }
 
-/* --- over two threads: what one of them releases is still the other one's to use again --- */
+/* --- for two threads: a block that one thread releases goes back to the thread that exported it --- */
 
 struct far_handed {
     struct link block;
-    struct returned *home; /* where it comes back to */
+    struct returned *home; /* where the block is given back */
     struct DLManagedTensorVersioned managed;
 };
 

@@ -1,6 +1,6 @@
-/* A producer of a matrix and a consumer of DLPack with the least work: a descriptor out of a pool, the checks that a
- * consumer cannot do without, and the deleter. In a file of their own, as the compiler does not see through calls of
- * other libraries either.
+/* A producer of a matrix and a consumer of DLPack with the least work: a struct from a pool, the checks that a consumer
+ * cannot do without, and the deleter. They are compiled by themselves, so that their calls are not inlined: the
+ * compiler cannot inline calls of other libraries either.
  */
 #ifndef TENSOR_H_
 #define TENSOR_H_
@@ -12,24 +12,24 @@
 
 struct producer {
     struct owner owner;
-    DLTensor view; /* shape and strides are the producer's too */
+    DLTensor view; /* its shape and strides stay the producer's, too */
     int64_t strides[MATRIX_NDIM];
-    int64_t released; /* for good */
+    int64_t released; /* how often the owner was released */
 };
 
-/* Of `matrix_values`; with one user. */
+/* Makes a producer of `matrix_values` whose owner has one user. */
 void make_producer(struct producer *out);
 
-/* All are NULL if there is no memory. */
+/* Each export returns NULL if there is no memory. */
 struct DLManagedTensorVersioned *export_tensor(struct producer *producer);
-/* There is one user, and it changes: nothing to count. */
+/* Moves the only share to the consumer, so there is nothing to count. */
 struct DLManagedTensorVersioned *export_tensor_for_good(struct producer *producer);
-/* What this thread exports for others to release: the memory comes back. */
+/* For a release on another thread, which gives the block back to this one. */
 struct DLManagedTensorVersioned *export_tensor_far(struct producer *producer);
 
 void borrow_tensor(const struct producer *producer, DLTensor *out);
 
-/* What it is given, or NULL: a consumer of compact float32 in host memory. */
+/* Returns its argument, or NULL if that is not compact float32 in host memory. */
 struct DLManagedTensorVersioned *import_tensor(struct DLManagedTensorVersioned *managed);
 void release_tensor(struct DLManagedTensorVersioned *managed);
 

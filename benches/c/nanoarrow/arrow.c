@@ -46,7 +46,7 @@ static void run_schema_agreed(void *state, int64_t times) {
     }
 }
 
-/* nanoarrow has no call for a column: its view of one is a struct that anybody may read. */
+/* nanoarrow has no call that returns a column: its view is a struct with public fields. */
 struct reading {
     struct table *table;
     struct ArrowDeviceArray array;
@@ -85,7 +85,7 @@ static void run_columns(void *state, int64_t times) {
 
 struct schemas {
     struct ArrowSchema own;
-    struct ArrowSchema foreign; /* a producer's, which has nothing to do when it is released */
+    struct ArrowSchema foreign; /* the producer's struct, whose release does nothing during the bench */
 };
 
 static void release_nothing(struct ArrowSchema *schema) {
@@ -116,7 +116,7 @@ static void run_schema_export(void *state, int64_t times) {
     }
 }
 
-/* nanoarrow keeps the struct and reads a field when it is asked for, so the consumer asks once for each. */
+/* nanoarrow keeps the struct and parses a field only on request, so the consumer requests each field once. */
 static void run_schema_import(void *state, int64_t times) {
     const struct schemas *schemas = state;
     for (int64_t i = 0; i < times; ++i) {

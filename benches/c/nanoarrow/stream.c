@@ -1,5 +1,5 @@
-/* Streams of batches, per batch, with nanoarrow. Its streams give arrays that they were given before, so each one is
- * filled with so many arrays and read to its end.
+/* One batch of a stream, with nanoarrow. Its streams return arrays that were put into them before, so each stream is
+ * filled with at most BATCHES arrays, which are all read.
  */
 #include "../bench.h"
 #include "../data.h"

@@ -10,16 +10,16 @@
 struct table {
     struct owner owner;
     struct ArrowSchema schema;
-    struct ArrowDeviceArrayView view; /* the consumer's, of the agreed schema: shows one array after the other */
+    struct ArrowDeviceArrayView view; /* the consumer's view for the agreed schema, set to one array after the other */
 };
 
-/* A schema with so many columns; the formats by turns. */
+/* A schema whose columns have the formats in turn. */
 void make_schema(struct ArrowSchema *out, int columns, const char *const *formats, int n_formats);
 
 struct table *new_table(int columns);
 void free_table(struct table *table);
 
-/* Another array over the same values: each column has a share of the owner, as each may be released by itself. */
+/* Exports an array over the same values. Each column has a share of the owner, as it may be released by itself. */
 void export_array(struct table *table, struct ArrowArray *out);
 
 #endif
