@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What exchanges cost on the GPU of this machine, from the programs beside this script (docs/gpu.md):
+# Measures what exchanges cost on this machine's GPU, with the programs in ../bin (docs/gpu.md):
 #
 #   bench.sh [--quick] [--only TEXT] [--results DIRECTORY] [--record FILE] [--simulated]
 #
 # --quick only checks that everything runs; --only runs the operations with this text in their name.
 # --record writes device, driver, date and the table to FILE; it is allowed only for a full run on a GPU.
-# --simulated is a quick rehearsal on the simulated driver in sim/.
+# --simulated is a quick rehearsal on the simulated driver in ../sim.
 #
-# Leaves gpu.json in DIRECTORY (default: that of this script), or gpu-quick.json or gpu-simulated.json. Needs only
-# Python 3; rmm is a peer, if Python has it. Exit status 3: there is no GPU; the reason is printed.
+# Writes gpu.json, gpu-quick.json or gpu-simulated.json to DIRECTORY (default: that of this script). It needs only
+# Python 3. If Python has rmm, that is a peer. Exit status 3 means that there is no GPU; the reason is printed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -64,9 +64,9 @@ else
   options+=(--missing rmm "${why##*$'\n'}")
 fi
 
-# Not every machine lets processes share device memory; the rest is measured there, too.
+# Not every machine lets processes share device memory. If this one does not, the rest is still measured.
 ipc='ipc/first-import\tfloor\t1\nipc/import-again\tdevexchange\t1\n'
-# shellcheck disable=SC2059 # it is a format
+# shellcheck disable=SC2059 # $ipc is a format
 if ! why=$(printf "$ipc" | "$root/bin/gpu-bench" 2>&1); then options+=(--missing ipc "${why##*$'\n'}"); fi
 
 run() {

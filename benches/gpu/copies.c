@@ -1,4 +1,4 @@
-/* Copies between host and device, and on the device; each is waited for, so bytes over nanoseconds are GB/s. */
+/* Copies between host and device, and on the device. Each one is waited for: bytes divided by nanoseconds are GB/s. */
 #include "driver.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ struct copy {
     int is_pinned;
     void *host;
     devx_tensor_t *tensor;
-    cu_memory memory; /* of the tensor */
+    cu_memory memory; /* the tensor's */
 };
 
 static void *copy_up(int bytes, int is_pinned) {
@@ -24,7 +24,7 @@ static void *copy_up(int bytes, int is_pinned) {
         copy->host = malloc(copy->bytes);
         MUST(copy->host != NULL);
     }
-    memset(copy->host, 1, copy->bytes); /* pages that are there */
+    memset(copy->host, 1, copy->bytes); /* makes the pages present */
     copy->tensor = gpu_tensor(bytes, copy->stream);
     copy->memory = gpu_address(copy->tensor);
     OK(devx_tensor_write(copy->tensor, copy->host, copy->bytes, copy->stream, NULL));
@@ -64,7 +64,7 @@ static void run_from_device(void *state, int64_t times) {
     }
 }
 
-/* Into new memory, which is given back. */
+/* Copies into new memory, and releases that. */
 static void run_on_device(void *state, int64_t times) {
     const struct copy *copy = state;
     for (int64_t i = 0; i < times; ++i) {

@@ -1,4 +1,4 @@
-/* Where the driver's functions are, and what all benches on a GPU need of it. */
+/* Finds the driver's functions, and does with them what all benches on a GPU need. */
 #define _GNU_SOURCE
 #include "driver.h"
 

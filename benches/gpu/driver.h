@@ -1,4 +1,4 @@
-/* The CUDA driver as a program without a toolkit calls it: found at run time, a function pointer for each call. */
+/* The CUDA driver for a program without the toolkit: found at run time, with a function pointer for each call. */
 #ifndef GPU_DRIVER_H_
 #define GPU_DRIVER_H_
 
@@ -40,15 +40,15 @@ extern struct driver {
     cu_result (*ipc_get)(struct cu_ipc_handle *out, cu_memory memory);
     cu_result (*ipc_open)(cu_memory *out, struct cu_ipc_handle handle, unsigned flags);
     cu_result (*ipc_close)(cu_memory memory);
-    /* Of the simulated driver only. */
+    /* NULL, except in the simulated driver. */
     const char *(*simulated)(void);
 } cu;
 
-/* Finds the driver and makes the primary context of device 0 current, once. What is missing, or NULL. */
+/* Finds the driver and makes the primary context of device 0 current, once. Returns what is missing, or NULL. */
 const char *gpu_open(void);
 
-/* The same, for a bench: without a driver there is none. The device's default pool keeps what it has, as ours does: by
- * itself it gives everything back whenever a stream is waited for.
+/* Same as gpu_open, but ends the program if something is missing. Also makes the device's default pool keep its memory,
+ * as ours does: otherwise that pool gives its unused memory back whenever a stream is waited for.
  */
 void gpu_use(void);
 
@@ -60,7 +60,7 @@ enum { EVENT_DISABLE_TIMING = 2, IPC_LAZY_PEER_ACCESS = 1, POOL_RELEASE_THRESHOL
 static DLDevice const gpu = {kDLCUDA, 0};
 static DLDataType const float32 = {kDLFloat, 32, 1};
 
-/* A stream of devexchange's, as the driver has it. */
+/* The driver's handle of a stream of devexchange. */
 static inline void *raw(int64_t stream) {
     return (void *)(uintptr_t)stream;
 }
@@ -69,11 +69,11 @@ int64_t gpu_stream(void);
 void gpu_stream_end(int64_t stream);
 void *gpu_event(void);
 
-/* A tensor of so many bytes of float32, from the device's pool and in the order of a stream; plain memory for -1. */
+/* A float32 tensor, from the device's pool and in the order of the stream; plain memory for -1. */
 devx_tensor_t *gpu_tensor(int64_t bytes, int64_t stream);
 cu_memory gpu_address(const devx_tensor_t *tensor);
 
-/* Waits, in time that does not count, until a stream is idle (none for -1) and no release is waiting. */
+/* Waits until the stream is idle (-1: no stream) and no release is waiting. This time does not count. */
 void gpu_settle(int64_t stream);
 
 #endif

@@ -1,5 +1,5 @@
-/* Memory of another process: the first import of an allocation, which opens it, and one more while it is open. The
- * other process is gpu-peer, beside this program.
+/* Import of another process's memory: the first import of an allocation, which opens it, and another one while it is
+ * open. The other process runs gpu-peer, which is in the directory of this program.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -31,7 +31,7 @@ static void peer_path(char *out, size_t size) {
     strcpy(slash, "/gpu-peer");
 }
 
-/* It says the driver's handle of its memory when it is ready, and ends with its standard input. */
+/* Starts gpu-peer. When it is ready, it writes the driver's handle of its memory; it ends when its input does. */
 static void start_peer(struct shared *shared, const char *address) {
     char path[4096];
     int in[2], out[2];
@@ -88,7 +88,7 @@ static void shared_down(void *state) {
     free(shared);
 }
 
-/* What was imported is given back before the next one comes. */
+/* Waits until each import is released before the next one. */
 static void run_import(void *state, int64_t times) {
     const struct shared *shared = state;
     for (int64_t i = 0; i < times; ++i) {

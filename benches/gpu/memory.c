@@ -1,4 +1,4 @@
-/* Memory that managers give and take back, and what the driver's own calls cost. */
+/* Allocation and release by memory managers, and by the driver's own calls. */
 #include "driver.h"
 
 struct memory {
@@ -37,8 +37,8 @@ static void memory_down(void *state) {
     free(memory);
 }
 
-/* The library gives plain memory back on a thread of its own, as the driver may wait for the device; what has not come
- * back after so many allocations is waited for, in time that does not count. */
+/* The library frees plain memory on a thread of its own, because the driver may wait for the device. After this many
+ * allocations, the bench waits until all of them are freed. This time does not count. */
 enum { AT_ONCE = 64 };
 
 static void allocate(const struct memory *memory, int64_t stream, int64_t times) {

@@ -1,5 +1,5 @@
-/* What an exchange costs where the order of streams is kept: on the producer's own stream, where DLPack needs nothing
- * of the driver, and on another one, for which an event is recorded and waited for. Beside it the driver's calls alone.
+/* What an exchange costs that keeps the order of streams: for the producer's own stream, where DLPack needs no call of
+ * the driver, and for another stream, which waits for an event. The driver's calls are also measured by themselves.
  */
 #include "../c/floor/tensor.h"
 #include "driver.h"
@@ -110,7 +110,7 @@ static void run_dlpack_other(void *state, int64_t times) {
     dlpack(exchange, exchange->other, times);
 }
 
-/* Of an Arrow array the consumer waits, for the event that it carries. */
+/* An Arrow array carries an event, and the consumer waits for it. */
 static void arrow(const struct exchange *exchange, int64_t stream, int64_t times) {
     for (int64_t i = 0; i < times; ++i) {
         struct ArrowDeviceArray handed;
@@ -133,7 +133,7 @@ static void run_arrow_other(void *state, int64_t times) {
     arrow(exchange, exchange->other, times);
 }
 
-/* --- the least: the structs of the floor of C for DLPack, and what the driver has to be told --- */
+/* --- the floor: the structs of the C floor for DLPack, and the driver's calls that the order needs --- */
 
 static void exchange_in_order(struct exchange *exchange, int64_t stream, int64_t times) {
     for (int64_t i = 0; i < times; ++i) {
@@ -156,7 +156,7 @@ static void run_floor_same(void *state, int64_t times) {
     }
 }
 
-/* Whoever exports an Arrow array does not know the consumer's stream: there is an event at any rate. */
+/* The producer of an Arrow array does not know the consumer's stream, so it always records an event. */
 static void run_floor_arrow_same(void *state, int64_t times) {
     struct exchange *exchange = state;
     exchange_in_order(exchange, exchange->stream, times);

@@ -1,8 +1,8 @@
-/* Another process with memory on the GPU, and what is known of that GPU:
+/* The process whose memory ipc.c imports, and a description of the GPU:
  *
- *   gpu-peer about        prints what the benches run on; exit status 3, and why, if there is no GPU to run on
+ *   gpu-peer about        prints what the benches run on; without a GPU, prints the reason and ends with status 3
  *   gpu-peer ADDRESS      offers a tensor at an address of `devx_ipc_server_create`, writes the driver's handle of
- *                         other memory to its standard output, and ends with its standard input
+ *                         another allocation to its standard output, and ends when its standard input does
  */
 #define _GNU_SOURCE
 #include "peer.h"
@@ -14,7 +14,7 @@
 
 enum { NO_GPU = 3 };
 
-/* Of bench.c, whose main this program does not have. */
+/* These are in bench.c, but this program has a main of its own. */
 int64_t bench_left_out;
 int64_t bench_now(void) {
     struct timespec at;

@@ -1,4 +1,4 @@
-/* What the two processes of ipc.c know of each other. */
+/* What the two processes of ipc.c have in common. */
 #ifndef GPU_PEER_H_
 #define GPU_PEER_H_
 

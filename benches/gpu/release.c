@@ -1,5 +1,5 @@
-/* What a release costs its caller while work that uses the memory is still queued on another stream: `used_on` and the
- * release, which itself comes later. Only these two count; making the tensors and the end of the work do not.
+/* What a release costs its caller while work that uses the memory is still queued on another stream. Only `used_on` and
+ * `devx_tensor_release` count; making the tensors and waiting for the work do not.
  */
 #include "driver.h"
 
@@ -7,7 +7,7 @@ enum { AT_ONCE = 64, FILLS = 16, BYTES = 4096 };
 
 struct releases {
     int64_t stream, worker;
-    size_t bytes; /* of the memory that work is done on */
+    size_t bytes; /* of the memory that the queued work fills */
     cu_memory memory;
     devx_tensor_t *tensors[AT_ONCE];
     cu_memory given[AT_ONCE];
@@ -20,7 +20,7 @@ static void *releases_up(int size) {
     MUST(releases != NULL);
     releases->stream = gpu_stream();
     releases->worker = gpu_stream();
-    /* Some 0.2 ms of work on a GPU; on the simulated one, which copies with the processor, less will do. */
+    /* Enough for some 0.2 ms of work on a GPU; the simulated driver fills with the processor, so it gets less. */
     releases->bytes = cu.simulated == NULL ? (size_t)64 << 20 : (size_t)64 << 10;
     CU(cu.alloc(&releases->memory, releases->bytes));
     for (int k = 0; k < AT_ONCE; ++k) releases->events[k] = gpu_event();
@@ -44,7 +44,7 @@ static void let_go(void *memory) {
     CU(cu.free((cu_memory)(uintptr_t)memory));
 }
 
-/* Memory of another producer's, whose release the library calls when the work is done. */
+/* A tensor over another producer's memory, whose owner the library releases when the work is done. */
 static devx_tensor_t *foreign_tensor(void) {
     int64_t const shape[1] = {BYTES / 4};
     cu_memory memory = 0;
@@ -88,7 +88,7 @@ static void run_foreign(void *state, int64_t times) {
     release_all(state, 1, times);
 }
 
-/* The least: memory of a pool is given back behind the work, for which the driver needs an event. */
+/* The floor: gives the memory back to the pool after the work, which takes an event. */
 static void run_floor_pool(void *state, int64_t times) {
     struct releases *releases = state;
     while (times > 0) {
@@ -108,7 +108,7 @@ static void run_floor_pool(void *state, int64_t times) {
     }
 }
 
-/* The least: somebody has to know when the work is done, so an event is recorded. */
+/* The floor: records an event, which shows when the work is done. */
 static void run_floor_foreign(void *state, int64_t times) {
     const struct releases *releases = state;
     while (times > 0) {

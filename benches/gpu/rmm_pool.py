@@ -1,6 +1,6 @@
-"""RAPIDS' memory manager as a peer, by its Python package: rmm_pool.py [list] (docs/bench.md, "Another program").
+"""RAPIDS' memory manager as a peer, through its Python package: rmm_pool.py [list] (docs/bench.md, "Another program").
 
-Its allocations are made through Python, whose loop and objects are in the figures: some 0.1 us of them.
+It is called from Python, so each figure includes Python's loop and objects: some 0.1 us.
 """
 
 import sys
