@@ -1,5 +1,5 @@
-/* The least that a JVM can pay for the same, by JNI, over the floor of C: numbers in, numbers out, and what is more
- * than one goes to memory of the caller's.
+/* The floor of Java: the C floor behind native methods (JNI) that take and return numbers. A method with several
+ * results writes them to the caller's memory.
  */
 #include "../c/allocations.h"
 #include "../c/data.h"
@@ -13,7 +13,7 @@
     JNIEXPORT type JNICALL Java_dev_devexchange_Floor_##name(JNIEnv *env, jclass self, ##__VA_ARGS__)
 #define UNUSED (void)env, (void)self
 
-/* Of the library that is loaded before all others. */
+/* In the preloaded library; NULL without it. */
 #pragma weak bench_allocations
 
 FLOOR(jlong, allocations) {
@@ -85,7 +85,7 @@ struct held {
     struct seen_schema *schema;
 };
 
-/* Two numbers to `out`, behind which there is room for a number for each column. */
+/* Writes two numbers to `out`, after which there is room for one number per column. */
 FLOOR(void, importBatch, jlong array, jlong schema, jlong out) {
     UNUSED;
     struct held *held = (struct held *)out;
@@ -94,7 +94,7 @@ FLOOR(void, importBatch, jlong array, jlong schema, jlong out) {
     if (held->seen == NULL) abort();
 }
 
-/* The addresses of the columns. */
+/* Writes the address of each column's values. */
 FLOOR(void, readBatch, jlong out, jint columns) {
     UNUSED;
     struct held *held = (struct held *)out;

@@ -1,6 +1,6 @@
-# The operations of Julia as a program with benches (docs/bench.md): julia bench.jl FLOOR [list]
+# The benches of Julia as one program (docs/bench.md): julia bench.jl FLOOR [list]
 #
-# FLOOR is the library of the floor in C. Another one, which counts allocations, is loaded before all others.
+# FLOOR is the library of the C floor. The library that counts allocations must be preloaded.
 
 using DevExchange
 using Libdl
@@ -24,8 +24,8 @@ allocations() = ccall(:bench_allocations, Int64, ())
 
 exported() = ccall(EXPORT, Ptr{Cvoid}, (Ptr{Cvoid},), PRODUCER)
 
-# Released once, by `close` or at the latest by the finalizer; a finalizer that is taken back costs more than one that
-# finds nothing to do.
+# A held tensor, which is released once: by `close`, or at the latest by the finalizer. `close` leaves the finalizer
+# registered, because removing it would cost more than running it with nothing to do.
 mutable struct Held
     address::Ptr{Cvoid}
     function Held(address)
@@ -41,7 +41,7 @@ function Base.close(held::Held)
     ccall(RELEASE, Cvoid, (Ptr{Cvoid},), address)
 end
 
-# The same of a table with its schema.
+# A held table with its schema, released in the same way.
 mutable struct HeldTable
     seen::Ptr{Cvoid}
     schema::Ptr{Cvoid}
@@ -67,7 +67,7 @@ const ROWS = 1024
 const TABLES = Dict(n => ccall(NEW_TABLE, Ptr{Cvoid}, (Cint, Ptr{Cvoid}, Cint), n, Libdl.dlsym(FLOOR, :table_format), 1)
                     for n in WIDTHS)
 const BATCHES = Dict(n => Batch([string('c', k - 1) => zeros(Int32, ROWS) for k in 1:n]) for n in WIDTHS)
-# Where the addresses go, which nobody may leave out.
+# The sum of the addresses, so that the compiler keeps the reads.
 const SINK = Ref(UInt(0))
 
 function floor_call(times)
@@ -95,7 +95,7 @@ function floor_batch(times, columns)
     end
 end
 
-# One that reads a number: `outstanding` adds up those of all threads, which would be most of the time.
+# A function that reads one number: `outstanding` adds up the numbers of all threads, which would take most of the time.
 function our_call(times)
     for _ in 1:times
         releases_lost()

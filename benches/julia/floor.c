@@ -1,4 +1,4 @@
-/* What Julia calls for the floor: the floor of C, and a function that does nothing. */
+/* What the floor of Julia calls in addition to the C floor. */
 #include "../c/floor/tensor.h"
 
 #include <stdlib.h>

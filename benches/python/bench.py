@@ -1,6 +1,6 @@
-"""The operations of Python as a program with benches (docs/bench.md): ours, the packages that are here, and the floor.
+"""The benches of Python as one program (docs/bench.md): devexchange, the floor, and the peers that are installed.
 
-It runs with a library in front of all others that counts allocations; scripts/bench.sh starts it so.
+scripts/bench.sh starts it with a preloaded library that counts allocations.
 """
 
 import gc
@@ -21,7 +21,7 @@ ROWS = 1024
 WIDTHS = 1, 10, 100, 1000
 
 
-# Packages of another environment that has more of them.
+# A second environment, which may have PyTorch.
 sys.path.append(os.environ["BENCH_PACKAGES"])
 
 
@@ -35,11 +35,11 @@ def optional(name):
 torch = optional("torch")
 matrix = numpy.zeros((2, 3), numpy.float32)
 
-benches = {}  # (operation, implementation): makes a function and its argument
+benches = {}  # (operation, implementation): returns a function and its argument
 
 
 def add(operation, implementation, function, argument):
-    """A bench that calls the function with the argument that the other function makes."""
+    """Adds a bench that calls `function` with what `argument()` returns."""
     benches[operation, implementation] = lambda: (function, argument())
 
 
@@ -79,7 +79,7 @@ def add_tensors():
     add("python/tvm-out", "floor", tvm_ffi.from_dlpack, sources["floor"])
     add("python/tvm-out", "tvm-ffi", tvm_ffi.from_dlpack, sources["tvm"])
     add("python/tvm-out", "numpy", tvm_ffi.from_dlpack, sources["numpy"])
-    # The one type of tvm-ffi's that has a function table.
+    # The only type of tvm-ffi that has a function table.
     table = tvm_ffi.core.DLTensorTestWrapper
     sources["table"] = lambda: table(sources["tvm"]())
     add("python/table-in", "devexchange", devexchange.from_dlpack, sources["table"])
@@ -100,7 +100,7 @@ def add_tensors():
 
 
 def add_making(operation, sources, kind):
-    """A tensor makes an object of another library's type, by the function table of that type."""
+    """Adds benches in which a tensor makes an object of another library's type, by that type's function table."""
     for implementation in "devexchange", "floor":
         benches[operation, implementation] = lambda source=sources[implementation]: (source().to, kind)
 
@@ -127,7 +127,7 @@ def add_batches(columns):
 
 
 def call(function, argument, times):
-    """The loop is the same for all, and its own time is in each figure."""
+    """Repeats a call. The loop is the same for all benches, and its own time is in each figure."""
     if argument is None:
         for _ in itertools.repeat(None, times):
             function()
@@ -145,7 +145,7 @@ def measure(function, argument, times):
 
 
 def serve():
-    """What is set up for an operation stays until another operation is asked for."""
+    """Answers the requests. What was set up is kept until a request names another operation."""
     current, ready = None, {}
     for line in sys.stdin:
         operation, implementation, times = line.rstrip("\n").split("\t")

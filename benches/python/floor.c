@@ -1,5 +1,5 @@
-/* The least that a Python extension can do for the same: producers and consumers in C, with a Python object for what
- * is held, over the floor of C.
+/* The floor of Python: a C extension with producers and consumers over the C floor, and one Python object for what is
+ * held.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -8,22 +8,22 @@
 #include "../c/floor/table.h"
 #include "../c/floor/tensor.h"
 
-/* Of the library that is loaded before all others. */
+/* In the preloaded library; NULL without it. */
 #pragma weak bench_allocations
 
-/* The names that are asked for, made once. */
+/* The names and the argument of all queries, made once. */
 static PyObject *text_dlpack, *text_device, *text_exchange_api, *text_arrow, *max_version, *max_version_name;
 static PyObject *text_requires_grad, *text_is_neg;
 
-/* --- handles: one object for what is held, of a type for each kind --- */
+/* --- handles: one object for what is held, with a type for tensors and one for batches --- */
 
 struct handle {
     PyObject_HEAD
     void *held;
-    void *schema; /* a batch's */
+    void *schema; /* of a batch */
 };
 
-/* As CPython does for its own small types: the last one that was freed is used again. */
+/* The handle that was freed last, to be used again, as CPython does for its own small types. */
 static PyObject *free_handle;
 
 static PyObject *new_handle(PyTypeObject *type, void *held, void *schema) {
@@ -77,10 +77,10 @@ static PyObject *keep(struct DLManagedTensorVersioned *managed) {
     return NULL;
 }
 
-/* Whether objects of the type that was looked up last can be marked. */
+/* Whether objects of the type that was looked up last can have the marks of `is_marked`. */
 static int has_marks;
 
-/* The functions in C of a type, which are looked up once. */
+/* The function table of a type; the last one is kept, so that it is looked up once. */
 static const DLPackExchangeAPI *exchange_api(PyTypeObject *type) {
     static PyTypeObject *known;
     static const DLPackExchangeAPI *api;
@@ -95,7 +95,7 @@ static const DLPackExchangeAPI *exchange_api(PyTypeObject *type) {
     return api;
 }
 
-/* No if the object has no such method. */
+/* Calls a method that answers yes or no; -1 with an exception set if it fails. */
 static int is(PyObject *thing, PyObject *question) {
     PyObject *answer = PyObject_VectorcallMethod(question, &thing, 1, NULL);
     int yes = answer == NULL ? -1 : PyObject_IsTrue(answer);
@@ -103,7 +103,7 @@ static int is(PyObject *thing, PyObject *question) {
     return yes;
 }
 
-/* What PyTorch's table does not say: whether the memory of numbers that are not complex means what the tensor holds. */
+/* Whether a tensor has a mark that PyTorch's table ignores. A third mark exists only for complex types. */
 static int is_marked(PyObject *thing) {
     PyObject *gradient = PyObject_GetAttr(thing, text_requires_grad);
     if (gradient == NULL) return -1;
@@ -112,7 +112,7 @@ static int is_marked(PyObject *thing) {
     return marked == 0 ? is(thing, text_is_neg) : marked;
 }
 
-/* There is no order to keep on the host. */
+/* Does not synchronize: there is no order to keep in host memory. */
 static PyObject *from_exchange_api(PyObject *self, PyObject *thing) {
     struct DLManagedTensorVersioned *managed = NULL;
     const DLPackExchangeAPI *api = exchange_api(Py_TYPE(thing));
@@ -139,7 +139,7 @@ static PyObject *from_dlpack(PyObject *self, PyObject *thing) {
     return kept;
 }
 
-/* Of a producer that may have other memory, too: asked for without a stream only if it is on the host. */
+/* For a producer that may also have device memory: asks without a stream only if the tensor is in host memory. */
 static PyObject *from_dlpack_of_host(PyObject *self, PyObject *thing) {
     PyObject *device = PyObject_VectorcallMethod(text_device, &thing, 1, NULL);
     if (device == NULL) return NULL;
@@ -160,7 +160,7 @@ static PyObject *keep_batch(struct ArrowSchema *schema, struct ArrowArray *array
     return NULL;
 }
 
-/* With the device, or nobody knows that the data is in host memory. */
+/* Requests the struct with the device, which says that the data is in host memory. */
 static PyObject *from_arrow(PyObject *self, PyObject *thing) {
     (void)self;
     PyObject *kept = NULL, *pair = PyObject_VectorcallMethod(text_arrow, &thing, 1, NULL);
@@ -178,7 +178,7 @@ static PyObject *from_arrow(PyObject *self, PyObject *thing) {
     return kept;
 }
 
-/* --- a producer of tensors, which is there as long as the program --- */
+/* --- a producer of tensors, over static memory --- */
 
 static int64_t const matrix_strides[MATRIX_NDIM] = {3, 1};
 static DLTensor const matrix = {matrix_values,  {kDLCPU, 0},  MATRIX_NDIM, {kDLFloat, 32, 1},
@@ -229,7 +229,7 @@ static PyObject *legacy_capsule(PyObject *producer) {
     return capsule;
 }
 
-/* Whoever asks for nothing knows nothing of versions; what else may be asked for makes no difference on the host. */
+/* A consumer that passes no keyword gets the legacy struct, as it may know no other. The values are ignored. */
 static PyObject *producer_dlpack(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names) {
     (void)arguments, (void)n;
     return names == NULL ? legacy_capsule(self) : versioned_capsule(self);
@@ -296,7 +296,7 @@ static PyObject *array_capsule(struct table *table) {
 }
 
 static PyObject *table_arrow(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *names) {
-    (void)arguments, (void)n, (void)names; /* no other schema can be asked for */
+    (void)arguments, (void)n, (void)names; /* a requested schema is ignored */
     struct table *table = ((struct tabular *)self)->table;
     PyObject *schema = schema_capsule(table), *array = schema == NULL ? NULL : array_capsule(table), *pair = NULL;
     if (array != NULL) pair = PyTuple_Pack(2, schema, array);

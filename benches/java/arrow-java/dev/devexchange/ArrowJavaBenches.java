@@ -11,7 +11,7 @@ import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.IntVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 
-/** Arrow Java: a root to a root, through both structs. */
+/** Arrow Java: a root is exported and imported as another one, through both structs. */
 final class ArrowJavaBenches {
     private ArrowJavaBenches() {}
 
@@ -43,7 +43,7 @@ final class ArrowJavaBenches {
         void run(long times) {
             for (long i = 0; i < times; i++) {
                 Data.exportVectorSchemaRoot(allocator, root, null, array, schema);
-                // Importing closes the structs, so the importer gets some of its own at the same addresses.
+                // The import closes the objects that it gets, so it gets others at the same addresses.
                 try (VectorSchemaRoot seen = Data.importVectorSchemaRoot(
                         allocator, ArrowArray.wrap(array.memoryAddress()), ArrowSchema.wrap(schema.memoryAddress()),
                         null)) {

@@ -23,8 +23,8 @@ import org.openjdk.jmh.runner.options.CommandLineOptions;
 import org.openjdk.jmh.runner.options.OptionsBuilder;
 
 /**
- * The same benches by JMH (docs/bench.md): {@code JmhBenches TEXT [OPTIONS OF JMH]} measures those with this text in
- * their name, each in a JVM of its own.
+ * The same benches under JMH (docs/bench.md): {@code JmhBenches TEXT [OPTIONS OF JMH]} measures those with this text in
+ * their name, each in its own JVM.
  */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
@@ -33,10 +33,10 @@ public class JmhBenches {
     /** The path of the library with the floor. */
     private static final String FLOOR = System.getProperty("devexchange.bench.floor");
 
-    /** A bench does its operation so often in a loop of its own. */
+    /** How often a bench repeats its operation, in its own loop. */
     private static final int TIMES = 100;
 
-    /** An operation, a colon, an implementation. */
+    /** The name of the bench: an operation, a colon, an implementation. */
     @Param("")
     public String row;
 
@@ -46,19 +46,19 @@ public class JmhBenches {
         return Benches.all("java", Path.of(FLOOR));
     }
 
-    /** Makes what the bench works on. */
+    /** Makes the bench. */
     @Setup(Level.Trial)
     public void begin() throws ReflectiveOperationException {
         bench = all().make(row.replace(':', '\t'));
     }
 
-    /** Takes it away. */
+    /** Closes the bench. */
     @TearDown(Level.Trial)
     public void end() {
         bench.close();
     }
 
-    /** {@return what was read, so that it is not left out} */
+    /** {@return the sum of what was read, so that the compiler keeps the reads} */
     @Benchmark
     @OperationsPerInvocation(TIMES)
     public long run() {

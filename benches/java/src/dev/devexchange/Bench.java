@@ -1,23 +1,23 @@
 package dev.devexchange;
 
-/** One way of doing an operation, with what it works on; {@link #close} takes that away. */
+/** An implementation of an operation, with its state, which {@link #close} releases. */
 abstract class Bench implements AutoCloseable {
-    /** Makes one, for so many columns. */
+    /** Makes a bench for a number of columns. */
     interface SetUp {
         Bench make(int columns);
     }
 
-    /** Adds one to a program, which puts its language before the name, and {@code /columns} behind unless it is 0. */
+    /** Adds a bench, whose name is the language, the operation and, unless it is 0, the number of columns. */
     interface Adder {
         void add(String operation, String implementation, int columns, SetUp setUp);
     }
 
-    /** Does it so many times. Each has a loop of its own, which the compiler makes for it alone. */
+    /** Repeats the operation. Each bench has its own loop, so that the compiler optimizes it separately. */
     abstract void run(long times);
 
     @Override
     public void close() {}
 
-    /** Keeps what is read from being left out. */
+    /** The sum of what is read, so that the compiler keeps the reads. */
     static long sink;
 }

@@ -15,14 +15,14 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * The operations of Java as a program with benches (docs/bench.md): {@code Benches LANGUAGE DIRECTORY [list]}. The
- * language is what the names of the operations begin with: {@code java}, or another one on another JVM.
+ * The benches of Java as one program (docs/bench.md): {@code Benches LANGUAGE DIRECTORY [list]}. The names of the
+ * operations begin with LANGUAGE: {@code java}, or another one on another JVM. DIRECTORY has the floor's library.
  */
 public final class Benches {
-    /** Long enough for the compiler. */
+    /** How long a bench runs before it is measured, so that the compiler is done with it. */
     private static final long WARM_UP_NS = 300_000_000;
 
-    /** What differs from others of its group only in its number of columns runs the same loops. */
+    /** A bench to make. Those of one group differ only in their number of columns, and run the same loops. */
     private record Entry(String group, int columns, Bench.SetUp setUp) {
         Bench make() {
             return setUp.make(columns);
@@ -44,7 +44,7 @@ public final class Benches {
         entries.put(name + "\t" + implementation, new Entry(operation + "\t" + implementation, columns, setUp));
     }
 
-    /** All that there are, after the floor's library was loaded. */
+    /** Loads the floor's library and returns all benches. */
     static Benches all(String language, Path floor) throws ReflectiveOperationException {
         System.load(floor.toAbsolutePath().toString());
         Benches benches = new Benches(language);
@@ -54,7 +54,7 @@ public final class Benches {
         return benches;
     }
 
-    /** What there is: an operation, a tab, an implementation. */
+    /** The names of the benches: an operation, a tab, an implementation. */
     Set<String> rows() {
         return entries.keySet();
     }
@@ -64,8 +64,8 @@ public final class Benches {
     }
 
     /**
-     * The whole group is warmed up together, once and before any of it is measured: otherwise the compiler would make
-     * the loops for the number of columns that came first.
+     * Makes a bench, and before any bench of its group is measured, warms up the whole group together. Otherwise, the
+     * compiler would optimize the loops for the number of columns that came first.
      */
     private Bench ready(String row) {
         String group = entries.get(row).group;
@@ -83,7 +83,7 @@ public final class Benches {
         benches.forEach(Bench::close);
     }
 
-    /** What is set up for an operation stays until another operation is asked for. */
+    /** Answers the requests. Benches stay open until a request names another operation. */
     private void serve() throws IOException {
         Map<String, Bench> ready = new HashMap<>();
         String current = "";
@@ -111,7 +111,7 @@ public final class Benches {
         ready.clear();
     }
 
-    /** Arrow Java is not in every class path. */
+    /** Adds the benches of Arrow Java, if they are in the class path. */
     private void addArrowJava() throws ReflectiveOperationException {
         Class<?> peer;
         try {

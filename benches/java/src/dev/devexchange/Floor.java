@@ -1,6 +1,6 @@
 package dev.devexchange;
 
-/** The least, in C: {@code benches/java/floor.c}. */
+/** The native methods of the floor: {@code benches/java/floor.c}. */
 final class Floor {
     private Floor() {}
 

@@ -3,7 +3,7 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
-/** The floor: what the same costs if there is nothing but the calls. */
+/** The floor: the same operations with nothing but native calls. */
 final class FloorBenches {
     private static final String NAME = "floor";
 

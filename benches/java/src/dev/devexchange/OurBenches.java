@@ -3,7 +3,7 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
-/** Ours, by the public API; only {@code java/native-8-longs} is one native method by itself. */
+/** Our benches. They measure the public API, except for {@code native-8-longs}, which calls one native method. */
 final class OurBenches {
     static final int[] WIDTHS = {1, 100};
     static final int ROWS = 1024;
@@ -39,7 +39,7 @@ final class OurBenches {
         }
     }
 
-    /** The description of a tensor of one dimension: a struct of 48 bytes, and nine numbers behind it. */
+    /** Reads the description of a one-dimensional tensor: a struct of 48 bytes, followed by nine numbers. */
     private static final class EightLongs extends Bench {
         private final ByteBuffer values = room(Long.BYTES);
         private final ByteBuffer out = room(128);
@@ -130,7 +130,7 @@ final class OurBenches {
         }
     }
 
-    /** What of that is the reading: each time the batch is as if it had just been imported. */
+    /** The reading part of {@link BatchRead}: the batch drops its description, as if it had just been imported. */
     private static final class BatchColumns extends Bench {
         private final int columns;
         private final Batch batch;
