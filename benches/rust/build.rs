@@ -1,4 +1,4 @@
-//! Compiles the part that all programs with benches have (benches/c).
+//! Compiles the harness, which all programs with benches share (benches/c).
 
 fn main() {
     let c = "../c";
@@ -7,7 +7,7 @@ fn main() {
     let mut build = cc::Build::new();
     build.std("gnu11").opt_level(2).warnings_into_errors(true);
     build.files(sources.map(|name| format!("{c}/{name}.c")));
-    // `main` and `malloc` are in there, which nobody asks for by name.
+    // The linker has to take all objects: nothing in Rust refers to `main` and `malloc`.
     build.link_lib_modifier("+whole-archive");
     build.compile("bench");
 }

@@ -1,22 +1,22 @@
-//! What a program with benches in Rust is made of; `main` and the rest are those of C (`benches/c/bench.h`).
+//! The Rust part of a program with benches. `main` and the rest of the harness are in C (`benches/c/bench.h`).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// Rows of the tables, and the values of all columns (`benches/c/data.h`).
+/// The number of rows of a table (`benches/c/data.h`).
 pub const ROWS: usize = 1024;
-/// How many columns there are.
+/// The numbers of columns of the arrays.
 pub const ARRAY_WIDTHS: [c_int; 5] = [1, 10, 100, 1000, 10000];
-/// The same of streams.
+/// The numbers of columns of the batches in streams.
 pub const STREAM_WIDTHS: [c_int; 2] = [1, 10];
-/// The same of a schema by itself.
+/// The number of columns of a schema that is exchanged by itself.
 pub const SCHEMA_WIDTH: c_int = 1000;
-/// The same of a batch whose columns are looked at.
+/// The number of columns of a batch that is only read.
 pub const READ_WIDTH: c_int = 100;
-/// How many columns a batch of Rust's has.
+/// The numbers of columns of the batches in `rust/batch-read`.
 pub const RUST_WIDTHS: [c_int; 2] = [1, 100];
 /// The shape of the matrix.
 pub const SHAPE: [i64; 2] = [2, 3];
-/// And its strides.
+/// The strides of the matrix.
 pub const STRIDES: [i64; 2] = [3, 1];
 
 unsafe extern "C" {
@@ -32,9 +32,9 @@ unsafe extern "C" {
     fn add_thread_benches(bench: *const ThreadBench);
 }
 
-/// The values of each column, as bytes that nobody frees.
+/// The values that all columns share.
 pub fn column() -> &'static [i32; ROWS] {
-    // SAFETY: nobody writes them.
+    // SAFETY: the values are never written.
     unsafe { &column_values }
 }
 
@@ -47,21 +47,21 @@ pub fn matrix() -> *mut f32 {
 #[repr(transparent)]
 pub struct Name(*const c_char);
 
-// SAFETY: it points to a constant.
+// SAFETY: the pointer is to a constant, which is only read.
 unsafe impl Sync for Name {}
 
 impl Name {
-    /// Of a constant.
+    /// Makes a name of a constant.
     pub const fn new(name: &'static CStr) -> Self {
         Self(name.as_ptr())
     }
 }
 
-/// A way of doing an operation: what it works on, and how.
+/// An implementation of an operation, with its state.
 pub trait Bench: Sized {
-    /// Makes what is worked on, for so many columns.
+    /// Makes the state, for `size` columns.
     fn set_up(size: usize) -> Self;
-    /// Does it once.
+    /// Does the operation once.
     fn once(&mut self);
 }
 
@@ -70,7 +70,7 @@ extern "C" fn set_up<B: Bench>(size: c_int) -> *mut c_void {
 }
 
 extern "C" fn run<B: Bench>(state: *mut c_void, times: i64) {
-    // SAFETY: set_up made it, and nobody else has it meanwhile.
+    // SAFETY: `set_up` made the box, and nothing else uses it during this call.
     let bench = unsafe { &mut *state.cast::<B>() };
     for _ in 0..times {
         bench.once();
@@ -78,13 +78,13 @@ extern "C" fn run<B: Bench>(state: *mut c_void, times: i64) {
 }
 
 extern "C" fn tear_down<B>(state: *mut c_void) {
-    // SAFETY: set_up made it, and this is its end.
+    // SAFETY: `set_up` made the box, and nothing uses it after this call.
     drop(unsafe { Box::from_raw(state.cast::<B>()) });
 }
 
-/// Adds a bench, whose name gets `/SIZE` unless that is 0.
+/// Adds a bench, whose name gets `/SIZE` unless `size` is 0.
 pub fn add<B: Bench>(operation: &'static CStr, size: c_int) {
-    // SAFETY: the three functions belong together, and the name is a constant.
+    // SAFETY: the three functions have the same type of state, and the name is a constant.
     unsafe { bench_add(operation.as_ptr(), size, set_up::<B>, run::<B>, tear_down::<B>) }
 }
 
@@ -97,29 +97,29 @@ pub struct ThreadBench {
     import_one: extern "C" fn(*mut c_void),
 }
 
-/// Somebody who exports on one thread what is imported on another.
+/// A producer that exports on one thread what may be imported on another.
 pub trait Threads: Bench + Sync {
-    /// Exports.
+    /// Exports a tensor.
     fn export(&self) -> *mut c_void;
-    /// Imports what another thread exported, and releases it.
+    /// Imports a tensor that any thread exported, and releases it.
     ///
     /// # Safety
     ///
-    /// `handed` is what `export` gave, and nobody else's.
+    /// `handed` comes from `export`, and nothing else uses it.
     unsafe fn import(handed: *mut c_void);
 }
 
 extern "C" fn export_one<T: Threads>(state: *mut c_void) -> *mut c_void {
-    // SAFETY: set_up made it, and it is only read while there are threads.
+    // SAFETY: `set_up` made the box, and while there are two threads, they only read it.
     unsafe { &*state.cast::<T>() }.export()
 }
 
 extern "C" fn import_one<T: Threads>(handed: *mut c_void) {
-    // SAFETY: it comes from export_one, once.
+    // SAFETY: `handed` comes from `export_one`, and is imported once.
     unsafe { T::import(handed) }
 }
 
-/// Adds the benches of two threads.
+/// Adds the benches with two threads.
 pub fn add_threads<T: Threads>() {
     let bench = ThreadBench {
         set_up: set_up::<T>,
@@ -127,11 +127,11 @@ pub fn add_threads<T: Threads>() {
         export_one: export_one::<T>,
         import_one: import_one::<T>,
     };
-    // SAFETY: the four functions belong together, and the struct stays.
+    // SAFETY: the four functions have the same type of state, and the struct is never freed.
     unsafe { add_thread_benches(Box::leak(Box::new(bench))) }
 }
 
-/// Names the program and lets the function add its benches before `main`.
+/// Names the program, and calls the function that adds its benches before `main`.
 #[macro_export]
 macro_rules! benches {
     ($name:literal, $add:path) => {

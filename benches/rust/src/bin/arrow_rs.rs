@@ -1,5 +1,5 @@
-//! Record batches and schemas out and in again with arrow-rs: what a user of its API does. It has no device structs, so
-//! these are plain `ArrowArray`s.
+//! Export and import of record batches and schemas with arrow-rs, as a user of its API does it. It has no device
+//! structs, so these are plain `ArrowArray`s.
 
 #![no_main]
 
@@ -17,11 +17,11 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
 use bench::{ARRAY_WIDTHS, Bench, READ_WIDTH, ROWS, RUST_WIDTHS, SCHEMA_WIDTH, STREAM_WIDTHS};
 
-/// A buffer over the static values, with an owner that is counted.
+/// A column over the static values, whose buffer has a share of the owner.
 fn column(owner: &Arc<()>) -> ArrayRef {
     let values = bench::column();
     let start = NonNull::from(values).cast();
-    // SAFETY: the memory is static.
+    // SAFETY: `values` is static, and has so many bytes.
     let buffer = unsafe { Buffer::from_custom_allocation(start, size_of_val(values), Arc::new(owner.clone())) };
     Arc::new(Int32Array::new(ScalarBuffer::new(buffer, 0, ROWS), None))
 }
@@ -33,10 +33,10 @@ fn table(columns: usize) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("a batch")
 }
 
-/// A batch to a batch, through both structs.
+/// Exports a batch and imports it as another one, through both structs.
 fn there_and_back(batch: &RecordBatch) -> RecordBatch {
     let (array, schema) = to_ffi(&StructArray::from(batch.clone()).to_data()).expect("export");
-    // SAFETY: both were exported for us.
+    // SAFETY: `to_ffi` made both structs, of the same array.
     let seen = unsafe { from_ffi(array, &schema) }.expect("import");
     RecordBatch::from(StructArray::from(seen))
 }
@@ -59,7 +59,7 @@ fn addresses(batch: &RecordBatch) -> usize {
     batch.columns().iter().fold(0, |sum: usize, column| sum.wrapping_add(address(column)))
 }
 
-/// As `WithSchema`, and the columns are read.
+/// Like `WithSchema`, but also reads the columns.
 struct Read(RecordBatch);
 
 impl Bench for Read {
@@ -73,7 +73,7 @@ impl Bench for Read {
     }
 }
 
-/// The same of the nodes of `nested` in `benches/c/data.c`.
+/// Like `WithSchema`, with the nodes of `nested` in `benches/c/data.c`.
 struct Nested(WithSchema);
 
 impl Bench for Nested {
@@ -98,7 +98,7 @@ impl Bench for Nested {
     }
 }
 
-/// The same where the consumer has the type already.
+/// Like `WithSchema`, but the consumer already has the type.
 struct SchemaAgreed {
     batch: RecordBatch,
     data_type: DataType,
@@ -113,14 +113,14 @@ impl Bench for SchemaAgreed {
 
     fn once(&mut self) {
         let array = FFI_ArrowArray::new(&StructArray::from(self.batch.clone()).to_data());
-        // SAFETY: it was exported for us, and is of that type.
+        // SAFETY: the array was just exported, and has that type.
         let seen = unsafe { from_ffi_and_data_type(array, self.data_type.clone()) }.expect("import");
         let batch = RecordBatch::from(StructArray::from(seen));
         assert!(batch.num_columns() == self.batch.num_columns());
     }
 }
 
-/// The columns of a batch, looked at.
+/// Reads the columns of a batch.
 struct Columns(RecordBatch);
 
 impl Bench for Columns {
@@ -161,7 +161,7 @@ impl Bench for ExportSchema {
     }
 }
 
-/// arrow-rs reads the producer's struct, and leaves the release to the caller.
+/// Imports a schema. arrow-rs reads the producer's struct, and leaves its release to the caller.
 struct ImportSchema(FFI_ArrowSchema);
 
 impl Bench for ImportSchema {
@@ -175,7 +175,7 @@ impl Bench for ImportSchema {
     }
 }
 
-/// The same batch again and again.
+/// A reader that returns the same batch without end.
 struct Endless(RecordBatch);
 
 impl Iterator for Endless {

@@ -1,4 +1,4 @@
-//! Tensors and batches out and in again, by the crate: what a program in Rust gets, without the C functions.
+//! Export and import of tensors and batches by the crate, without the C functions, as a program in Rust does it.
 
 #![no_main]
 
@@ -27,13 +27,13 @@ fn tensor(owner: Owner) -> Tensor {
         byte_offset: 0,
         flags: Flags::default(),
     };
-    // SAFETY: the memory is static.
+    // SAFETY: the memory is static, and as large as the shape says.
     unsafe { Tensor::from_raw_parts(&desc, owner) }.expect("a tensor")
 }
 
 fn import(handed: Owned<DLManagedTensorVersioned>) {
     let handed = NonNull::new(black_box(handed.into_raw())).expect("a struct");
-    // SAFETY: it was exported for us.
+    // SAFETY: `into_raw` gave the struct up, so this is its only owner.
     let seen = unsafe { Owned::from_raw(handed) }.import().expect("import");
     assert!(seen.as_slice::<f32>().expect("values").len() == 6);
 }
@@ -53,7 +53,7 @@ impl Bench for Shared {
 struct Moved(u64);
 
 unsafe extern "C" fn count(released: *mut c_void) {
-    // SAFETY: the producer waits for it.
+    // SAFETY: `once` keeps the number alive until the release.
     unsafe { *released.cast::<u64>() += 1 }
 }
 
@@ -65,7 +65,7 @@ impl Bench for Moved {
     fn once(&mut self) {
         let mut released = self.0;
         let owner = DevxOwner { context: (&raw mut released).cast(), release: Some(count) };
-        // SAFETY: it is called before `released` is gone.
+        // SAFETY: `count` is called before `released` goes out of scope.
         let made = tensor(unsafe { Owner::from_raw(owner) });
         import(dlpack::export(made, &Request::default()).expect("export"));
         assert!(released == self.0 + 1);
@@ -82,11 +82,11 @@ fn table(columns: usize) -> Batch {
     let node = |buffers| NodeDesc { length: ROWS as i64, null_count: 0, offset: 0, buffers };
     let mut nodes = vec![node(&none[..])];
     nodes.resize(columns + 1, node(&buffers));
-    // SAFETY: the memory is static.
+    // SAFETY: the buffers are static, and as large as the nodes say.
     unsafe { Batch::from_raw_parts(&schema, Device::CPU, &nodes, Owner::none()) }.expect("a batch")
 }
 
-/// A batch to a batch, through both structs, and its columns read.
+/// Exports a batch, imports it as another one, through both structs, and reads its columns.
 struct Read(Batch);
 
 impl Bench for Read {
@@ -97,11 +97,11 @@ impl Bench for Read {
     fn once(&mut self) {
         let mut array = MaybeUninit::<ArrowDeviceArray>::uninit();
         let mut schema = MaybeUninit::<ArrowSchema>::uninit();
-        // SAFETY: there is room for both.
+        // SAFETY: there is room for the struct.
         unsafe { self.0.clone().export_device(array.as_mut_ptr()) }.expect("export");
-        // SAFETY: as above.
+        // SAFETY: there is room for the struct.
         unsafe { self.0.schema().export(schema.as_mut_ptr()) }.expect("export");
-        // SAFETY: both were exported for us.
+        // SAFETY: both structs were just exported, and nothing else uses them.
         let seen = unsafe { Batch::import_pair_device(array.as_mut_ptr(), schema.as_mut_ptr()) }.expect("import");
         let address = |column: Column<'_>| column.values::<i32>().expect("int32").as_ptr().addr();
         let sum = seen.columns().fold(0_usize, |sum, column| sum.wrapping_add(address(column)));

@@ -1,4 +1,4 @@
-//! DLPack out and in again with dlpack-rs, which only exports: the consumer reads the struct itself.
+//! Export of DLPack with dlpack-rs. It has no import, so the consumer reads the struct itself.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use bench::{Bench, SHAPE, Threads};
 use dlpack_rs::ffi::DLManagedTensorVersioned;
 use dlpack_rs::safe::{TensorInfo, cpu_device, dtype_f32, pack_versioned};
 
-/// Whoever has the memory.
+/// The owner of the memory. Its number counts the releases of `Moved`.
 struct Owner(u64);
 
 fn export<T: 'static>(owner: T) -> *mut DLManagedTensorVersioned {
@@ -18,19 +18,19 @@ fn export<T: 'static>(owner: T) -> *mut DLManagedTensorVersioned {
     pack_versioned(owner, info, 0)
 }
 
-/// What a consumer has to look at.
+/// Checks the fields that every consumer has to check, and releases the tensor.
 fn import(handed: *mut DLManagedTensorVersioned) {
-    // SAFETY: it was exported for us.
+    // SAFETY: the struct was exported and is not released yet.
     let managed = unsafe { &*black_box(handed) };
     let tensor = &managed.dl_tensor;
     let (dtype, float32) = (&tensor.dtype, dtype_f32());
     assert!(managed.version.major == 1 && tensor.ndim == 2);
     assert!((dtype.code, dtype.bits, dtype.lanes) == (float32.code, float32.bits, float32.lanes));
-    // SAFETY: there are so many dimensions.
+    // SAFETY: the tensor has two dimensions.
     let shape = unsafe { std::slice::from_raw_parts(tensor.shape, 2) };
     assert!(shape == SHAPE && tensor.data == bench::matrix().cast());
     let deleter = managed.deleter.expect("deleter");
-    // SAFETY: it is called once.
+    // SAFETY: the deleter is called once, and nothing uses the struct afterwards.
     unsafe { deleter(handed) };
 }
 
@@ -58,12 +58,12 @@ impl Threads for Shared {
 
 struct Moved(u64);
 
-/// Counts when it is dropped.
+/// Counts its drop in the owner.
 struct Lent(*mut Owner);
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: the producer waits for it.
+        // SAFETY: `once` keeps the owner alive until the release.
         unsafe { (*self.0).0 += 1 }
     }
 }

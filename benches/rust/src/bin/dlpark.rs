@@ -1,4 +1,4 @@
-//! DLPack out and in again with dlpark: rank known when compiled, the owner in an `Arc` where it is shared.
+//! Export and import of DLPack with dlpark: the rank is known at compile time, and a shared owner is in an `Arc`.
 
 #![no_main]
 
@@ -10,19 +10,19 @@ use dlpark::ffi::{DLDataType, DLDevice, DLManagedTensorVersioned};
 use dlpark::metadata::Fixed;
 use dlpark::{OpaqueContext, versioned};
 
-/// Whoever has the memory.
+/// The owner of the memory. Its number counts the releases of `Moved`.
 struct Owner(u64);
 
 fn export<C: OpaqueContext>(owner: C) -> *mut DLManagedTensorVersioned {
     let mut made = Fixed::new(SHAPE, STRIDES).initialize_as::<DLManagedTensorVersioned>(owner).expect("initialize");
     made.set_data(bench::matrix().cast()).set_dtype(DLDataType::F32).set_device(DLDevice::CPU);
-    // SAFETY: the memory is static, and everything is set.
+    // SAFETY: the memory is static, and all fields are set.
     let tensor: versioned::Dlpack = unsafe { made.finish() };
     tensor.into_raw()
 }
 
 fn import(handed: *mut DLManagedTensorVersioned) {
-    // SAFETY: it was exported for us.
+    // SAFETY: the struct was exported, and nothing else uses it.
     let tensor = unsafe { versioned::Dlpack::from_raw(handed) }.expect("from_raw");
     let seen = tensor.validate().expect("validate");
     // SAFETY: the memory is as large as the shape says.
@@ -52,19 +52,19 @@ impl Threads for Shared {
     }
 }
 
-/// The context is the owner itself, behind its pointer.
 struct Moved(u64);
 
+/// A pointer to the owner, which is the context itself.
 struct Lent(*mut Owner);
 
-// SAFETY: the pointer is given back as it was, and what is done with it at the end may be done on any thread.
+// SAFETY: `drop_raw` gets the pointer that `into_raw` returned, and does nothing that depends on the thread.
 unsafe impl OpaqueContext for Lent {
     fn into_raw(self) -> *mut c_void {
         self.0.cast()
     }
 
     unsafe fn drop_raw(raw: *mut c_void) {
-        // SAFETY: it is into_raw's, and the producer waits for it.
+        // SAFETY: `raw` comes from `into_raw`, and `once` keeps the owner alive until the release.
         unsafe { (*raw.cast::<Owner>()).0 += 1 }
     }
 }
