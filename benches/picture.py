@@ -69,7 +69,7 @@ def draw_axes(across, up):
 
 
 def spread(ends):
-    """The places of the names: at the ends of their lines, but not on each other."""
+    """Returns the y of each name: at the end of its line, but far enough below the name above it to be read."""
     placed, last = {}, -math.inf
     for implementation, y in sorted(ends.items(), key=lambda end: end[1]):
         last = placed[implementation] = max(y, last + 16)

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Builds the programs with benches; sourced by scripts/bench.sh after scripts/env.sh, with benches, out and quick.
 #
-# Sets `programs`, the programs to measure, and `missing`, the options of run.py for what is not here.
+# Sets `programs`, the programs to measure, and `missing`, the options of run.py that say what is missing here.
 
 : "${benches:?}" "${out:?}" "${JAVA=}" "${DEVX_JDK22=}"
 
@@ -9,12 +9,12 @@ programs=()
 missing=()
 bin=$out/bin
 prefix=$out/prefix
-# devexchange for Python, in an environment that also has other people's packages.
+# The Python environment with devexchange and the packages of its peers.
 venv=$DEVX_TARGET/python/venv
 preloaded=$bin/liballocations.so
 not_quick="a quick run builds no such peers"
 
-# The part that every C program has: the harness and the exchanged data; and the floor that other languages call.
+# `common` is in every C program: the harness and the exchanged data. `floor` is what other languages call.
 common=("$benches"/c/{allocations,bench,data,threads}.c)
 floor=("$benches"/c/floor/{table,tensor}.c "$benches/c/data.c")
 c=(-std=gnu11 -O2 -g -Wall -Wextra -Werror -pthread)
@@ -41,8 +41,8 @@ build_ours() {
 
 # --- peers of C: each is built, or `is_missing` says why not ---
 
-# The sources of nanoarrow's C library, bundled by nanoarrow into one file each: those that the tests with other
-# people's libraries have made, or our own from the same source distribution.
+# Prints the directory with nanoarrow's C library as two source files, which nanoarrow's own script bundles. The tests
+# with third-party libraries may have made them; otherwise, they are made from the same source distribution.
 nanoarrow_sources() {
   local tests=$DEVX_TARGET/third-party/packages/nanoarrow own=$out/nanoarrow
   if [ -e "$tests/nanoarrow_device.c" ]; then echo "$tests"; return; fi
@@ -79,7 +79,7 @@ build_nanoarrow() {
   build_c nanoarrow -isystem "$sources" "$sources"/nanoarrow{,_device}.c
 }
 
-# devexchange and other people's crates, with a separate lock file.
+# devexchange and the crates of its peers, with a lock file of their own.
 build_rust() {
   local log=$out/rust.log name why="a quick run builds no crates"
   if [ -z "$quick" ]; then
@@ -93,7 +93,7 @@ build_rust() {
   for name in rust dlpark dlpack-rs arrow-rs; do is_missing "$name" "$why"; done
 }
 
-# Headers and library from the wheel.
+# The headers and the library come from the wheel.
 build_tvm_ffi() {
   local log=$out/tvm-ffi.log package source objects=()
   if [ -n "$quick" ]; then is_missing tvm-ffi "$not_quick"; return; fi
@@ -121,7 +121,7 @@ build_library() { # NAME FLAGS...
 add_launcher() { # LANGUAGE VARIABLES AND COMMAND...
   printf '#!/bin/sh\nexec env LD_PRELOAD=%q' "$preloaded" >"$bin/$1"
   printf ' %q' "${@:2}" >>"$bin/$1"
-  # shellcheck disable=SC2016 # what it is given
+  # shellcheck disable=SC2016 # the launcher expands it
   printf ' "$@"\n' >>"$bin/$1"
   chmod +x "$bin/$1"
   programs+=("$bin/$1")
@@ -140,7 +140,7 @@ build_python() {
   include=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
   if [ ! -e "$include/Python.h" ]; then is_missing python "there is no $include/Python.h"; return; fi
   build_library floor.so -isystem "$include" "$benches/python/floor.c" "${floor[@]}"
-  # Where `make test-torch` has installed PyTorch: another environment of the same interpreter, searched after
+  # `make test-torch` installs PyTorch into another environment of the same interpreter, which is searched after
   # everything else.
   torch=("$DEVX_TARGET"/python/torch/venv/lib/python3*/site-packages)
   add_launcher python PYTHONPATH="$bin" BENCH_PACKAGES="${torch[0]}" "$venv/bin/python" "$benches/python/bench.py"
@@ -150,7 +150,7 @@ build_python() {
   done
 }
 
-# The classes of Arrow Java, in the version of the conformance test.
+# Compiles the benches of Arrow Java, in the version of the conformance test.
 arrow_java_classes() { # DIRECTORY
   local files=$out/arrow-java.classpath
   [ -n "$MVN" ] &&
@@ -184,7 +184,7 @@ build_java() {
   build_java_22 "$path"
 }
 
-# The same on a newer JVM, which calls without JNI.
+# The same benches on a newer JVM, where devexchange calls foreign functions instead of JNI.
 build_java_22() { # CLASS PATH
   local classes=$out/java-22 log=$out/java-22.log
   if [ -z "$DEVX_JDK22" ]; then is_missing java-22 "no JDK of 22 or newer"; return; fi

@@ -21,7 +21,7 @@ BETWEEN = re.compile(r"(<!-- bench: (all|selected) -->\n).*?(<!-- bench: end -->
 
 
 def cell(result):
-    """Nanoseconds (the best and the median), allocations, instructions."""
+    """Nanoseconds (the least and the median), allocations, instructions."""
     keys = "min_ns", "median_ns", "allocations", "instructions"
     best, median, allocations, instructions = (number(result, key) for key in keys)
     return f"{best} ({median}) · {allocations} · {instructions}"

@@ -7,7 +7,7 @@ scripts/bench.sh.
 
 Each program lists what it offers (`PROGRAM list`) and then reads one request per line and answers with one line, as
 described in c/bench.c. Samples of all programs are taken in turn, so that a disturbance affects all of them.
-Instructions are counted in a second set of the same programs, under valgrind.
+Instructions are counted afterwards, by running the same programs again under valgrind.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Program:
         self.process = subprocess.Popen([*wrapper, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def sample(self, operation, implementation, times):
-        """Nanoseconds and allocations of the given number of repetitions."""
+        """Returns the nanoseconds and allocations of the given number of repetitions."""
         self.process.stdin.write(f"{operation}\t{implementation}\t{times}\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
@@ -66,24 +66,24 @@ class CountedProgram(Program):
         return int(totals[0])
 
     def instructions(self, row, times):
-        """Per operation; what belongs to none of them falls out of the difference.
+        """Returns the instructions per operation. The difference leaves out what does not depend on the repetitions.
 
-        The first time is a warm-up: an allocator tidies up after the operation before.
+        The first count is a warm-up, in which the allocator may tidy up after the operation before.
         """
         _, once, twice = (self.count(row, n * times) for n in (1, 1, 2))
         return plain((twice - once) / times)
 
 
 class Row:
-    """One way of doing one operation."""
+    """One implementation of one operation."""
 
     def __init__(self, operation, implementation, program):
         self.operation, self.implementation, self.program, self.path = operation, implementation, program, program.path
         self.times, self.ns, self.allocations, self.instructions = 1, [], [], None
 
     def is_counted(self):
-        """Whether instructions can be counted: Valgrind runs one thread at a time, so how long threads wait for each
-        other is chance."""
+        """Whether instructions can be counted. Valgrind runs one thread at a time, so it is chance how long threads
+        wait for each other."""
         return not self.operation.startswith("threads/")
 
     def sample(self):
@@ -92,7 +92,7 @@ class Row:
         self.allocations.append(allocations / self.times)
 
     def calibrate(self, target_ns):
-        """Finds how many times fill a sample, by the best of a few; these are the warm-up too."""
+        """Finds how many repetitions fill a sample, by the least of a few; these are also the warm-up."""
         while True:
             ns = min(self.program.sample(self.operation, self.implementation, self.times)[0] for _ in range(3))
             if ns >= target_ns / 2:
@@ -106,18 +106,18 @@ class Row:
 
 
 def plain(number):
-    """With at most one decimal, and with none where it means nothing."""
+    """Rounds to one decimal, or to a whole number if that is less than 0.05 away."""
     return round(number) if abs(number - round(number)) < 0.05 else round(number, 1)
 
 
 def read_operations(path):
-    """The operations in the order of the table, each with a word about its peers, or none."""
+    """Returns the operations in the order of the table, each with a note on its peers, which may be empty."""
     lines = [line.split("\t") for line in path.read_text().splitlines()]
     return {line[0]: line[1] if len(line) > 1 else "" for line in lines}
 
 
 def read_lists(paths):
-    """What each program offers: [(operation, implementation, path)]."""
+    """Returns what the programs offer: [(operation, implementation, path)]."""
     offered = []
     for path in paths:
         text = subprocess.run([path, "list"], check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -126,7 +126,7 @@ def read_lists(paths):
 
 
 def check_offers(offered, operations):
-    """Checks that devexchange and the floor have every operation, and that nobody offers another one."""
+    """Checks that devexchange and the floor have every operation, and that no program offers another one."""
     there = {(operation, implementation) for operation, implementation, _ in offered}
     wanted = {(operation, who) for operation in operations for who in (OURS, FLOOR)
               if who == FLOOR or not operation.startswith(PARTS)}
@@ -136,7 +136,7 @@ def check_offers(offered, operations):
 
 
 def is_gone(operation, missing):
-    """Whether the operation belongs to a language, or a part of one, that is not here."""
+    """Whether the operation belongs to a language, or a part of one, that is missing."""
     return f"{operation}/".startswith(tuple(what + "/" for what, _ in missing))
 
 
@@ -146,8 +146,8 @@ def is_elf(path):
 
 
 def measure_times(rows, options):
-    """Operation by operation, the implementations in turn; and all of it several times, so that what disturbs the
-    machine for seconds is not in all the samples of one operation."""
+    """Measures one operation after the other, its implementations in turn, and repeats all of it, so that what
+    disturbs the machine for seconds is not in all the samples of one operation."""
     passes, rounds, target_ns = (1, 2, 2e5) if options.quick else (3, 7, 5e6)
     for _ in range(passes):
         for _, group in itertools.groupby(rows, key=lambda row: row.operation):
@@ -160,7 +160,7 @@ def measure_times(rows, options):
 
 
 def count_instructions(rows, options):
-    """Counts instructions of ELF programs, the only ones that valgrind can run."""
+    """Counts the instructions of ELF programs; the others are launchers of interpreters and JVMs."""
     if shutil.which("valgrind") is None:
         print("instructions are not counted: no valgrind here")
         return
@@ -180,7 +180,7 @@ def best_peer(results):
 
 
 def number(result, key):
-    """At least three digits, and no more after the point than that takes."""
+    """Formats a figure: a float below 100 with one decimal, any other without, and a missing one as a hyphen."""
     if result is None or result[key] is None:
         return "-"
     value = result[key]
@@ -206,7 +206,7 @@ def read_results(path):
 
 
 def print_table(results, operations):
-    """Ours, and how many times the floor's and the best peer's that is; the floor's, where it is alone."""
+    """Prints our figures with their ratios to the floor's and the best peer's, or the floor's where there are none."""
     line = "{:<32}{:>12}{:>12}{:>8}{:>7}  {:>8}{:>7}{:>8}  {:>11}{:>8}{:>7}  {}"
     print("\n" + line.format("", "time, ns", "", "", "", "allocs", "", "", "instr", "", "", ""))
     print(line.format("operation", "min", "median", "/floor", "/peer", "ours", "floor", "peer",
