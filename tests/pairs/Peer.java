@@ -31,7 +31,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** The part of Java in pairs.py. */
+/** The Java program of pairs.py. */
 public final class Peer {
     private static final ByteBuffer NONE = null;
     private static final Device CUDA = new Device(DeviceType.CUDA, 0);

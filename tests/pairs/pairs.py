@@ -1,17 +1,17 @@
-"""Memory shared by processes of five languages: each offers the same things, each imports them from each, and all must
-see the same.
+"""Processes in five languages share memory: each offers the same tensors and batches and imports those of every other
+process (on the host, also its own), and all must show the same values.
 
     pairs.py host|cuda COMMAND...
 
-A command starts the program of a language (peer.c, Peer.java, peer.jl, peer.py, peer.rs). Its further arguments are the address
-at which it offers and, with `cuda`, that word. It prints "ready", and answers each of these lines with one line:
+A command starts the program of a language (peer.c, Peer.java, peer.jl, peer.py, peer.rs). Further arguments are the address
+at which it offers and, with `cuda`, that word. The program prints "ready" and answers each of these lines with one line:
 
-    import ADDRESS    imports everything from there, and holds it: what it sees, as text
-    write ADDRESS     adds one to the first element of the tensor "shared" from there
-    look              the first element of its own, what it has given, and what is outstanding
-    release           gives up what it holds
+    import ADDRESS    imports everything that this address offers and keeps it; answers with the values as text
+    write ADDRESS     adds one to the first element of the tensor "shared" that was imported from this address
+    look              answers with the first element of its own "shared", its number of leases, and its ledger's count
+    release           releases all imports
 
-At the end of its input it gives up the rest, and prints what is outstanding.
+At the end of its input, the program closes its server, releases its own memory and prints the ledger's count.
 """
 
 import os
@@ -38,7 +38,7 @@ class Peer:
         self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
 
     def hear(self):
-        # Nobody waits for ever.
+        # A program that hangs is killed, which ends `readline`.
         guard = threading.Timer(PATIENCE, self.process.kill)
         guard.start()
         line = self.process.stdout.readline()
@@ -82,11 +82,11 @@ def run(peers, cuda):
     for peer in peers:
         assert peer.hear() == "ready"
     before = [peer.look()[OUTSTANDING] for peer in peers]
-    # The driver opens no memory of its own process.
+    # The CUDA driver refuses to open a memory handle in the process that exported it.
     pairs = [(exporter, importer) for exporter in peers for importer in peers if not cuda or importer is not exporter]
     each, things = len(pairs) // len(peers), 6 + cuda
     for number, (exporter, importer) in enumerate(pairs):
-        # The writes of earlier importers are visible.
+        # Each earlier importer has added one to the first element.
         expected = EXPECTED.format(first=1 + number % each, device=ON_DEVICE if cuda else "")
         seen = importer.tell(f"import {exporter.address}")
         assert seen == expected, f"{exporter.command} to {importer.command}:\n{seen}\n{expected}"
@@ -98,7 +98,7 @@ def run(peers, cuda):
     for peer, outstanding in zip(peers, before, strict=True):
         peer.comes_to("leases", LEASES, 0)
         peer.comes_to("outstanding ones", OUTSTANDING, outstanding)
-    # Imports everything again; then one process after the other dies with what it holds.
+    # Import everything again; then kill one process after the other while it holds leases.
     for exporter, importer in pairs:
         importer.tell(f"import {exporter.address}")
     *dying, last = peers

@@ -1,4 +1,4 @@
-/* The part of C in pairs.py. */
+/* The C program of pairs.py. */
 #define _DEFAULT_SOURCE
 #include <devexchange.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@ static int64_t two[] = {2};
 static int cuda;
 static int64_t stream = -1;
 
-/* --- what is offered --- */
+/* --- exports --- */
 
 #define FIELD(format, name, children, dictionary) {format, name, NULL, DEVX_FIELD_NULLABLE, children, dictionary}
 #define BUFFERS(...) (const void *const[]){__VA_ARGS__}
@@ -93,7 +93,7 @@ static void offer_all(devx_ipc_server_t *server, int32_t *shared) {
     offer_tensor(server, "device", tensor);
 }
 
-/* --- what is imported --- */
+/* --- imports --- */
 
 enum { TENSORS = 5, BATCHES = 2, PEERS = 8 };
 static const char *const tensor_names[TENSORS] = {"shared", "view", "copied", "none", "device"};

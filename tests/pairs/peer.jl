@@ -1,4 +1,4 @@
-# The part of Julia in pairs.py.
+# The Julia program of pairs.py.
 using DevExchange
 const DX = DevExchange
 
@@ -20,7 +20,7 @@ number(x) = isinteger(x) ? string(Int(x)) : string(x)
 
 function of_tensor((name, t))
     values = DX.device(t) == DX.CPU ? collect(t) : read!(zeros(size(t)), t, stream)
-    # As in all other languages, row after row.
+    # All peers list the elements in row-major order.
     listed = join(map(number, vec(permutedims(values))), ' ')
     shape = join(size(t), 'x') * (isreadonly(t) ? " read-only" : "")
     return string(name, ' ', code(eltype(t)), ' ', shape, " [", listed, "]; ")

@@ -1,4 +1,4 @@
-"""The part of Python in pairs.py; PyArrow reads the batches."""
+"""The Python program of pairs.py; it makes and reads the batches with PyArrow."""
 
 import gc
 import json

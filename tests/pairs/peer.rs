@@ -1,4 +1,4 @@
-//! The part of Rust in pairs.py.
+//! The Rust program of pairs.py.
 #![expect(clippy::panic, reason = "a peer that cannot go on ends, and says why")]
 #![expect(clippy::indexing_slicing, reason = "as above")]
 
@@ -15,7 +15,7 @@ use devexchange_core::{Batch, DType, Device, DeviceType, Flags, Owner, Result, S
 const HALVES: [f64; 2] = [1.5, 2.5];
 const LONG: Duration = Duration::from_secs(10);
 
-/// An array over memory that stays, with its validity; none for one without nulls.
+/// An array with a validity bitmap, or with none if it has no nulls.
 fn array(name: &str, format: &str, rows: i64, valid: Option<&'static u8>) -> ArrayBuilder {
     ArrayBuilder::new(name, format, rows).buffer(valid.map_or(std::ptr::null(), |bits| std::ptr::from_ref(bits).cast()))
 }
@@ -35,15 +35,15 @@ fn batch(rows: i64) -> Result<Batch> {
         .child(array("d", "c", rows, None).buffer(over(&[0_i8, 1, 0])).dictionary(letters))
         .child(members.child(array("b", "g", rows, None).buffer(over(&[0.5, 1.5, 2.5]))))
         .child(array("m", "b", rows, Some(&0b101)).buffer(over(&[0b001_u8])));
-    // SAFETY: the constants are as long as the arrays say, and stay.
+    // SAFETY: the buffers are constants, and as long as the arrays say.
     unsafe { table.build(Device::CPU) }.map_err(|refused| refused.error)
 }
 
-/// Two values of memory that stays as long as the tensor.
+/// A tensor of two values; `data` must outlive it.
 fn two(data: *const impl Sized, dtype: DType, stride: i64, flags: Flags) -> Result<Tensor> {
     let (data, strides) = (data.cast_mut().cast(), Some(&[stride][..]));
     let desc = TensorDesc { data, device: Device::CPU, dtype, shape: &[2], strides, byte_offset: 0, flags };
-    // SAFETY: the caller gives that many values, and nobody writes to those of a constant.
+    // SAFETY: `data` has two values at this stride and outlives the tensor; no peer writes to either value.
     unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }.map_err(|refused| refused.error)
 }
 
@@ -53,7 +53,7 @@ fn shared_memory(tensor: &Tensor) -> *mut i32 {
 
 fn offer_all(server: &Server, shared: &Tensor, stream: Option<Stream>) -> Result<()> {
     server.offer_tensor("shared", shared, Copying::Never)?;
-    // SAFETY: it has six values.
+    // SAFETY: the tensor has six values, so this is the address of the second.
     let view = two(unsafe { shared_memory(shared).add(1) }, DType::INT32, 2, Flags::READ_ONLY)?;
     server.offer_tensor("view", &view, Copying::Never)?;
     let copied = two(HALVES.as_ptr(), DType::FLOAT64, 1, Flags::default())?;
@@ -63,9 +63,9 @@ fn offer_all(server: &Server, shared: &Tensor, stream: Option<Stream>) -> Result
     server.offer_batch("no rows", &batch(0)?, Copying::IfNeeded)?;
     if let Some(stream) = stream {
         let mut made = Tensor::allocate(Device::new(DeviceType::CUDA, 0)?, DType::FLOAT64, &[2], Some(stream))?;
-        // SAFETY: nobody else has the memory.
+        // SAFETY: the memory was allocated just now, and nothing else uses it.
         unsafe { made.write(HALVES.map(f64::to_ne_bytes).as_flattened(), Some(stream)) }?;
-        // SAFETY: what fills it is queued there.
+        // SAFETY: the write that fills the memory was queued on this stream.
         unsafe { made.produced_on(stream) }?;
         server.offer_tensor("device", &made, Copying::IfNeeded)?;
     }
@@ -87,7 +87,7 @@ fn show_tensor(name: &str, tensor: &Tensor, stream: Option<Stream>) -> Result<St
         let row = if shape.len() == 2 { i / columns * strides[0] } else { 0 };
         let at = (row + i % columns * strides[shape.len() - 1]) as usize;
         match tensor.dtype() == DType::INT32 {
-            // SAFETY: shape and strides say what is there, and the peers offer these two types only.
+            // SAFETY: the index is within the shape, and the peers offer these two element types only.
             true => unsafe { data.cast::<i32>().wrapping_add(at).read() }.to_string(),
             // SAFETY: as above.
             false => unsafe { data.cast::<f64>().wrapping_add(at).read_unaligned() }.to_string(),
@@ -116,13 +116,13 @@ impl Imported {
     fn take(address: &str, stream: Option<Stream>) -> Result<(Self, String)> {
         let (client, mut all, mut shown) = (ipc::connect(address)?, Self::default(), String::new());
         for name in ["shared", "view", "copied", "none", "device"].iter().take(if stream.is_some() { 5 } else { 4 }) {
-            // SAFETY: the peers write to the first element of "shared" only, and in turns.
+            // SAFETY: the peers write only to the first element of "shared", one peer at a time, and none during this read.
             let tensor = unsafe { client.import_tensor(name) }?;
             shown += &show_tensor(name, &tensor, stream)?;
             all.tensors.push(tensor);
         }
         for name in ["rows", "no rows"] {
-            // SAFETY: the peers keep to Arrow's format, and write to no batch.
+            // SAFETY: the peers export valid Arrow arrays and write to no batch.
             let batch = unsafe { client.import_batch(name) }?;
             shown += &show_batch(name, &batch)?;
             all.batches.push(batch);
@@ -135,7 +135,7 @@ fn run(address: &str, stream: Option<Stream>) -> Result<()> {
     let server = Server::bind(address)?;
     let shared = ipc::allocate_tensor(DType::INT32, &[2, 3])?;
     let first = shared_memory(&shared);
-    // SAFETY: it has six values, and nobody else has it.
+    // SAFETY: the tensor has six values, and no other process has it yet.
     unsafe { first.cast::<[i32; 6]>().write([1, 2, 3, 4, 5, 6]) };
     offer_all(&server, &shared, stream)?;
     println!("ready");
@@ -149,11 +149,11 @@ fn run(address: &str, stream: Option<Stream>) -> Result<()> {
                 println!("{shown}");
             }
             "write" => {
-                // SAFETY: one peer writes at a time.
+                // SAFETY: pairs.py lets one process at a time write or read.
                 unsafe { *shared_memory(&held[address].tensors[0]) += 1 };
                 println!("written");
             }
-            // SAFETY: as above; and the first element is there.
+            // SAFETY: as above; `shared` lives until the end of this function.
             "look" => println!("{} {} {}", unsafe { first.read() }, server.leases(), ledger::outstanding()),
             "release" => {
                 for imported in held.drain().map(|(_, imported)| imported) {

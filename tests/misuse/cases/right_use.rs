@@ -1,4 +1,4 @@
-//! What the misuses look like when they are right.
+//! The correct form of some of the misuses: this program must compile and run.
 
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Request};
@@ -6,7 +6,7 @@ use devexchange_core::{Owner, Tensor};
 
 fn main() {
     let tensor = Tensor::from_vec(vec![1.0_f32, 2.0], &[2]).unwrap();
-    // Shared: the clone goes, the tensor stays.
+    // The clone is moved into the export, so `tensor` stays usable.
     let exported = dlpack::export::<DLManagedTensorVersioned>(tensor.clone(), &Request::default()).unwrap();
     let consumer = std::thread::spawn(move || exported.import().unwrap());
     assert_eq!(tensor.as_slice::<f32>().unwrap(), [1.0, 2.0]);

@@ -1,5 +1,5 @@
-//! What the types of the core refuse, each in a program of its own, with what the compiler says to it: `TRYBUILD=overwrite`
-//! writes that anew. The texts are those of the Rust version in `Cargo.toml`.
+//! Each program in `cases/misuse` uses the core in a way that its types forbid, and must fail to compile with the text in the
+//! `.stderr` file beside it. `TRYBUILD=overwrite` writes these texts; they are those of the Rust version in `Cargo.toml`.
 
 #[test]
 fn misuse_does_not_compile() {

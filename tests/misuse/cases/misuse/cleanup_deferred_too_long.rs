@@ -1,4 +1,4 @@
-//! Cleanup is deferred at most as long as there is a manager.
+//! A `Deferred` borrows its manager, so it cannot outlive it.
 
 use devexchange_core::manager::{Deferred, Manager};
 

@@ -1,4 +1,4 @@
-//! A column is a view of its batch.
+//! A column is a view of its batch, so it cannot outlive it.
 
 use devexchange_core::{Batch, Column};
 

@@ -1,4 +1,4 @@
-//! Not every byte is a `bool`, so the memory of others is never seen as such.
+//! Not every byte is a valid `bool`, so the memory of a tensor cannot be read as `bool` elements.
 
 use devexchange_core::Tensor;
 

@@ -1,4 +1,4 @@
-//! Which types may be elements is not for others to say.
+//! Only the core implements `Element`: a type of another crate cannot be an element type.
 
 use devexchange_core::{DType, Element};
 

@@ -1,4 +1,4 @@
-//! The event of a producer is looked at as long as there is the batch that it came with.
+//! A producer's event is valid only as long as its batch, so it can be neither cloned nor copied out of the batch.
 
 use devexchange_core::Batch;
 use devexchange_core::order::Ready;

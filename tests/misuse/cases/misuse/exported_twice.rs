@@ -1,4 +1,4 @@
-//! One consumer gets the struct, and calls its deleter once.
+//! One consumer gets the exported struct and calls its deleter once, so `into_raw` consumes the export.
 
 use devexchange_core::abi::dlpack::DLManagedTensor;
 use devexchange_core::dlpack::Owned;

@@ -1,4 +1,4 @@
-//! A field is a view of its schema.
+//! A field is a view of its schema, so it cannot outlive it.
 
 use devexchange_core::Schema;
 

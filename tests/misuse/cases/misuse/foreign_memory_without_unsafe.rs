@@ -1,4 +1,4 @@
-//! What comes as an address is taken at its word, and that takes `unsafe`; so does what ends the use of something.
+//! Functions that trust an address, write to memory, destroy a stream or reset a manager need `unsafe`.
 
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::manager::Manager;

@@ -1,4 +1,4 @@
-//! A handle of a stream is believed, so only who vouches for it may name one.
+//! The core trusts the handle of a stream, so making a `RawStream` from a number needs `unsafe`.
 
 use devexchange_core::dlpack::Request;
 use devexchange_core::RawStream;

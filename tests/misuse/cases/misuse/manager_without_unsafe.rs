@@ -1,4 +1,4 @@
-//! What a manager gives is taken at its word, and that takes `unsafe`.
+//! The core trusts the memory that a manager returns, so implementing `Manager` needs `unsafe`.
 
 use devexchange_core::manager::{Allocated, Manager, Request, Statistics};
 use devexchange_core::order::Ready;

@@ -1,4 +1,4 @@
-//! Who looks at a thing through somebody else's reference cannot keep it.
+//! `Borrowed` gives access by reference only: the tensor behind it cannot be moved out.
 
 use devexchange_core::{Borrowed, Tensor};
 

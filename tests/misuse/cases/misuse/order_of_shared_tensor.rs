@@ -1,9 +1,9 @@
-//! When the data is there is said before the tensor is shared, by who has it alone.
+//! `produced_on` needs exclusive access, so it must come before the tensor is shared.
 
 use devexchange_core::{Stream, Tensor};
 
 fn late(tensor: &Tensor, stream: Stream) {
-    // SAFETY: nothing is written.
+    // SAFETY: no queued work writes the data.
     let _ = unsafe { tensor.produced_on(stream) };
 }
 

@@ -1,4 +1,4 @@
-//! Who waits for a stream believes that the data is there then.
+//! Consumers trust that the data is ready after the producer's stream, so `produced_on` needs `unsafe`.
 
 use devexchange_core::{Stream, Tensor};
 

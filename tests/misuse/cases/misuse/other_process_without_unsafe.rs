@@ -1,4 +1,4 @@
-//! What another process shares is taken at its word, and so is who gets what can be written: that takes `unsafe`.
+//! Imports trust what another process shares, and `fds` gives away writable memory, so both need `unsafe`.
 
 use devexchange_core::ipc::{self, Client, Exported, Peer};
 

@@ -1,4 +1,4 @@
-//! A release comes on any thread, so what it gives up must be able to go there.
+//! An owner may be released on any thread, so the value that it drops must be `Send`.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! A release comes at any later time, so it can use nothing that is only borrowed.
+//! An owner may be released at any later time, so its release function cannot borrow a local variable.
 
 use devexchange_core::Owner;
 

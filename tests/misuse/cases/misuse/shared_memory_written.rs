@@ -1,4 +1,4 @@
-//! The elements of a tensor may be read by others at the same time: nothing writes them through it.
+//! Other holders of a tensor may read its elements at the same time, so `as_slice` gives no write access.
 
 use devexchange_core::Tensor;
 

@@ -1,4 +1,4 @@
-//! The elements are there as long as the tensor.
+//! A slice of the elements borrows the tensor, so it cannot outlive it.
 
 use devexchange_core::Tensor;
 

@@ -1,4 +1,4 @@
-//! A stream is pulled from on any thread.
+//! A batch stream may be read on any thread, so its source must be `Send`.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Only the consumer pulls from a stream that was exported.
+//! An exported stream belongs to the consumer: the producer cannot read from it any more.
 
 use devexchange_core::BatchStream;
 use devexchange_core::abi::arrow_stream::ArrowArrayStream;

@@ -1,4 +1,4 @@
-//! Who looks at a thing through somebody else's reference cannot put another one in its place.
+//! `Borrowed` gives access by shared reference only: the tensor behind it cannot be replaced.
 
 use devexchange_core::{Borrowed, Tensor};
 

@@ -1,4 +1,4 @@
-//! What was moved into an export is the consumer's.
+//! A tensor that was moved into an export belongs to the consumer: the producer cannot use it any more.
 
 use devexchange_core::Tensor;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;

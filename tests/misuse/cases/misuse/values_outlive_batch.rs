@@ -1,4 +1,4 @@
-//! Values, too, lie in the memory of the batch, however they were reached.
+//! The values of a column borrow the batch, also through a temporary `Column`, so they cannot outlive it.
 
 use devexchange_core::Batch;
 
