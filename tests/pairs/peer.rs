@@ -43,7 +43,7 @@ fn batch(rows: i64) -> Result<Batch> {
 fn two(data: *const impl Sized, dtype: DType, stride: i64, flags: Flags) -> Result<Tensor> {
     let (data, strides) = (data.cast_mut().cast(), Some(&[stride][..]));
     let desc = TensorDesc { data, device: Device::CPU, dtype, shape: &[2], strides, byte_offset: 0, flags };
-    // SAFETY: `data` has two values at this stride and outlives the tensor; no peer writes to either value.
+    // SAFETY: `data` has two values at this stride, valid while the tensor is used; no peer writes to either value.
     unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }.map_err(|refused| refused.error)
 }
 

@@ -1,4 +1,4 @@
-//! A value for one caller at a time is never with two, and is available again to the next caller.
+//! `Alone` gives its value to one caller at a time, and to the next caller when that call is over.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::parts::Alone;
 use crate::{in_every_order, meet};
 
 #[test]
-fn a_value_is_with_one_at_a_time() {
+fn one_caller_at_a_time_has_the_value() {
     in_every_order(|| {
         let value = Arc::new((Alone::new(0_u32), AtomicU32::new(0)));
         let add = |(value, point): &(Alone<u32>, AtomicU32)| {
@@ -32,7 +32,7 @@ fn a_value_is_with_one_at_a_time() {
 }
 
 #[test]
-fn who_has_the_value_is_refused_meanwhile() {
+fn a_nested_call_is_refused() {
     loom::model(|| {
         let value = Alone::new(());
         assert_eq!(value.with(|()| value.with(|()| ())), Some(None));

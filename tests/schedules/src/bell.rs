@@ -1,5 +1,5 @@
-//! A thread or task that waits for a state of an asynchronous stream is told when it changes: in no order of threads
-//! does one sleep for ever, which loom would call a deadlock.
+//! A thread or task that waits for a state of an asynchronous stream is told when the state changes. A thread that sleeps for
+//! ever would be a deadlock, which loom reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -27,7 +27,7 @@ fn a_waiting_thread_is_nudged() {
     });
 }
 
-/// Counts its wakes.
+/// A waker that counts its wakes.
 struct Count(AtomicU32);
 
 impl Wake for Count {
@@ -53,7 +53,7 @@ fn a_pending_task_is_woken() {
 }
 
 #[test]
-fn a_task_that_awaits_is_woken_whoever_else_no_longer_does() {
+fn a_task_is_woken_although_another_one_stops_awaiting() {
     in_every_order(|| {
         let bell = Arc::new(Bell::new());
         let changing = {

@@ -1,4 +1,4 @@
-//! Counted values that are looked for while the last reference to them is given up.
+//! Counted values that are found through a weak reference while the last counted reference is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32 as Count, Ordering::SeqCst};
@@ -9,13 +9,13 @@ use loom::thread;
 use crate::in_every_order;
 use crate::parts::Counted;
 
-/// A value that loom watches, like that of a slab: reading it while it is dropped is an error.
+/// A value that loom watches: reading it while it is dropped is an error.
 struct Watched {
     value: UnsafeCell<u32>,
     drops: Arc<Count>,
 }
 
-// SAFETY: loom checks that nobody reads it while it is dropped.
+// SAFETY: only `drop` writes the cell, and loom reports a read meanwhile.
 unsafe impl Sync for Watched {}
 
 impl Watched {
@@ -39,9 +39,9 @@ fn counted() -> (Counted<Watched>, Arc<Count>) {
     (Counted::room().expect("memory").fill(value), drops)
 }
 
-/// A mapping that is found while its last user unmaps it, or an import that is shared while it is released.
+/// Like a mapping that is found while its last user unmaps it, or an import that is shared while it is released.
 #[test]
-fn who_looks_for_it_finds_it_whole_or_not_at_all() {
+fn an_upgrade_gives_a_whole_value_or_none() {
     in_every_order(|| {
         let (counted, drops) = counted();
         let (note, other) = (counted.downgrade(), counted.downgrade());
@@ -61,9 +61,9 @@ fn who_looks_for_it_finds_it_whole_or_not_at_all() {
     });
 }
 
-/// An import: whichever share is the last, exactly one of them closes what was opened.
+/// Like an import: exactly one of its shares, the last one, closes what the import opened.
 #[test]
-fn one_of_those_who_give_it_up_gets_it() {
+fn exactly_one_reference_gets_the_value_back() {
     in_every_order(|| {
         let (counted, drops) = counted();
         let (note, shared) = (counted.downgrade(), counted.clone());

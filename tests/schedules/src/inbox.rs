@@ -1,5 +1,5 @@
-//! The reaper's inbox: each thing is done once, no thread sleeps although there is work, and a thread that waits finds
-//! the work done.
+//! The reaper's inbox: each thing is done once, no thread sleeps although there is work, and a thread that waits for work
+//! finds it done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use loom::thread;
 use crate::parts::{Inbox, Node, Things, inbox};
 use crate::{in_every_order, in_orders_with};
 
-/// Stands for a waiting release: does something that others can see, here with something that stands for memory.
+/// Stands for a waiting release, which changes the memory in a way that other threads can see.
 type Thing = Arc<Memory>;
 
-/// Hands a thing over.
+/// Adds a thing that gives up this memory.
 fn add(inbox: &Inbox<Thing>, memory: &Arc<Memory>) {
     inbox.add(Box::new(Node::new(Arc::clone(memory))), None);
 }
 
-/// Written by the thread that gives it up.
+/// Stands for memory; the thread that gives it up writes the cell.
 struct Memory {
     given_up: UnsafeCell<bool>,
     times: AtomicU32,
@@ -34,18 +34,18 @@ impl Memory {
     }
 
     fn give_up(&self) {
-        // SAFETY: as above.
+        // SAFETY: the reaper gives each memory up once; loom reports a concurrent access.
         self.given_up.with_mut(|given_up| unsafe { *given_up = true });
         self.times.fetch_add(1, Relaxed);
     }
 
     fn is_given_up(&self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: loom reports a concurrent write.
         self.given_up.with(|given_up| unsafe { *given_up })
     }
 }
 
-/// The reaper's thread, until it has done this many things.
+/// Starts a reaper thread, which ends when it has done `much` things.
 fn reaper(inbox: &Arc<Inbox<Thing>>, much: usize) -> thread::JoinHandle<()> {
     let inbox = Arc::clone(inbox);
     thread::spawn(move || {
@@ -61,7 +61,7 @@ fn reaper(inbox: &Arc<Inbox<Thing>>, much: usize) -> thread::JoinHandle<()> {
 }
 
 #[test]
-fn what_was_added_before_is_done_when_it_is_settled() {
+fn settle_waits_for_earlier_things() {
     in_orders_with(2, || {
         let inbox = Arc::new(inbox());
         let [mine, theirs, last] = [(); 3].map(|()| Memory::new());
@@ -73,7 +73,7 @@ fn what_was_added_before_is_done_when_it_is_settled() {
         add(&inbox, &mine);
         inbox.settle(None);
         assert!(mine.is_given_up());
-        // The thread continues until it has seen this one.
+        // The reaper needs a third thing to end.
         add(&inbox, &last);
         other.join().expect("a thread");
         reaper.join().expect("a thread");
@@ -82,9 +82,9 @@ fn what_was_added_before_is_done_when_it_is_settled() {
     });
 }
 
-/// A waiting thread is told even if nothing comes.
+/// The reaper answers a call of `settle` even if there is nothing to do.
 #[test]
-fn who_settles_when_there_is_nothing_is_told() {
+fn settle_returns_although_the_inbox_is_empty() {
     in_every_order(|| {
         let inbox = Arc::new(inbox::<Thing>());
         let last = Memory::new();
@@ -97,7 +97,7 @@ fn who_settles_when_there_is_nothing_is_told() {
 
 /// Like the end of the process, or a program that asks how many releases wait.
 #[test]
-fn who_sees_that_nothing_waits_sees_what_was_done() {
+fn a_thread_that_reads_zero_sees_the_finished_work() {
     in_every_order(|| {
         let inbox = Arc::new(inbox());
         let memory = Memory::new();
@@ -113,7 +113,7 @@ fn who_sees_that_nothing_waits_sees_what_was_done() {
 
 /// Like the destruction of a stream that earlier releases may use.
 #[test]
-fn who_is_past_a_mark_sees_what_was_done_before_it() {
+fn a_thread_past_a_mark_sees_the_work_before_it() {
     in_every_order(|| {
         let inbox = Arc::new(inbox());
         let [before, after] = [(); 2].map(|()| Memory::new());
@@ -138,10 +138,10 @@ fn many(mut things: &Things<Thing>) -> usize {
     many
 }
 
-/// What is not done stays, and is tried again together with what comes meanwhile. Here no pause ever ends: a thread
-/// that paused although something is there would sleep for ever.
+/// A thing that is not done stays, and is tried again together with new ones. In this model no pause ever ends, so a thread
+/// that pauses although there is a new thing sleeps for ever.
 #[test]
-fn what_is_not_done_is_looked_at_again() {
+fn an_unfinished_thing_is_tried_again() {
     in_every_order(|| {
         let inbox = Arc::new(inbox());
         let [first, late, third, last] = [(); 4].map(|()| Memory::new());

@@ -1,4 +1,4 @@
-//! Kept events: a thread that takes one has it alone until it gives it back, and none is lost.
+//! Events that are kept for reuse: a thread that takes one has it alone until it gives it back, and none is lost.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use loom::thread;
 use crate::in_every_order;
 use crate::parts::{Kept, kept};
 
-/// Stands for an event, which its holder records.
+/// Stands for an event; the cell names its context, and its holder writes it as it would record the event.
 struct Event(UnsafeCell<u32>);
 
 /// Stands for two contexts, to which events belong.
@@ -17,15 +17,15 @@ const OTHER: u32 = 2;
 
 fn record(kept: &Kept<u32, Event>, of: u32) {
     let event = kept.take(of).unwrap_or_else(|| Event(UnsafeCell::new(of)));
-    // SAFETY: loom reports a concurrent access.
+    // SAFETY: this thread has taken the event; loom reports a concurrent access.
     let before = event.0.with_mut(|owner| unsafe { owner.replace(of) });
     assert_eq!(before, of);
-    // With room for two; a third one is destroyed.
+    // There is room for two; a third one is destroyed.
     let _ = kept.give(of, event, 2);
 }
 
 #[test]
-fn an_event_is_with_one_at_a_time() {
+fn one_thread_at_a_time_has_an_event() {
     in_every_order(|| {
         let kept = Arc::new(kept());
         record(&kept, ONE);
@@ -37,7 +37,7 @@ fn an_event_is_with_one_at_a_time() {
             .into();
         record(&kept, ONE);
         threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
-        // Three were made if both events of one context were needed at once: then there was no room for one of them.
+        // If two threads needed an event of `ONE` at once, three events were made, and there was no room for one of them.
         assert!(kept.len() <= 2);
         let of_one = kept.forget(ONE).len();
         assert!((1..=2).contains(&of_one), "{of_one}");
@@ -57,7 +57,7 @@ fn a_context_that_ends_takes_its_events_with_it() {
         };
         let gone = kept.forget(ONE);
         other.join().expect("a thread");
-        // The event is either gone, or with the thread, which gives it back: never both.
+        // Either `forget` got the event, or the thread had it and gave it back.
         assert!(gone.len() + kept.len() >= 1 && gone.len() <= 1 && kept.len() <= 1);
     });
 }

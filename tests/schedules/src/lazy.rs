@@ -1,5 +1,5 @@
-//! Notes of uses: the thread that makes the first note makes the list for all, and the thread with the last reference
-//! finds every note.
+//! Notes of the streams that use a tensor: the thread with the first note makes the list for all, and the thread with the last
+//! reference finds every note.
 
 use std::sync::{Arc as Plain, Mutex as PlainMutex};
 
@@ -10,23 +10,23 @@ use loom::thread;
 use crate::in_every_order;
 use crate::parts::Lazy;
 
-/// Like the notes of a tensor. Only the thread that makes them writes the cell; all read it without a lock.
+/// Like the notes of a tensor. The thread that makes them writes the cell, and all threads read it without a lock.
 struct Notes {
     whose: UnsafeCell<u32>,
     streams: Mutex<Vec<u32>>,
 }
 
-// SAFETY: loom reports a write of the cell during a read.
+// SAFETY: the cell is written before the notes are shared, and loom reports a read that is not ordered after the write.
 unsafe impl Sync for Notes {}
 
 fn notes() -> Notes {
     let notes = Notes { whose: UnsafeCell::new(0), streams: Mutex::default() };
-    // SAFETY: as above.
+    // SAFETY: no other thread has these notes yet.
     notes.whose.with_mut(|whose| unsafe { *whose = 7 });
     notes
 }
 
-/// Like a tensor, whose release reads the notes; the last holder runs it, once.
+/// Like a tensor: the thread that drops the last reference runs the release, which reads the notes.
 struct Data {
     uses: Lazy<Notes>,
     released: Plain<PlainMutex<Vec<Vec<u32>>>>,
@@ -35,7 +35,7 @@ struct Data {
 impl Data {
     fn use_on(&self, stream: u32) {
         let notes = self.uses.get(notes).expect("memory");
-        // SAFETY: as above.
+        // SAFETY: loom reports a read that is not ordered after the write.
         assert_eq!(notes.whose.with(|whose| unsafe { *whose }), 7);
         notes.streams.lock().expect("a lock").push(stream);
     }
@@ -49,7 +49,7 @@ impl Drop for Data {
     }
 }
 
-/// Each thread notes a stream, if it has one, and gives up its reference; the first thread is the one that shared it.
+/// Each thread notes its stream, if it has one, and drops its reference. The first stream is that of the sharing thread.
 fn in_threads(streams: &'static [Option<u32>], noted: &'static [u32]) {
     in_every_order(move || {
         let released = Plain::new(PlainMutex::default());
@@ -73,6 +73,6 @@ fn the_first_uses_may_be_noted_at_once() {
 }
 
 #[test]
-fn who_releases_finds_what_others_noted() {
+fn the_release_finds_the_notes_of_all_threads() {
     in_threads(&[None, Some(2), Some(3)], &[2, 3]);
 }

@@ -1,5 +1,6 @@
-//! The lock-free parts of the core, built from their own files with the atomics and locks of loom instead of those of
-//! std. The tests below run small models of how threads use them, in every order that the memory model allows.
+//! The parts of the core that threads share, built from the core's own files with the atomics and locks of loom instead of
+//! those of std. Each test is a small model of how threads use a part; loom runs it in every order that its memory model
+//! allows.
 
 #![cfg(test)]
 
@@ -19,20 +20,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use devexchange_core::{abi, trace};
 
-/// A point at which threads can meet in either order, without learning anything of each other. loom looks for such
-/// points only at the last operation on an atomic: if a thread follows a load by a change, loom does not see that
-/// another thread's load could come in between.
+/// A point that threads can pass in either order, which orders nothing else. loom branches only at the last operation on an
+/// atomic: if a thread changes an atomic after a load of it, loom does not try another thread's load between the two.
 fn meet(point: &sync::atomic::AtomicU32) {
     point.fetch_add(1, sync::atomic::Ordering::Relaxed);
 }
 
-/// Runs a model in every order of its threads; there must be several orders.
+/// Runs a model in every order of its threads. Fails if there is only one order.
 fn in_every_order(model: impl Fn() + Send + Sync + 'static) {
     run(loom::model::Builder::new(), model);
 }
 
-/// Like [`in_every_order`], for a model with too many orders: runs those in which threads are interrupted at most this
-/// often, apart from the points where they wait.
+/// Like [`in_every_order`], for a model with too many orders: runs the orders with at most `interruptions` switches between
+/// threads besides those where a thread waits.
 fn in_orders_with(interruptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(interruptions);
@@ -60,7 +60,7 @@ mod sync {
     }
 }
 
-/// The counterpart of `core/src/error.rs`, whose macro stays in its crate.
+/// The counterpart of `core/src/error.rs`, whose macro is not exported from its crate.
 mod error {
     pub(crate) use devexchange_core::error::{Refused, Result, caught};
 

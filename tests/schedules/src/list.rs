@@ -1,5 +1,5 @@
-//! The list of what threads keep: one thread at a time has a place, a later one takes over what an earlier one left,
-//! and a thread that reads all places misses nothing that happened before.
+//! The list of thread-local places: one thread at a time has a place, a later thread takes over the place of one that has
+//! ended, and a thread that reads all places sees everything that happened before.
 
 use std::ptr::null_mut;
 
@@ -10,13 +10,13 @@ use loom::thread;
 use crate::parts::{List, Place};
 use crate::{in_every_order, meet};
 
-/// Like the blocks (used by the thread that has the place) and the lines of the ledger (read by all).
+/// Like a place of the core: blocks, which only the thread that has the place uses, and a line of the ledger, which all read.
 struct Local {
     blocks: UnsafeCell<u32>,
     line: AtomicU32,
 }
 
-// SAFETY: loom checks that only one thread at a time uses the blocks.
+// SAFETY: only the thread that has the place uses the blocks; loom reports a concurrent access.
 unsafe impl Sync for Local {}
 
 fn list() -> &'static List<Local> {
@@ -27,12 +27,12 @@ fn take(list: &'static List<Local>) -> &'static Place<Local> {
     list.take(|| Local { blocks: UnsafeCell::new(0), line: AtomicU32::new(0) })
 }
 
-/// What a thread does from its beginning to its end.
+/// The life of a thread: takes a place, uses it and leaves it.
 fn live(list: &'static List<Local>) {
     let place = take(list);
-    // SAFETY: loom reports a concurrent access.
+    // SAFETY: this thread has the place; loom reports a concurrent access.
     place.value.blocks.with_mut(|blocks| unsafe { *blocks += 1 });
-    // The same way in which the ledger counts: nobody else writes here.
+    // The ledger counts in the same way: no other thread writes this line, so a load and a store are enough.
     place.value.line.store(place.value.line.load(Relaxed) + 1, Release);
     place.leave();
 }
@@ -54,7 +54,7 @@ fn one_thread_at_a_time_has_a_place() {
 }
 
 #[test]
-fn a_later_thread_takes_over_what_an_earlier_one_left() {
+fn a_later_thread_takes_over_the_place_of_an_earlier_one() {
     in_every_order(|| {
         let list = list();
         thread::spawn(move || live(list)).join().expect("a thread");
@@ -66,7 +66,7 @@ fn a_later_thread_takes_over_what_an_earlier_one_left() {
             meet(&theirs);
         });
         meet(&point);
-        // A thread that reads meanwhile sees what was over before, and no more than there is.
+        // This thread sees the count of the thread that has ended, and perhaps that of the running one.
         assert!((1..=2).contains(&sum(list)));
         later.join().expect("a thread");
         assert_eq!((sum(list), list.all().count()), (2, 1));

@@ -1,4 +1,4 @@
-//! The files of the core.
+//! The source files of the core that are modelled, with what the models need to use them.
 
 #![expect(dead_code, unreachable_pub, reason = "a model uses a part of what the core uses")]
 
@@ -40,18 +40,18 @@ pub(crate) use list::{List, Place};
 pub(crate) use queue::{ReleaseQueue, Signal};
 pub(crate) use slab::{Slab, TailSize};
 
-/// Like the static of the reaper.
+/// An empty inbox, like the static of the reaper.
 pub(crate) fn inbox<T>() -> Inbox<T> {
     let (arrived, settled) = (Condvar::new(), Condvar::new());
     Inbox { new: Mutex::new(New::NONE), arrived, settled, waiting: AtomicI64::new(0) }
 }
 
-/// Like the static of events.
+/// An empty store, like the static of events.
 pub(crate) fn kept<K, T>() -> Kept<K, T> {
     Kept { all: Mutex::new(Vec::new()) }
 }
 
-/// A number as the state of a stream.
+/// A number in place of the state of an asynchronous stream.
 pub(crate) struct Bell(bell::Belled<u32>);
 
 impl Bell {
@@ -59,7 +59,7 @@ impl Bell {
         Self(bell::Belled::new(0, None))
     }
 
-    /// Changes the state, and tells the waiting threads, or everybody.
+    /// Adds one to the state and tells the waiting threads; with `everybody`, also the awaiting tasks.
     pub(crate) fn change(&self, everybody: bool) {
         let ring = self.0.turn(|state, bells| {
             *state += 1;
@@ -82,8 +82,8 @@ impl Bell {
         self.0.poll(cx, at_least(least))
     }
 
-    /// What the first of two awaiting callers, each with its own waker, is told while the second gives up. The first
-    /// continues until `then` has returned.
+    /// Polls for two awaiting callers, each with its own waker, and drops the second. Returns what the first was told; it stays
+    /// registered until `then` has returned.
     pub(crate) fn poll_first(
         &self,
         [mut first, mut second]: [Context<'_>; 2],

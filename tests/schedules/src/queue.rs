@@ -1,4 +1,4 @@
-//! The queue of releases: whatever is pushed comes out once, in order, and no thread sleeps although there is work.
+//! The queue of releases: each pushed token comes out once, those of one thread come out in order, and each push calls `wake`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
@@ -17,7 +17,7 @@ fn queue() -> (Arc<ReleaseQueue>, Arc<AtomicU32>) {
     (ReleaseQueue::new(wake), wakes)
 }
 
-/// Drains everything that is there.
+/// Drains all tokens that are queued, up to four.
 fn drain(queue: &ReleaseQueue, into: &mut Vec<u64>) {
     let mut tokens = [0; 4];
     let taken = queue.drain(&mut tokens);
@@ -83,7 +83,7 @@ fn two_threads_may_drain() {
     });
 }
 
-/// A runtime that shuts down silences the queue, drains it, and is not called for what comes later.
+/// A runtime that shuts down silences the queue and drains it; later pushes do not call it.
 #[test]
 fn a_silenced_queue_wakes_nobody_and_loses_nothing() {
     in_every_order(|| {
@@ -104,7 +104,7 @@ fn a_silenced_queue_wakes_nobody_and_loses_nothing() {
     });
 }
 
-/// A change before a signal is visible to the thread that takes out its token, however often the signal was given.
+/// A change before a signal is visible to the thread that takes the token out, also if two signals gave one token.
 #[test]
 fn no_signal_is_lost() {
     in_every_order(|| {
@@ -136,7 +136,7 @@ fn no_signal_is_lost() {
     });
 }
 
-/// The signal's token can still come out then, and nothing is left of it.
+/// The token of a dropped signal still comes out, and then nothing refers to the queue any more.
 #[test]
 fn a_signal_may_be_dropped_while_it_is_queued() {
     in_every_order(|| {

@@ -1,4 +1,4 @@
-//! The count of a slab: the last reference frees it, once, after everybody has read it.
+//! The count of a slab: the last reference frees it, once, after all reads of its header.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32 as Count, Ordering::SeqCst};
@@ -16,7 +16,7 @@ struct Header {
     drops: Arc<Count>,
 }
 
-// SAFETY: loom checks that nobody reads during a write.
+// SAFETY: loom reports a read of the cell during a write.
 unsafe impl Sync for Header {}
 
 impl Header {
@@ -81,14 +81,14 @@ fn a_holder_may_share_it_while_others_give_it_up() {
     });
 }
 
-/// Nodes of an exported tree that are released on different threads, several at once.
+/// Like nodes of an exported tree that are released on different threads, several nodes at once.
 #[test]
 fn references_that_are_given_up_together_count_once() {
     in_every_order(|| {
         let (slab, drops) = slab();
         slab.add_refs(4);
         let raw = slab.into_raw() as usize;
-        // SAFETY: there are five references, and each is given up once.
+        // SAFETY: there are five references, and the three calls give up all of them.
         let give_up = move |n| unsafe { Slab::<Header>::release_raw(raw as *mut _, n) };
         let threads = [thread::spawn(move || give_up(2)), thread::spawn(move || give_up(1))];
         give_up(2);
@@ -97,9 +97,9 @@ fn references_that_are_given_up_together_count_once() {
     });
 }
 
-/// The maker can change the header as long as nobody shares it, and again when everybody else is gone.
+/// The holder of the only reference can change the header, also if there were other references before.
 #[test]
-fn who_is_alone_may_change_it() {
+fn the_only_holder_may_change_the_header() {
     in_every_order(|| {
         let (mut slab, drops) = slab();
         let shared = slab.clone();
@@ -122,16 +122,15 @@ fn who_is_alone_may_change_it() {
     });
 }
 
-/// A tensor lends the place for a consumer's struct to one consumer at a time, and each finds it as the last one left
-/// it.
+/// Like the place for a consumer's struct in a tensor: one consumer at a time has it, and finds it as the last one left it.
 #[test]
-fn one_at_a_time_has_the_claim() {
+fn one_holder_at_a_time_has_the_claim() {
     in_every_order(|| {
         let (slab, drops) = slab();
         let handing_out = |slab: Slab<Header>| {
             if slab.claim() {
                 slab.header().change();
-                // SAFETY: claimed above, with a reference.
+                // SAFETY: `claim` added a reference, which goes with the claim.
                 unsafe { Slab::<Header>::release_claimed(slab.as_raw()) }
             }
         };
@@ -142,7 +141,7 @@ fn one_at_a_time_has_the_claim() {
         assert!(slab.claim(), "nobody has it any more");
         assert!(!slab.claim(), "somebody has it");
         assert!((1..=2).contains(&slab.header().look()));
-        // SAFETY: claimed above, with a reference.
+        // SAFETY: `claim` added a reference, which goes with the claim.
         unsafe { Slab::<Header>::release_claimed(slab.as_raw()) }
         assert_eq!(drops.load(SeqCst), 0);
         drop(slab);
@@ -150,8 +149,8 @@ fn one_at_a_time_has_the_claim() {
     });
 }
 
-/// A tensor that is handed over for good, while others still have it or no longer have it: its place goes with it,
-/// once.
+/// Like a tensor that is moved into an export, while another reference to it is used and dropped: the claim goes with the moved
+/// reference, once.
 #[test]
 fn a_reference_goes_with_the_claim() {
     in_every_order(|| {
@@ -163,7 +162,7 @@ fn a_reference_goes_with_the_claim() {
             meet(&theirs);
             if shared.claim() {
                 shared.header().change();
-                // SAFETY: claimed above, with a reference.
+                // SAFETY: `claim` added a reference, which goes with the claim.
                 unsafe { Slab::<Header>::release_claimed(shared.as_raw()) }
             }
             drop(shared);
@@ -173,7 +172,7 @@ fn a_reference_goes_with_the_claim() {
         if slab.claim_whole() {
             assert!(!slab.claim(), "it is handed over");
             slab.header().change();
-            // SAFETY: claimed above; this reference goes with the claim.
+            // SAFETY: `claim_whole` made this reference go with the claim.
             unsafe { Slab::<Header>::release_claimed(slab.into_raw()) }
         } else {
             drop(slab);

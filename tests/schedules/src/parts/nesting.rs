@@ -1,10 +1,10 @@
-//! Releases within releases, of which a model has few: the core counts them in thread-local data, without atomics.
+//! In place of the core's count of nested releases, which is thread-local and has no atomics: a model never nests too deep.
 
 use core::ffi::c_void;
 
 pub(super) struct Inside;
 
-/// The thread-local data: nothing.
+/// In place of the thread-local data.
 pub(super) struct Here;
 
 /// # Safety
