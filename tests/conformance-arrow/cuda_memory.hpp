@@ -1,6 +1,6 @@
 /*
- * CUDA memory for Arrow C++, as a user of Arrow would add a device of their own: the wheels of pyarrow come without
- * Arrow's CUDA library. Everything goes through the driver, whichever it is.
+ * CUDA memory for Arrow C++, added as an application adds a device of its own, because the wheels of pyarrow come without
+ * Arrow's CUDA library. All calls go to `libcuda.so.1`, be it a real or the simulated driver.
  */
 #ifndef DEVX_CONFORMANCE_CUDA_MEMORY_HPP_
 #define DEVX_CONFORMANCE_CUDA_MEMORY_HPP_
@@ -21,7 +21,7 @@ using arrow::MemoryManager;
 using arrow::Result;
 using arrow::Status;
 
-/* The functions of the driver that are needed, by the names that its header gives them. */
+/* The driver with the functions that are used here. */
 struct Driver {
   using Event = void *;
   using Address = unsigned long long;
@@ -89,7 +89,7 @@ class Event : public Device::SyncEvent {
 
   Status Record(const Device::Stream &) override { return Status::NotImplemented("no streams here"); }
 
-  /* Recorded now, on the legacy default stream. */
+  /* An event that this call records on the legacy default stream. */
   static Result<std::shared_ptr<Device::SyncEvent>> Now() {
     auto raw = std::make_unique<Driver::Event>();
     CUDA(event_create, raw.get(), 2 /* no timing */);
@@ -131,7 +131,7 @@ class Manager : public MemoryManager {
                                                  const std::shared_ptr<MemoryManager> &to) override {
     if (!to->is_cpu()) return nullptr;
     ARROW_ASSIGN_OR_RAISE(auto out, to->AllocateBuffer(from.size()));
-    // Arrow reads offsets when it imports an array, and waits for no event.
+    // Arrow reads offsets while it imports an array, before it waits for the array's event.
     CUDA(synchronize);
     if (from.size() > 0) CUDA(to_host, out->mutable_data(), from.address(), from.size());
     return out;
@@ -159,7 +159,7 @@ class Gpu : public Device {
     return manager;
   }
 
-  /* What Arrow asks for memory that it does not know of. */
+  /* The `DeviceMemoryMapper` for imports: Arrow itself knows no CUDA device here. */
   static Result<std::shared_ptr<MemoryManager>> mapper(ArrowDeviceType type, int64_t id) {
     if (type == ARROW_DEVICE_CUDA && id == 0) return manager();
     return arrow::DefaultDeviceMemoryMapper(type, id);

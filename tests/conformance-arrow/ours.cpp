@@ -51,7 +51,7 @@ std::string unhex(const std::string &text) {
 
 std::string quoted(const std::string &text) { return "'" + text + "'"; }
 
-/* A handle of the library with the function that gives it up. */
+/* A handle of devexchange, which is released with this struct. */
 template <typename T, void (*release)(T **)>
 struct Handle {
   T *it = nullptr;
@@ -67,7 +67,7 @@ using Reader = Handle<devx_async_reader_t, devx_async_reader_release>;
 using Writer = Handle<devx_async_writer_t, devx_async_writer_release>;
 using Stream = Handle<devx_batch_stream_t, devx_batch_stream_release>;
 
-/* What went wrong, where a bool would not say enough. */
+/* Why an exchange failed. */
 struct Wrong {
   std::string how;
 };
@@ -106,7 +106,7 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const char *metadata) 
   return pairs;
 }
 
-/* "d:5,2,128" says no more than "d:5,2". */
+/* "d:5,2,128" and "d:5,2" are the same type. */
 std::string plain_format(const char *format) {
   std::string text = format;
   if (text.compare(0, 2, "d:") == 0 && text.size() > 4 && text.compare(text.size() - 4, 4, ",128") == 0)
@@ -167,7 +167,8 @@ struct ours_case {
     return out;
   }
 
-  /* The root has no name, and whether a dictionary's values may be null is nobody's to say but the column's. */
+  /* Only children are compared with name and flags: the root has no name, and its column says whether a dictionary's values
+     may be null. */
   enum class As { root, child, dictionary };
 
   void compare(const ArrowSchema &theirs, size_t &at, As as) const {
@@ -201,7 +202,7 @@ struct ours_case {
     compare(theirs, at, As::root);
   }
 
-  /* Rows `first` to `first + count` of a batch on any device. */
+  /* Compares a batch on any device with rows `first` to `first + count`, or with all rows if `count` is negative. */
   void compare(const Batch &given, int64_t first, int64_t count) const {
     Schema schema;
     DEVX(devx_batch_schema, given, &schema.it);
@@ -278,7 +279,7 @@ struct ours_case {
     compare_all(n, [&](devx_batch_t **out, devx_error *error) { return devx_batch_stream_next(stream, out, error); });
   }
 
-  /* Exactly `n` batches. */
+  /* Requires exactly `n` batches, each with all rows. */
   void compare_all(int n, const std::function<devx_status(devx_batch_t **, devx_error *)> &next) const {
     for (int i = 0; i < n; i++) {
       Batch batch;
@@ -429,7 +430,7 @@ int ours_take_async(ours_case *it, int cuda, int n,
   return it->answer([=] {
     Reader reader;
     ArrowAsyncDeviceStreamHandler *handler;
-    // Arrow C++ waits for requests within `produce`, so all are made at once.
+    // Arrow C++ waits for requests within `produce`, so all requests are made before.
     DEVX(devx_async_reader_create, n + 1, 1, nullptr, &reader.it);
     DEVX(devx_async_reader_handler, reader, &handler);
     produce(context, handler);

@@ -1,9 +1,9 @@
 /*
- * Our side of every exchange with a peer, in C, so that a peer in any language calls the same: the cases of the corpus
- * (corpus/__main__.py) as batches of devexchange, handed out; and what a peer hands back, taken in and compared with
- * the rows, the nulls and the schema that the case has.
+ * Our side of every exchange, in C so that peers in all languages call the same functions. `give` exports a case of the
+ * corpus (corpus/__main__.py) from devexchange. `take` imports what a peer exports and compares it with the rows, the
+ * null counts and the schema of the case.
  *
- * Functions that return int return 1 for yes, and 0 with the reason in the case's `why` for no.
+ * Functions that return int return 1 on success and 0 on failure; `ours_why` has the reason.
  */
 #ifndef DEVX_CONFORMANCE_OURS_H_
 #define DEVX_CONFORMANCE_OURS_H_
@@ -36,8 +36,8 @@ int ours_give_device_stream(ours_case *it, int cuda, int n, struct ArrowDeviceAr
 int ours_take_stream(ours_case *it, int n, struct ArrowArrayStream *source);
 int ours_take_device_stream(ours_case *it, int n, struct ArrowDeviceArrayStream *source);
 
-/* Asynchronous streams of `n` times the batch: all is pushed into a handler of the peer's, or what `produce` pushes
-   into the handler that it is given is compared. No wait takes longer than five seconds. */
+/* Asynchronous streams of `n` times the batch: `give` pushes the batches into the peer's handler, `take` compares the
+   batches that `produce` pushes into our handler. Each wait takes at most five seconds. */
 int ours_give_async(ours_case *it, int cuda, int n, struct ArrowAsyncDeviceStreamHandler *handler);
 int ours_take_async(
     ours_case *it,
@@ -47,10 +47,10 @@ int ours_take_async(
     void *context);
 
 int64_t ours_n_rows(ours_case const *it);
-/* What row `row` is shown as, with dates and times as the numbers that they are stored as. */
+/* The text of row `row`, with dates and times as their stored numbers. */
 char const *ours_stored_row(ours_case const *it, int64_t row);
 
-/* Waits up to five seconds until everything is released; how much is not. */
+/* Waits up to five seconds until everything is released; returns what the ledger still counts. */
 int64_t ours_outstanding(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The same functions for Java: class Ours, addresses as long. */
+/* The functions of ours.h as native methods of Java's class Ours; addresses are of type long. */
 #include <jni.h>
 
 #include <string>
@@ -30,7 +30,7 @@ JNIEXPORT jlong JNICALL Java_Ours_open(JNIEnv *env, jclass, jstring corpus, jstr
 
 JNIEXPORT void JNICALL Java_Ours_close(JNIEnv *, jclass, jlong it) { ours_close(at<ours_case>(it)); }
 
-/* As bytes: the text may be any UTF-8. */
+/* Returns bytes, because JNI makes strings from modified UTF-8 only. */
 JNIEXPORT jbyteArray JNICALL Java_Ours_why(JNIEnv *env, jclass, jlong it) {
   const std::string why = ours_why(at<ours_case>(it));
   jbyteArray out = env->NewByteArray(static_cast<jsize>(why.size()));

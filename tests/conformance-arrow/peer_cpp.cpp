@@ -1,7 +1,7 @@
 /*
  * Arrow C++ as the peer, from the wheel of pyarrow: peer_cpp CORPUS
  *
- * Prints a line for each exchange (results.py says what is in it).
+ * Prints a line for each exchange (results.py describes the columns).
  */
 #include <arrow/api.h>
 #include <arrow/c/bridge.h>
@@ -36,7 +36,7 @@ std::string corpus;
 
 const int kStreamed = 3;
 
-/* One of the C structs: released at the end, if nobody has taken it. */
+/* One of the C structs, which is released at the end of its scope unless it was moved. */
 template <typename T>
 struct Struct : T {
   Struct() : T{} {}
@@ -50,24 +50,24 @@ struct Struct : T {
   }
 };
 
-/* Ours, or what was taken in by us, is not as it should be; peers' own errors have other codes. */
+/* An exchange failed on our side, or its result is not the expected one. Arrow's own errors have other codes. */
 Status wrong(const std::string &how) { return Status::UnknownError(how); }
 
 Status said(ours_case *it, int answer) { return answer ? Status::OK() : wrong(ours_why(it)); }
 
-/* What a batch is handed through, both ways. */
+/* A way to exchange batches, in both directions. */
 class Transport {
  public:
   Transport(std::string name, bool cuda, bool one) : name(std::move(name)), cuda(cuda), one(one) {}
   virtual ~Transport() = default;
-  /* From us to Arrow. */
+  /* From devexchange to Arrow. */
   virtual Result<Batches> give(ours_case *it, const std::string &layout) const = 0;
-  /* From Arrow to us, rows `first` to `first + count` of the case. */
+  /* From Arrow to devexchange, which compares with rows `first` to `first + count` of the case. */
   virtual Status take(ours_case *it, const Batches &batches, int64_t first, int64_t count) const = 0;
 
   const std::string name;
   const bool cuda;
-  /* One batch at a time. */
+  /* Whether an exchange has one batch, not kStreamed. */
   const bool one;
 };
 
@@ -87,7 +87,7 @@ class Arrays : public Transport {
     Struct<ArrowSchema> described;
     ARROW_RETURN_NOT_OK(said(it, ours_give(it, &array, &described)));
     ARROW_ASSIGN_OR_RAISE(auto schema, arrow::ImportSchema(&described));
-    // Arrow C++ takes a batch that begins after row 0 as an array only.
+    // Arrow C++ imports a batch that begins after row 0 only as an array.
     ARROW_ASSIGN_OR_RAISE(
         auto batch, layout == "root" ? of_array(arrow::ImportArray(&array, arrow::struct_(schema->fields())), schema)
                                      : arrow::ImportRecordBatch(&array, schema));
@@ -129,7 +129,7 @@ class DeviceArrays : public Transport {
   }
 };
 
-/* So many of the batches that were given, one after the other. */
+/* kStreamed batches, which repeat the given ones. */
 Batches repeated(const Batches &batches) {
   Batches out;
   while (out.size() < kStreamed) out.push_back(batches[out.size() % batches.size()]);
@@ -196,7 +196,7 @@ class Async : public Transport {
     ARROW_RETURN_NOT_OK(said(it, ours_give_async(it, cuda, kStreamed, &handler)));
     ARROW_ASSIGN_OR_RAISE(auto stream, waited_for(created));
     Batches batches;
-    // All of them, also behind one that is refused: what is not asked for stays with Arrow for ever.
+    // Asks for all batches, also after one that Arrow refuses, because Arrow never releases the others.
     Status status;
     for (int i = 0; i <= kStreamed; i++) {
       auto next = waited_for(stream.generator());
@@ -259,14 +259,14 @@ bool holds_memory(const arrow::ArrayData &data) {
   return data.dictionary != nullptr && holds_memory(*data.dictionary);
 }
 
-/* Whether anything of the array that it was imported from is left, so that the array is not released. */
+/* Whether the batch still refers to a device buffer of the imported array, so that Arrow must not release the array. */
 bool holds_memory(const RecordBatch &batch) {
   for (auto &column : batch.column_data())
     if (holds_memory(*column)) return true;
   return false;
 }
 
-/* Valid in full, and the same as the original: types, metadata and values. */
+/* Requires a batch that passes full validation and has the same types, metadata and values as the original. */
 Status same(const std::shared_ptr<RecordBatch> &given, const RecordBatch &original) {
   auto batch = given;
   if (batch->GetSyncEvent() != nullptr && !holds_memory(*batch) && ours_outstanding() == 0)
@@ -283,7 +283,7 @@ Status same(const std::shared_ptr<RecordBatch> &given, const RecordBatch &origin
   return Status::OK();
 }
 
-/* What cannot be tried in this process, because it would end it. */
+/* An exchange that would end this process, so that it is not tried. */
 Status crashes(const std::string &how) { return Status::Cancelled(how); }
 
 void report(const std::string &name, const char *direction, const Transport &by, const std::string &layout,
@@ -306,12 +306,12 @@ bool has_uncounted_nulls(const arrow::ArrayData &data) {
   return data.dictionary != nullptr && has_uncounted_nulls(*data.dictionary);
 }
 
-/* What Arrow does that would spoil the rest of this process. It is tried in others, which have to be made before
-   anybody has used the driver or started a thread. */
+/* Faults of Arrow that would spoil the rest of this process. Child processes look for them; they fork before this process
+   uses the driver or starts a thread. */
 struct Spoils {
-  /* It dies when it exports nulls in memory of a GPU that nobody has counted yet. */
+  /* Arrow crashes when it exports a batch in GPU memory with an unknown null count. */
   bool dies_of_uncounted_nulls;
-  /* An asynchronous stream with a batch that it refuses is never released. */
+  /* Arrow never releases an asynchronous stream with a batch that it refuses. */
   bool keeps_refused_streams;
 
   static int in_another_process(const std::function<int()> &run) {
@@ -350,7 +350,7 @@ Status hand_back(const Transport &by, ours_case *it, const Batches &batches, con
   return by.take(it, batches, 0, -1);
 }
 
-/* A batch in memory of the GPU, with an event for when it is there. */
+/* A copy of the batch in GPU memory, with an event that follows the copy. */
 Result<std::shared_ptr<RecordBatch>> on_gpu(const RecordBatch &original) {
   for (auto &column : original.columns()) column->null_count();
   ARROW_ASSIGN_OR_RAISE(auto copy, original.CopyTo(Gpu::manager()));

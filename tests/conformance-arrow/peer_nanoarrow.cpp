@@ -1,8 +1,8 @@
 /*
- * nanoarrow as the peer, in C, with its CUDA device: peer_nanoarrow CORPUS
+ * nanoarrow's C library as the peer, with its CUDA device: peer_nanoarrow CORPUS
  *
- * Prints a line for each exchange (results.py says what is in it). nanoarrow has views of arrays and no comparison by
- * value, so what it reads in them is compared with the rows of the case.
+ * Prints a line for each exchange (results.py describes the columns). nanoarrow reads arrays through views and cannot
+ * compare them, so this program makes the text of each row and compares it with the row of the case.
  */
 #include <nanoarrow_device.h>
 #include <nanoarrow_ipc.h>
@@ -28,7 +28,7 @@ std::string corpus;
 
 const int kStreamed = 3;
 
-/* Any of the C structs, or of nanoarrow's, with what gives it up. */
+/* One of the C structs of Arrow or nanoarrow, which is released at the end of its scope. */
 template <typename T>
 struct Struct : T {
   explicit Struct(std::function<void(T *)> reset =
@@ -47,12 +47,12 @@ struct Struct : T {
   std::function<void(T *)> reset_;
 };
 
-/* It went through, and something is not as it was. */
+/* An exchange failed on our side, or its result is not the expected one. */
 struct Wrong {
   std::string how;
 };
 
-/* nanoarrow said no. */
+/* An error of nanoarrow. */
 struct Refused {
   std::string how;
 };
@@ -71,7 +71,7 @@ void must(int code, const ArrowError &error, const char *call) {
     must(call(__VA_ARGS__, &error_), error_, #call); \
   } while (0)
 
-/* --- what nanoarrow reads, in the form that devexchange shows values in --- */
+/* --- the values that nanoarrow reads, as texts like those of devexchange --- */
 
 std::string quoted(const std::string &text) {
   std::string out = "\"";
@@ -91,7 +91,7 @@ std::string of_double(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   if (value == 0) return std::signbit(value) ? "-0" : "0";
-  // The shortest digits that mean this number, moved to where the point is.
+  // The shortest digits that give this number, with the point moved to its place and no exponent.
   char room[40];
   auto end = std::to_chars(room, room + sizeof room, value, std::chars_format::scientific);
   std::string digits(room, end.ptr);
@@ -238,7 +238,7 @@ std::string text(const ArrowArrayView &view, const ArrowSchema &schema, int64_t 
 
 /* --- exchanges --- */
 
-/* Valid in full, and with the rows of the case. */
+/* Requires an array that passes full validation and has the rows of the case. */
 void same(ours_case *it, const ArrowArray &array, const ArrowSchema &schema) {
   Struct<ArrowArrayView> view(ArrowArrayViewReset);
   NANOARROW(ArrowArrayViewInitFromSchema, &view, &schema);
@@ -252,7 +252,7 @@ void same(ours_case *it, const ArrowArray &array, const ArrowSchema &schema) {
   }
 }
 
-/* nanoarrow leaves the data of views behind; reading them would end this process. */
+/* nanoarrow does not copy the data buffers of string and binary views, and reading such a copy would crash this process. */
 void same_buffers(const ArrowArray &copy, const ArrowArray &from) {
   if (copy.n_buffers != from.n_buffers)
     throw Wrong{"its copy has " + std::to_string(copy.n_buffers) + " buffers, not " + std::to_string(from.n_buffers)};
@@ -262,11 +262,11 @@ void same_buffers(const ArrowArray &copy, const ArrowArray &from) {
 
 void *const legacy_stream = nullptr;
 
-/* A copy on another device, by nanoarrow. */
+/* Lets nanoarrow copy an array to CUDA device 0 or to the host. */
 void copy(ArrowDeviceArray *from, const ArrowSchema &schema, bool cuda, ArrowDeviceArray *out) {
   ArrowDevice *device = ArrowDeviceResolve(cuda ? ARROW_DEVICE_CUDA : ARROW_DEVICE_CPU, cuda ? 0 : -1);
   if (device == nullptr) throw Refused{"there is no such device"};
-  // nanoarrow takes a stream for work of a GPU only.
+  // nanoarrow accepts a stream only for work on a GPU.
   void *stream = legacy_stream;
   void *source_stream = from->device_type == ARROW_DEVICE_CPU ? nullptr : &stream;
   Struct<ArrowDeviceArrayView> view(ArrowDeviceArrayViewReset);
@@ -280,7 +280,7 @@ void copy(ArrowDeviceArray *from, const ArrowSchema &schema, bool cuda, ArrowDev
   const int code = ArrowDeviceArrayViewCopyAsync(&view, device, out, cuda ? &stream : source_stream);
   if (code != NANOARROW_OK) throw Refused{"ArrowDeviceArrayViewCopyAsync says " + std::to_string(code)};
   same_buffers(out->array, from->array);
-  // Copies to the host come back unfinished.
+  // A copy to the host is not finished when the call returns.
   if (!cuda) NANOARROW(view.device->synchronize_event, view.device, nullptr, source_stream);
 }
 
@@ -309,7 +309,7 @@ void arrays(const std::string &name, const std::string &layout, ours_case *it) {
   });
   for (const bool cuda : {false, true}) {
     const char *place = cuda ? "cuda" : "host";
-    // To the peer, which copies it to the host; from there back to the device, and to us.
+    // To the peer: nanoarrow copies arrays on a device to the host. From the peer: it copies an array of the host to the place.
     report(name, "to peer", "device array", place, layout, [&] {
       Struct<ArrowDeviceArray> array, host;
       Struct<ArrowSchema> schema;
@@ -349,7 +349,7 @@ void streams(const std::string &name, const std::string &layout, ours_case *it) 
   });
 }
 
-/* What nanoarrow read itself. */
+/* A stream of the batch that nanoarrow reads from the case's file. */
 void open_own(const std::string &name, ArrowArrayStream *out) {
   const std::string path = corpus + "/" + name + ".arrow";
   ArrowIpcInputStream input;
@@ -358,7 +358,7 @@ void open_own(const std::string &name, ArrowArrayStream *out) {
   if (ArrowIpcArrayStreamReaderInit(out, &input, nullptr) != NANOARROW_OK) throw Refused{"no reader"};
 }
 
-/* Whether nanoarrow reads a schema at all: what verifies it takes twice as long for each level. */
+/* Whether nanoarrow reads the schema within two seconds: its verification takes twice as long for each level. */
 bool reads_schema_in_time(const std::string &name) {
   const pid_t child = fork();
   if (child == 0) {

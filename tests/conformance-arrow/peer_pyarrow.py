@@ -1,6 +1,6 @@
 """pyarrow as the peer: python peer_pyarrow.py CORPUS LIBOURS
 
-Prints a line for each exchange (results.py says what is in it).
+Prints a line for each exchange (results.py describes the columns).
 """
 
 import ctypes
@@ -26,11 +26,11 @@ ours.ours_outstanding.restype = c_int64
 
 
 class Wrong(Exception):
-    """The exchange went through, and something is not as it was."""
+    """An exchange failed on our side, or its result is not the expected one."""
 
 
 class Struct:
-    """Room for one of the C structs, all of which say in `release` whether somebody has to call it."""
+    """Memory for one of the C structs; `release` calls the struct's release function unless the struct was moved."""
 
     def __init__(self, size, release):
         self._room = (c_int64 * (size // 8))()
@@ -66,7 +66,7 @@ def check(done, case):
 
 
 def same(found, original):
-    """Values, types and metadata; NaN is NaN."""
+    """Requires a valid batch with the same types, metadata and values as the original; NaN equals NaN."""
     found.validate(full=True)
     if not found.schema.equals(original.schema, check_metadata=True):
         raise Wrong(f"the schema is {found.schema}, not {original.schema}")
@@ -88,7 +88,7 @@ class Arrays:
             described = pa.Schema._import_from_c(structs[1].address())
             if layout != "root":
                 return [getattr(pa.RecordBatch, self._import)(structs[0].address(), described)]
-            # pyarrow takes a batch that begins after row 0 as an array only.
+            # pyarrow imports a batch that begins after row 0 only as an array.
             imported = getattr(pa.Array, self._import)(structs[0].address(), pa.struct(described))
             return [pa.RecordBatch.from_struct_array(imported).replace_schema_metadata(described.metadata)]
         finally:
@@ -170,7 +170,7 @@ def opened(name, layout):
 
 @contextmanager
 def reported(case, direction, transport, layout):
-    """Runs one exchange and prints what came of it."""
+    """Runs one exchange and prints its result."""
     try:
         yield
         how = "ok\t"

@@ -3,18 +3,20 @@
 RESULTS is a file PEER.tsv with a line for each exchange, in columns:
 
     case        of the corpus
-    direction   "to peer": the peer took our export, found it valid in every respect and equal to its own array;
-                "from peer": we took the peer's export, and found schema, rows and null counts as expected
+    direction   "to peer": devexchange exports, and the peer imports, validates in full and compares with its own array;
+                "from peer": the peer exports, and devexchange imports and compares schema, rows and null counts
     transport   array, device array, stream, device stream, async
     place       host or cuda
-    layout      of the corpus; in "from peer" what the peer was given and handed back. "its own" is what the peer read
-                from a file, "its own slice" the same without the first row and the last
-    result      ok; wrong: it went through, but something has changed; refused: an error of the peer; crashes
-    how
+    layout      of the corpus; "from peer", the layout of the batch that the peer imported and exports again. "its own" is
+                a batch that the peer read from a file, "its own slice" the same without the first and the last row
+    result      ok; wrong: devexchange failed, or the result is not the expected one; refused: an error of the peer;
+                crashes: the exchange is not tried, because it would end the peer
+    how         details, if the result is not ok
 
-and with `outstanding<TAB>0` at the end, if everything was released. For known.toml that line is the case "the end".
+The last line is `outstanding<TAB>0`, if everything was released. For known.toml that line is the case "the end".
 
-known.toml explains what is not ok. An unexplained failure fails, and so does an explanation for a result that is ok.
+known.toml explains results that are not ok. A result without an explanation fails, and so does an explanation that
+explains no result.
 Prints a matrix for each peer, and ends with the line `counts: N passed, N failed, N skipped`.
 """
 
@@ -39,7 +41,7 @@ THE_END = "the end"
 
 
 class Known:
-    """One explanation: each of its values must match, and each of its patterns must match a case."""
+    """An explanation for exchanges that match all of its values; each of its patterns must match a case."""
 
     def __init__(self, number, entry):
         self.number = number
@@ -94,7 +96,7 @@ def read(file):
 
 
 def judge(exchanges, known):
-    """The contents of the cells: (peer, case, path) to the numbers of explanations, "ok" and "not ok"."""
+    """The cells by (peer, case, path), each with a list for each direction: "ok", "not ok" and numbers of explanations."""
     cells = {}
     for exchange in exchanges:
         cell = cells.setdefault((exchange.peer, exchange.case, (exchange.transport, exchange.place)), {})
@@ -117,7 +119,7 @@ def judge(exchanges, known):
 
 
 def shown(found):
-    """The word "ok", if some layout is ok; the numbers of the explanations for others; "not ok", if any is unexplained."""
+    """The text of a cell: "not ok" if a result is unexplained or missing, "ok" if a layout is ok, and the explanations."""
     words = ["not ok"] if "not ok" in found or not found else []
     words += ["ok"] if "ok" in found else []
     return " ".join(words + [f"[{note}]" for note in sorted({note for note in found if isinstance(note, int)})])
@@ -142,7 +144,7 @@ def matrices(cases, peers, cells, known):
             for path in paths:
                 cell = cells.get((peer, case, path), {})
                 if "from peer" not in cell and "ok" not in cell.get("to peer", ["ok"]):
-                    # There was nothing to hand back.
+                    # The peer imported no layout, so it had nothing to export again.
                     cell["from peer"] = cell["to peer"]
                 words = [shown(cell.get(direction, [])) for direction in DIRECTIONS]
                 for direction in DIRECTIONS:

@@ -3,13 +3,13 @@
 For each case NAME and each LAYOUT of it:
 
     NAME.arrow            an IPC stream of the batch, from which a peer makes its own array; missing for batches that
-                          Arrow C++ can write and cannot read
+                          Arrow C++ can write but not read
     NAME.rows             the rows as text, one per line
-    NAME.stored           the same, with dates and times as the numbers that they are stored as
-    NAME.LAYOUT.tree      the fields and arrays of the same batch in another layout of memory, and
-    NAME.LAYOUT.buffers   their buffers, of which devexchange makes its batch
+    NAME.stored           the same, with dates and times as their stored numbers
+    NAME.LAYOUT.tree      the fields and arrays of the same batch in this layout of memory, and
+    NAME.LAYOUT.buffers   their buffers, from which devexchange makes its batch
 
-    plain   offsets of 0, null counts as counted, buffers at multiples of 64 bytes
+    plain   offsets of 0, known null counts, buffers at multiples of 64 bytes
     inner   every array below the root begins at an odd offset of its own, null counts are unknown, buffers are aligned
             to 8 bytes only
     root    like inner, and the batch itself begins at row 3
@@ -27,7 +27,7 @@ import tree
 from cases import CASES
 from text import text
 
-# Arrow C++ writes a dictionary of dictionaries and says "buffer_index out of range" when it reads it.
+# Arrow C++ writes a dictionary of dictionaries, but fails to read it ("buffer_index out of range").
 UNREADABLE = {"dictionary_of_dictionaries"}
 
 
@@ -50,7 +50,7 @@ def main(directory):
                 writer.write_batch(batch)
             written = sink.getvalue()
             (directory / f"{case.name}.arrow").write_bytes(written)
-            # The batch that was read back has no offsets.
+            # A batch from a file has no offsets, which `tree.Shift` requires.
             batch = pa.ipc.open_stream(written).read_next_batch()
         (directory / f"{case.name}.rows").write_text("".join(text(row) + "\n" for row in case.rows))
         (directory / f"{case.name}.stored").write_text("".join(text(row, stored=True) + "\n" for row in case.rows))

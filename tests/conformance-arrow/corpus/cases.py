@@ -1,4 +1,4 @@
-"""The cases: a column of every type and of many shapes, each as an Arrow array and as plain Python values (text.py)."""
+"""The cases: columns of every type and of many shapes, each as an Arrow array and as plain Python values (text.py)."""
 
 import struct
 from ctypes import addressof
@@ -22,14 +22,14 @@ CASES = []
 
 
 def add(name, array, values, nullable=True, metadata=None, schema_metadata=None):
-    """A batch of one column."""
+    """Adds a case with one column."""
     column = pa.field("c", array.type, nullable, metadata)
     batch = pa.record_batch([array], schema=pa.schema([column], schema_metadata))
     CASES.append(Case(name, batch, [{"c": value} for value in values]))
 
 
 def plain(name, type, values, **how):
-    """For cases where pyarrow makes the array directly from the values."""
+    """Adds a case with one column, which pyarrow makes from the values."""
     add(name, pa.array(values, type), values, **how)
 
 
@@ -73,7 +73,7 @@ for name, type, values in (("binary", "binary", BYTES), ("utf8", "string", TEXTS
     plain(f"large_{name}", getattr(pa, f"large_{type}")(), values)
     plain(f"{name}_view", getattr(pa, f"{type}_view")(), values)
     plain(f"{name}_view_short", getattr(pa, f"{type}_view")(), [values[0], values[1], None, values[4]])
-    # One data buffer of each.
+    # Each part brings one data buffer.
     parts = [pa.array(values, getattr(pa, f"{type}_view")()) for _ in range(3)]
     add(f"{name}_view_buffers", pa.concat_arrays(parts), values * 3)
     plain(f"{name}_empty", getattr(pa, type)(), [values[0], None, values[0]])
@@ -81,7 +81,7 @@ plain("fixed_size_binary", pa.binary(3), [b"abc", None, b"\x00\x01\xff"])
 plain("fixed_size_binary_1", pa.binary(1), [b"a", None, b"\xff"])
 plain("fixed_size_binary_0", pa.binary(0), [b"", None, b""])
 
-# --- dates and times: made of the numbers that they are stored as ---
+# --- dates and times, made from their stored numbers ---
 
 
 def times(name, type, numbers, shown):
@@ -105,7 +105,7 @@ for name, zone in (("utc", "UTC"), ("offset", "+05:30")):
 
 
 def relabelled(array, format):
-    """The array as one of a type for which pyarrow has no Python class."""
+    """A batch of the array with the type `format`, for which pyarrow has no Python class."""
     schema, out = ArrowSchema(), ArrowArray()
     pa.record_batch([array], ["c"])._export_to_c(addressof(out), addressof(schema))
     schema.children[0][0].format = format

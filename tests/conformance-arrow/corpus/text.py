@@ -1,8 +1,8 @@
-"""How devexchange displays values (core/src/arrow/value.rs), written a second time: the expected texts of the corpus'
-rows, made from plain Python values and not from anything that has been through Arrow.
+"""A second implementation of the text of values (core/src/arrow/value.rs). It makes the expected rows of the corpus from
+plain Python values, which have never been in Arrow.
 
 None, bool, int, float, Decimal, bytes, str, list and dict (a struct) stand for themselves, Map and Interval for types
-that Python lacks; Time is a date, time or duration. A float is given as the number that is stored.
+that Python lacks; Time is a date, time or duration. A float is the number that Arrow stores, rounded to its width.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def day(number):
 
 
 def moment(number, digits):
-    """A number of units, where a second has this many decimal digits of them."""
+    """The date and time `number` units after the epoch, where a unit is 10**-digits seconds."""
     seconds, rest = divmod(number, 10**digits)
     text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
     return f"{text}.{rest:0{digits}}" if digits else text
@@ -56,7 +56,7 @@ def _float(value):
 
 
 def text(value, stored=False):
-    """The text that devexchange displays; with `stored`, times as the numbers that they are stored as."""
+    """The text that devexchange gives; with `stored`, dates and times are their stored numbers."""
 
     def part(value):
         return text(value, stored)

@@ -1,5 +1,5 @@
-"""Arrow arrays as trees of nodes with the exact bytes of their buffers: read from the C data interface, laid out again
-with a separate offset at every node, and written to files that the peers' harness loads (../ours.h).
+"""Arrow arrays as trees of nodes with the exact bytes of their buffers. This module reads them from the C data interface,
+lays them out again with a separate offset at every node, and writes them to files, which our side loads (../ours.h).
 """
 
 import ctypes
@@ -63,7 +63,7 @@ class Node:
         return self.children + ([self.dictionary] if self.dictionary else [])
 
 
-# --- what a format says about buffers ---
+# --- from formats to buffers ---
 
 _WIDTHS = dict(c=1, C=1, s=2, S=2, i=4, I=4, l=8, L=8, e=2, f=4, g=8, tdD=4, tdm=8, tts=4, ttm=4, ttu=8, ttn=8)
 _WIDTHS |= dict(tiM=4, tiD=8, tin=16, tDs=8, tDm=8, tDu=8, tDn=8)
@@ -73,7 +73,7 @@ _VIEWS = {"+vl": 4, "+vL": 8}
 
 
 def _width(format):
-    """The bytes of a value, if all values have the same size."""
+    """The number of bytes of a value, if it is whole and the same for all values."""
     head, _, rest = format.partition(":")
     if head == "w":
         return int(rest)
@@ -186,7 +186,7 @@ def of_batch(batch):
     return node
 
 
-# --- laid out anew ---
+# --- other layouts ---
 
 _GARBAGE = b"\xa5"
 
@@ -203,22 +203,22 @@ def _packed_bits(bits):
 
 
 class Shift:
-    """Gives every node a separate odd offset, with garbage before it, children that begin earlier and end later than
-    their part in use, and null counts that are not counted yet.
+    """Gives every node an odd offset of its own with garbage before it, children that begin before and end after their
+    part in use, and an unknown null count.
     """
 
     def __init__(self):
         self._offsets = cycle((3, 1, 5, 9, 7))
 
     def root(self, node, offset):
-        """A batch whose own offset is `offset`, with all rows as they were."""
+        """The batch with the same rows and this offset."""
         return self._laid_out(node, 0, 0, offset)
 
     def below(self, node, front, back):
         return self._laid_out(node, front, back, next(self._offsets))
 
     def _laid_out(self, node, front, back, offset):
-        """`node` with this many more rows at either end, after `offset` rows of garbage."""
+        """`node` with `front` more rows before it and `back` after it, behind `offset` rows of garbage."""
         assert node.offset == 0, f"{node.format} begins at {node.offset}"
         length = front + node.length + back
         null_count = -1 if _has_validity(node.format) else length if node.format == "n" else 0
@@ -229,7 +229,7 @@ class Shift:
         if node.dictionary:
             out.dictionary = self.below(node.dictionary, 0, 0)
             if node.dictionary.length == 0:
-                # An additional row could have no valid index.
+                # An empty dictionary has no valid index, so all additional rows are null.
                 out.buffers[0] = bytes((offset + length + 7) // 8)
         getattr(self, "_" + _kind(node.format).replace(" ", "_"))(node, out, front, back, offset)
         return out
@@ -310,7 +310,7 @@ class Shift:
 
 
 def without_buffers(node):
-    """An array without rows has nothing in its buffers, except for one offset where there are offsets."""
+    """Arrays without rows get NULL buffers, except for buffers of offsets, which have one offset even then."""
     below = [without_buffers(child) for child in node.children]
     dictionary = without_buffers(node.dictionary) if node.dictionary else None
     buffers = node.buffers
@@ -321,7 +321,7 @@ def without_buffers(node):
 
 
 def null_count(node):
-    """The nulls according to the node itself: its validity, nothing below it."""
+    """The number of nulls by the node's own validity, whatever its children have."""
     if node.format == "n":
         return node.length
     if not _has_validity(node.format) or node.buffers[0] is None:
@@ -333,9 +333,8 @@ def null_count(node):
 
 
 def write(node, nulls, alignment, tree, buffers):
-    """The tree as lines of text, in depth-first order, and all buffers in one file; the null counts of the columns.
-
-    The start of a buffer is a multiple of `alignment`, and not of twice as much.
+    """Writes the tree as lines of text, in depth-first order and with the null counts of the columns at the end, and all
+    buffers to one file. The start of a buffer is a multiple of `alignment`, but not of twice as much.
     """
     lines, data = [], bytearray()
 
@@ -359,7 +358,7 @@ def write(node, nulls, alignment, tree, buffers):
             add(child)
 
     add(node)
-    # The address after the last buffer must also be a valid address.
+    # The address behind the last buffer must also lie in the file.
     data.extend(bytes(2 * alignment))
     lines += [f"nulls {count}" for count in nulls]
     tree.write_text("\n".join(lines) + "\n")

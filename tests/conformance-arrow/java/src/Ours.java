@@ -1,6 +1,6 @@
 import java.nio.charset.StandardCharsets;
 
-/** Our side of the exchanges ({@code ../../ours.h}); structs are addresses. */
+/** Our side of the exchanges ({@code ../../ours.h}); C structs are passed as addresses. */
 final class Ours implements AutoCloseable {
     private final long it;
 

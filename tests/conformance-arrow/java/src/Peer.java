@@ -25,15 +25,15 @@ import org.apache.arrow.vector.ipc.ArrowStreamWriter;
 import org.apache.arrow.vector.util.ValueVectorUtility;
 
 /**
- * Arrow Java as the peer: {@code Peer CORPUS LIBOURS}. Prints a line for each exchange (results.py says what is in
- * it).
+ * Arrow Java as the peer: {@code Peer CORPUS LIBOURS}. Prints a line for each exchange (results.py describes the
+ * columns).
  */
 public final class Peer {
     private static final int STREAMED = 3;
 
     private static String corpus;
 
-    /** Then what is in front of an array is read as its rows: garbage, with lengths and offsets that lead anywhere. */
+    /** Whether Arrow Java takes every offset for 0. It would then read garbage as lengths and offsets of values. */
     private static boolean ignoresOffsets;
 
     /** A batch, with the dictionaries that its columns refer to. */
@@ -62,7 +62,7 @@ public final class Peer {
         System.out.println("outstanding\t" + Ours.outstanding());
     }
 
-    /** Everything that has to do with one case. Whatever Arrow does not close is let go of, not waited for. */
+    /** Runs all exchanges of a case. Its allocator reports what Arrow Java did not close; that memory is abandoned. */
     private static void run(String name, List<String> layouts) throws Exception {
         BufferAllocator allocator = new RootAllocator();
         byte[] file = file(name);
@@ -87,7 +87,7 @@ public final class Peer {
         }
     }
 
-    /** Tried once, with numbers, where it does no harm. */
+    /** Tries this with a case of integers, where a wrong offset gives wrong values and no invalid access. */
     private static boolean ignoresOffsets() throws Exception {
         try (BufferAllocator allocator = new RootAllocator(); Ours ours = new Ours(corpus, "one_row", "inner");
                 Batch given = give(ours, allocator); Batch original = read(file("one_row"), allocator)) {
@@ -98,7 +98,7 @@ public final class Peer {
         }
     }
 
-    /** An IPC stream of the case, or null. */
+    /** The IPC stream of the case, or null if it has none. */
     private static byte[] file(String name) throws Exception {
         Path path = Path.of(corpus, name + ".arrow");
         return Files.exists(path) ? Files.readAllBytes(path) : null;
@@ -125,7 +125,7 @@ public final class Peer {
                 VectorSchemaRoot root = Data.importVectorSchemaRoot(allocator, array, schema, dictionaries);
                 return new Batch(root, dictionaries, List.of(root, dictionaries));
             } catch (Exception | Error failure) {
-                // An import closes what it took.
+                // A failed import has closed the structs that it took.
                 if (isOpen(array)) array.release();
                 if (isOpen(schema)) schema.release();
                 throw failure;
@@ -170,7 +170,7 @@ public final class Peer {
         }
     }
 
-    /** The batch so many times, as Arrow Java writes it. */
+    /** An IPC stream by Arrow Java that has the batch {@code STREAMED} times. */
     private static byte[] repeated(Batch batch) throws Exception {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         try (ArrowStreamWriter writer = new ArrowStreamWriter(batch.root, batch.dictionaries, out)) {
@@ -195,13 +195,13 @@ public final class Peer {
     }
 
     private static void compare(Batch given, byte[] file, BufferAllocator allocator) throws Exception {
-        if (file == null) return; // The rows are compared when it comes back.
+        if (file == null) return; // Our side compares the rows when the batch comes back.
         try (Batch original = read(file, allocator)) {
             same(given, original);
         }
     }
 
-    /** As {@link #give}; null if that is refused, which has been reported. */
+    /** Like {@link #give}, but a failure, which was reported for "to peer", becomes {@link NothingToHandBack}. */
     private static Batch given(Ours ours, BufferAllocator allocator) throws Exception {
         try {
             return give(ours, allocator);
@@ -255,7 +255,7 @@ public final class Peer {
         });
     }
 
-    /** Some vectors cannot be validated, and some validators refuse what is valid: then the original's word counts. */
+    /** Validates a batch. If a validator is missing or fails for the original, the batch counts as valid. */
     private static void validate(VectorSchemaRoot given, VectorSchemaRoot original) {
         try {
             for (FieldVector vector : original.getFieldVectors()) ValueVectorUtility.validateFull(vector);
@@ -265,7 +265,7 @@ public final class Peer {
         for (FieldVector vector : given.getFieldVectors()) ValueVectorUtility.validateFull(vector);
     }
 
-    /** Valid, and the same as the original: types, metadata and values, also those in dictionaries. */
+    /** Requires a valid batch with the same types, metadata and values as the original, also in dictionaries. */
     private static void same(Batch given, Batch original) throws Wrong {
         validate(given.root, original.root);
         if (!given.root.getSchema().equals(original.root.getSchema()))
@@ -317,7 +317,7 @@ public final class Peer {
             exchange.run();
             report(name, direction, transport, layout, "ok", "");
         } catch (NothingToHandBack nothing) {
-            // What kept it from coming has been reported.
+            // The import failed, which was reported, or the batch is too short for a slice.
         } catch (Wrong wrong) {
             report(name, direction, transport, layout, "wrong", wrong.getMessage());
         } catch (Exception | Error refused) {

@@ -1,4 +1,4 @@
-/** An exchange went through, and something is not as it was. */
+/** An exchange failed on our side, or its result is not the expected one. */
 final class Wrong extends Exception {
     private static final long serialVersionUID = 1;
 

@@ -1,5 +1,5 @@
-//! arrow-rs as the peer: `peer-arrow-rs CORPUS LIBOURS`. Prints a line for each exchange (`results.py` says what is in
-//! it).
+//! arrow-rs as the peer: `peer-arrow-rs CORPUS LIBOURS`. Prints a line for each exchange (`results.py` describes the
+//! columns).
 
 mod ours;
 
@@ -20,12 +20,12 @@ use ours::{Case, Ours};
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// How an exchange ended that did not end well.
+/// Why an exchange failed.
 #[derive(Clone)]
 enum Failure {
-    /// It went through, and something is not as it was.
+    /// Our side failed, or the result is not the expected one.
     Wrong(String),
-    /// arrow-rs said no.
+    /// An error or a panic of arrow-rs.
     Refused(String),
 }
 
@@ -53,14 +53,14 @@ impl Transport {
         }
     }
 
-    /// From us to arrow-rs.
+    /// From devexchange to arrow-rs.
     fn give(self, case: &Case<'_>) -> Result<Vec<RecordBatch>> {
         match self {
             Self::Array => {
                 let (mut array, mut schema) = (FFI_ArrowArray::empty(), FFI_ArrowSchema::empty());
                 case.give(&mut array, &mut schema).map_err(Failure::Wrong)?;
                 let described = Arc::new(Schema::try_from(&schema)?);
-                // SAFETY: the array is of the type that the schema says.
+                // SAFETY: devexchange exported the array with this schema.
                 let data = unsafe { from_ffi(array, &schema) }?;
                 data.validate_full()?;
                 let rows = RecordBatchOptions::new().with_row_count(Some(data.len()));
@@ -79,7 +79,7 @@ impl Transport {
         }
     }
 
-    /// From arrow-rs to us: rows `first` to `first + count` of the case.
+    /// From arrow-rs to devexchange, which compares with rows `first` to `first + count` of the case.
     fn take(self, case: &Case<'_>, batches: &[RecordBatch], first: i64, count: i64) -> Result<()> {
         let Some(batch) = batches.first() else { return Err(Failure::Wrong("there is no batch".into())) };
         match self {
@@ -98,7 +98,7 @@ impl Transport {
     }
 }
 
-/// Types, metadata and values.
+/// Requires a valid batch with the same types, metadata and values as the original.
 fn same(batch: &RecordBatch, original: &RecordBatch) -> Result<()> {
     for column in batch.columns() {
         column.to_data().validate_full()?;
@@ -112,7 +112,7 @@ fn same(batch: &RecordBatch, original: &RecordBatch) -> Result<()> {
     Ok(())
 }
 
-/// What arrow-rs panics with is its answer, too.
+/// Turns a panic of arrow-rs into [`Failure::Refused`].
 fn quietly<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().cloned();

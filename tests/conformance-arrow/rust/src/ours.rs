@@ -17,7 +17,7 @@ pub(crate) struct Ours {
     give_stream: unsafe extern "C" fn(*mut c_void, c_int, *mut FFI_ArrowArrayStream) -> c_int,
     take_stream: unsafe extern "C" fn(*mut c_void, c_int, *mut FFI_ArrowArrayStream) -> c_int,
     outstanding: unsafe extern "C" fn() -> i64,
-    /// Unloaded last.
+    /// The functions above are valid only while this library is loaded.
     _library: Library,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Case<'a> {
 
 macro_rules! find {
     ($library:expr, $name:literal) => {{
-        // SAFETY: the function has this type (ours.h), and the library outlives it.
+        // SAFETY: ours.h declares the function with this type, and `_library` stays loaded as long as `Ours`.
         let function = unsafe { $library.get($name) }?;
         *function
     }};
@@ -37,7 +37,7 @@ macro_rules! find {
 
 impl Ours {
     pub(crate) fn load(path: &Path) -> Result<Self, libloading::Error> {
-        // SAFETY: the library has no initialisers that do more than set up its own data.
+        // SAFETY: the initialisers of the library only set up its own data.
         let library = unsafe { Library::new(path) }?;
         Ok(Self {
             open: find!(library, b"ours_open"),
@@ -57,12 +57,12 @@ impl Ours {
         let texts = [corpus.as_os_str().as_encoded_bytes(), name.as_bytes(), layout.as_bytes()]
             .map(|text| CString::new(text).unwrap_or_default());
         let [corpus, name, layout] = &texts;
-        // SAFETY: three texts that end with NUL.
+        // SAFETY: the arguments are three strings that end with NUL.
         Case { ours: self, it: unsafe { (self.open)(corpus.as_ptr(), name.as_ptr(), layout.as_ptr()) } }
     }
 
     pub(crate) fn outstanding(&self) -> i64 {
-        // SAFETY: it takes nothing.
+        // SAFETY: the function takes no arguments.
         unsafe { (self.outstanding)() }
     }
 }
@@ -74,7 +74,7 @@ impl Case<'_> {
         }
         // SAFETY: the case is open.
         let why = unsafe { (self.ours.why)(self.it) };
-        // SAFETY: a text that ends with NUL, until the next call.
+        // SAFETY: the case keeps this string, which ends with NUL, until the next call.
         Err(unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned())
     }
 
@@ -107,7 +107,7 @@ impl Case<'_> {
 
 impl Drop for Case<'_> {
     fn drop(&mut self) {
-        // SAFETY: the case is open, and nobody uses it any more.
+        // SAFETY: the case is open, and nothing uses it after this.
         unsafe { (self.ours.close)(self.it) }
     }
 }
