@@ -1,9 +1,9 @@
 //! Answers: short texts that are the same on every run.
 
-/// A driver's answer: the name and number of a result, or a few words.
+/// An answer of a driver: the name and number of a result, or a few words.
 pub(crate) type Answer = String;
 
-/// The answer when a question makes no sense on this machine; the reason follows.
+/// The beginning of the answer to a question that makes no sense on this machine; the reason follows.
 pub(crate) const SKIPPED: &str = "skipped: ";
 
 pub(crate) const SUCCESS: &str = "success";
@@ -21,7 +21,7 @@ pub(crate) const CONTEXT_IS_DESTROYED: &str = "CUDA_ERROR_CONTEXT_IS_DESTROYED (
 pub(crate) const NOT_PERMITTED: &str = "CUDA_ERROR_NOT_PERMITTED (800)";
 pub(crate) const NOT_SUPPORTED: &str = "CUDA_ERROR_NOT_SUPPORTED (801)";
 
-/// A result of the driver. The names are those of `cuda.h`, not asked of a driver that may be broken.
+/// A result of the driver as an answer. The names are those of `cuda.h`: the driver is not asked, because it may be broken.
 pub(crate) fn said(code: u32) -> Answer {
     match (code, simcuda::Code(code).name()) {
         (0, _) => SUCCESS.to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn said(code: u32) -> Answer {
     }
 }
 
-/// Several results, each with the name of the call that gave it; only one if they are all the same.
+/// Several results, each with the name of its call. If all are the same, only that result, without names.
 pub(crate) fn all_said(results: &[(&str, Answer)]) -> Answer {
     match results {
         [(_, first), rest @ ..] if rest.iter().all(|(_, other)| other == first) => first.clone(),

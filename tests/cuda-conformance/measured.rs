@@ -23,9 +23,9 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Loads the driver and asks it for its version and device. The probes have processes of their own.
+    /// Loads the driver and asks it for its version and device. Each question has a process of its own.
     pub(crate) fn here(library: &Path) -> Result<Self, String> {
-        // SAFETY: loading a CUDA driver runs no code that could do harm.
+        // SAFETY: the initialisers of a CUDA driver have no preconditions.
         if let Err(error) = unsafe { libloading::Library::new(library) } {
             return Err(format!("no CUDA driver here: {error}"));
         }
@@ -38,7 +38,7 @@ impl Machine {
         cu!("cuDriverGetVersion", &raw mut version);
         cu!("cuDeviceGetName", name.as_mut_ptr(), 255, 0);
         let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
-        // `NVRM version: NVIDIA UNIX … Kernel Module  580.65.06  …`: the first word that is a number.
+        // `NVRM version: NVIDIA UNIX … Kernel Module  580.65.06  …`: the first word that begins with a digit.
         let kernel = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
         let kernel = kernel.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
         let driver = match kernel.filter(|_| !simulated) {

@@ -1,4 +1,4 @@
-//! A question to a driver: how it is asked and how its answer is judged.
+//! A question to a driver: how it is asked, and how its answer is judged.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -9,19 +9,19 @@ use crate::answer::{Answer, SKIPPED};
 use crate::measured::Machine;
 use crate::scene;
 
-/// The beginning of an answer in the output of the asking process; the rest of its output is the driver's.
+/// The beginning of an answer in the output of the asking process. All other lines are output of the driver.
 pub(crate) const ANSWER: &str = "answer: ";
 
-/// A driver that has not answered after this time never will.
+/// How long a question may take. After that, the answer is that the driver hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A question.
 pub(crate) struct Probe {
     /// `theme.question`.
     pub(crate) name: &'static str,
-    /// What is asked, in words.
+    /// The question, in words.
     pub(crate) asks: &'static str,
-    /// The documented answer, or the believed one where nothing is documented.
+    /// The documented answer or, where nothing is documented, the believed one.
     pub(crate) expected: &'static str,
     /// Other answers that a real driver may give, on which nothing here relies.
     pub(crate) allowed: &'static [&'static str],
@@ -38,7 +38,7 @@ pub(crate) enum Simulated {
     Same,
     /// A different answer, on purpose.
     Otherwise { answer: &'static str, why: &'static str },
-    /// No answer: it does not model this.
+    /// No answer, because it does not model this.
     NotModelled(&'static str),
 }
 
@@ -72,7 +72,7 @@ impl Probe {
         self
     }
 
-    /// Asks, in the process made for it.
+    /// Asks the question in this process, which was started for it.
     pub(crate) fn ask(&self) -> Answer {
         if !self.bare {
             scene::start();
@@ -84,17 +84,16 @@ impl Probe {
 /// How an answer compares with what is expected of this driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// As expected.
+    /// The expected answer.
     Passed,
     /// For a real driver: an unexpected answer, but nothing here relies on the expected one.
     Allowed,
-    /// Something else.
+    /// Any other answer.
     Failed,
-    /// Not asked.
+    /// No answer: the driver does not model this, or the question makes no sense on this machine.
     Skipped,
 }
 
-/// An answer and its verdict.
 pub(crate) struct Outcome {
     pub(crate) answer: Answer,
     pub(crate) verdict: Verdict,
@@ -124,8 +123,8 @@ impl Probe {
     }
 }
 
-/// Starts this program again, on the same driver. The process of one question frees nothing, which is not a leak to
-/// look for.
+/// A command that runs this program again on the same driver. Checks for leaks are off, because the process of a question frees
+/// nothing.
 pub(crate) fn again(driver: &std::path::Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.arg("--driver").arg(driver).stdin(Stdio::null());
@@ -139,7 +138,7 @@ fn answer_of_child(name: &str, machine: &Machine) -> Answer {
     let mut child = command.spawn().expect("run this program");
     let Some(status) = end_of(&mut child) else { return "hangs".to_owned() };
     let (mut out, mut complaint) = (String::new(), String::new());
-    // A child writes only little to its pipe, so nobody must read it while the child runs.
+    // The output of a child fits into its pipes, so it can be read after the child's end.
     let _ = child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut out));
     let _ = child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut complaint));
     let answer = out.lines().rev().find_map(|line| line.strip_prefix(ANSWER)).map(str::to_owned);

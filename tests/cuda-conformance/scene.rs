@@ -1,4 +1,4 @@
-//! The tools of the questions: work that is held until it is released, and threads that wait.
+//! Tools for the questions: work that waits for a gate, and calls on other threads.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -9,7 +9,7 @@ use devexchange_tests::{cu, cu_ok, sim};
 
 /// The size of the allocations in the questions.
 pub(crate) const N: u64 = 256;
-/// The legacy default stream and that of the thread, as handles.
+/// The handles of the legacy and the per-thread default stream.
 pub(crate) const LEGACY: u64 = 1;
 pub(crate) const PER_THREAD: u64 = 2;
 
@@ -29,11 +29,11 @@ pub(crate) fn devices() -> i32 {
     count
 }
 
-/// Work at the end of a stream that is not over before the gate is opened.
+/// A host function that is queued on a stream and returns when the gate is opened.
 pub(crate) struct Gate(&'static AtomicBool);
 
 extern "C" fn hold(data: *mut c_void) {
-    // SAFETY: a flag that is never freed.
+    // SAFETY: `Gate::on` passes a flag that is never freed.
     let open = unsafe { &*data.cast::<AtomicBool>() };
     while !open.load(SeqCst) {
         std::thread::sleep(Duration::from_micros(50));
@@ -70,7 +70,7 @@ fn within(time: Duration, happens: impl Fn() -> bool) -> bool {
     happens()
 }
 
-/// Whether work queued on a stream now is held up by a closed gate, and by nothing else.
+/// Whether the work on a stream waits for a closed gate. Opens the gate, after which the work must end.
 pub(crate) fn held_by(gate: &Gate, stream: u64) -> &'static str {
     let done = || cu!("cuStreamQuery", stream) == 0;
     if within(A_WHILE, done) {
@@ -80,12 +80,12 @@ pub(crate) fn held_by(gate: &Gate, stream: u64) -> &'static str {
     if within(LONG, done) { "waits" } else { "never ends" }
 }
 
-/// Whether work queued on a stream gets done although a gate is closed; for questions where it should.
+/// Whether the work on a stream ends although a gate is closed; for questions where it should.
 pub(crate) fn passes(stream: u64) -> &'static str {
     if within(LONG, || cu!("cuStreamQuery", stream) == 0) { "does not wait" } else { "waits" }
 }
 
-/// A call on another thread, where the primary context is current.
+/// Makes a call on another thread, where the primary context is current.
 pub(crate) fn elsewhere<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
@@ -95,13 +95,12 @@ pub(crate) fn elsewhere<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'sta
     receive
 }
 
-/// Whether a call returns while a gate is closed; for questions where it should. On a busy machine that can take a
-/// moment.
+/// Whether a call returns while a gate is closed; for questions where it should. Allows five seconds, for a busy machine.
 pub(crate) fn returns(gate: &Gate, act: impl FnOnce() -> u32 + Send + 'static) -> String {
     returns_within(Duration::from_secs(5), gate, act)
 }
 
-/// The same, for questions where it should wait.
+/// Like [`returns`], for questions where the call should wait.
 pub(crate) fn waits(gate: &Gate, act: impl FnOnce() -> u32 + Send + 'static) -> String {
     returns_within(A_WHILE, gate, act)
 }
@@ -137,23 +136,23 @@ pub(crate) fn managed() -> u64 {
     address
 }
 
-/// Host memory of the program, in whole pages.
+/// Pageable host memory that begins at a page.
 pub(crate) fn pageable(bytes: usize) -> &'static mut [u8] {
-    // SAFETY: a new mapping.
+    // SAFETY: a new mapping overlaps no other memory.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, 3, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
     assert!(at != libc::MAP_FAILED);
-    // SAFETY: this many zero bytes, which nobody else knows.
+    // SAFETY: the mapping has this many zero bytes and is never unmapped, and nothing else refers to it.
     unsafe { std::slice::from_raw_parts_mut(at.cast(), bytes) }
 }
 
-/// Another context of device 0, which becomes current.
+/// Creates another context of device 0, which becomes current.
 pub(crate) fn second_context() -> u64 {
     let mut context = 0_u64;
     cu_ok!("cuCtxCreate_v2", &raw mut context, 0, 0);
     context
 }
 
-/// Whether `bytes` are all the same one.
+/// Whether all bytes are equal to `byte`.
 pub(crate) fn all(bytes: &[u8], byte: u8) -> bool {
     bytes.iter().all(|b| *b == byte)
 }

@@ -1,11 +1,11 @@
-//! The output of results: for a person who runs the program, and as the table in `docs`.
+//! The results as text for the terminal, and as the page in `docs`.
 
 use std::fmt::Write as _;
 
 use crate::measured::{Machine, Run};
 use crate::probe::{Outcome, Probe, Simulated, Verdict};
 
-/// A line for each question, more for a question with an unexpected answer, and the counts.
+/// A line for each question, more lines where an answer is not the expected one, and the counts.
 pub(crate) fn text(machine: &Machine, results: &[(&Probe, Outcome)]) -> String {
     let mut text = format!("{}, {}\n\n", machine.device, machine.driver);
     let mut counts = [0; 3];

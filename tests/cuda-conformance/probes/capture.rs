@@ -14,7 +14,7 @@ const INTACT: &str = "success, the capture is intact";
 const BROKEN: &str = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900), the capture is invalidated";
 const IMPLICIT: &str = "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT (906), the capture is intact";
 const IMPLICIT_BROKEN: &str = "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT (906), the capture is invalidated";
-/// Refused, without breaking anything.
+/// The call is refused, and the capture continues.
 const REFUSED: &str = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900), the capture is intact";
 
 pub(super) const PROBES: &[Probe] = &[
@@ -110,7 +110,7 @@ pub(super) const PROBES: &[Probe] = &[
         during(|scene| context_of(scene.other))
     })
     .or(&[BROKEN, REFUSED]),
-    // As reported in github.com/NVIDIA/cccl, like the answers about pools below.
+    // Source: github.com/NVIDIA/cccl, also for the answers about pools below.
     probe("capture.stream_device", "`cuStreamGetDevice` of the stream that captures", BROKEN, || {
         if !sim::cuda().has("cuStreamGetDevice") {
             return skipped("the driver is older than 12.8");
@@ -338,13 +338,13 @@ pub(super) const PROBES: &[Probe] = &[
     probe("capture.legacy_info", "`cuStreamGetCaptureInfo` of it", IMPLICIT, || blocking(|_| info(LEGACY))),
 ];
 
-/// The things beside a capturing stream.
+/// A capturing stream, and what the questions use besides it.
 struct Scene {
     capturing: u64,
     other: u64,
     memory: u64,
     host: *const u8,
-    /// An event of work outside of the capture.
+    /// An event that was recorded outside of the capture.
     outside: u64,
 }
 
@@ -353,7 +353,7 @@ fn during(act: impl FnOnce(&Scene) -> u32) -> Answer {
     during_mode(sim::stream(), GLOBAL, act)
 }
 
-/// The same with a blocking stream, in relaxed mode, so that only the rules of the legacy stream are asked about.
+/// Like [`during`], but with a blocking stream, in relaxed mode, so that only the rules of the legacy default stream apply.
 fn blocking(act: impl FnOnce(&Scene) -> u32) -> Answer {
     during_mode(blocking_stream(), RELAXED, act)
 }

@@ -1,4 +1,4 @@
-//! Contexts: which one is current, and what is left of a context that is gone.
+//! Contexts: which one is current, and what still works after a context was released or reset.
 
 use devexchange_tests::{cu, cu_ok, sim};
 
@@ -10,7 +10,7 @@ use crate::probe::{Probe, probe};
 use crate::scene::{N, devices, second_context};
 
 const CRASH: &str = "crash (SIGSEGV)";
-/// The believed answers to a call with something of a context that is gone.
+/// Answers that a real driver may give to a call with an object of a destroyed context.
 const GONE: &[&str] = &[CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, DEINITIALIZED, CRASH];
 
 const RESET: &str = "the reset empties the context, which stays in use for those who retained it";
@@ -228,7 +228,7 @@ pub(super) const PROBES: &[Probe] = &[
         || gone(|left| cu!("cuEventQuery", left.event)),
     )
     .or(GONE),
-    // As reported of driver 590.48 (github.com/lupinemachines/lupine), like the next two.
+    // Source, also for the next two: driver 590.48, as reported in github.com/lupinemachines/lupine.
     probe("context.reset_current", "`cuCtxGetCurrent` after `cuDevicePrimaryCtxReset`", "the same", || {
         let before = sim::current();
         cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
@@ -259,13 +259,13 @@ fn state() -> (u32, i32) {
     (flags, active)
 }
 
-/// A call with a stream and memory on a thread without a context.
+/// The result of a call with a stream and memory, on a thread without a current context.
 fn without(act: impl FnOnce(u64, u64) -> u32 + Send + 'static) -> Answer {
     let (stream, address) = (sim::stream(), sim::alloc(N));
     said(std::thread::spawn(move || act(stream, address)).join().expect("it returns"))
 }
 
-/// The things that were made in a primary context.
+/// Objects of a primary context.
 struct Left {
     memory: u64,
     pinned: u64,
@@ -273,7 +273,7 @@ struct Left {
     event: u64,
 }
 
-/// A call after the last release of the primary context, which is still current.
+/// The result of a call after the last release of the primary context, which is still current.
 fn gone(act: impl FnOnce(Left) -> u32) -> Answer {
     let left = Left { memory: sim::alloc(N), pinned: sim::alloc_host(N), stream: sim::stream(), event: sim::event() };
     cu_ok!("cuDevicePrimaryCtxRelease_v2", 0);

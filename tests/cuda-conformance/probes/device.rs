@@ -1,4 +1,4 @@
-//! Initialisation, errors, devices.
+//! Initialisation, errors and devices.
 
 use std::ffi::{CStr, c_char};
 
@@ -150,14 +150,14 @@ fn attribute(number: i32) -> Answer {
     }
 }
 
-/// What an error function returns, and its text if there is one.
+/// The result of an error function, and the text that it gives on success.
 fn text_of(function: &str, code: u32) -> (u32, Option<String>) {
     let mut text: *const c_char = std::ptr::dangling();
     let result = devexchange_tests::sim::cuda().call(function, &[u64::from(code), &raw mut text as u64]);
     if text.is_null() || result != 0 {
         return (result, None);
     }
-    // SAFETY: on success, a text of the driver that is never freed.
+    // SAFETY: on success, this is a string of the driver, which never frees it.
     (result, Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()))
 }
 

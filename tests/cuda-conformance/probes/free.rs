@@ -1,4 +1,4 @@
-//! What can be freed, and what a free waits for.
+//! Which memory can be freed or registered, and which work a free waits for.
 
 use devexchange_tests::{cu, cu_ok, sim};
 
@@ -12,7 +12,7 @@ const NOT_REGISTERED: &str = "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED (713)";
 
 pub(super) const PROBES: &[Probe] = &[
     probe("free.null", "`cuMemFree(0)`", SUCCESS, || free(0)),
-    // As reported of driver 590.48 (github.com/lupinemachines/lupine).
+    // Source: driver 590.48, as reported in github.com/lupinemachines/lupine.
     probe("free.null_host", "`cuMemFreeHost(NULL)`", SUCCESS, || free_host(0)),
     probe("free.null_unregister", "`cuMemHostUnregister(NULL)`", INVALID_VALUE, || said(cu!("cuMemHostUnregister", 0))),
     probe("free.null_async", "`cuMemFreeAsync(0)`", INVALID_VALUE, || free_async(0)).or(&[SUCCESS]),
@@ -75,7 +75,7 @@ pub(super) const PROBES: &[Probe] = &[
         cu_ok!("cuMemFreeAsync", address, stream);
         said(cu!("cuMemsetD8Async", address, 1, N, stream))
     })
-    // The pool keeps the memory, and nobody looks.
+    // The pool keeps the memory mapped, and a real driver need not check.
     .or(&[SUCCESS]),
     probe("free.async_other_stream", "`cuMemFreeAsync` on another stream, made to wait by an event", SUCCESS, || {
         let (stream, other, event) = (sim::stream(), sim::stream(), sim::event());
@@ -142,7 +142,7 @@ pub(super) const PROBES: &[Probe] = &[
     probe("free.unregister_unknown", "`cuMemHostUnregister` of memory that was not registered", NOT_REGISTERED, || {
         said(cu!("cuMemHostUnregister", pageable(4096).as_ptr()))
     }),
-    // As reported of driver 590.48 (github.com/lupinemachines/lupine), like the next three.
+    // Source, also for the next three: driver 590.48, as reported in github.com/lupinemachines/lupine.
     probe("free.unregister_pinned", "`cuMemHostUnregister` of memory of `cuMemHostAlloc`", INVALID_VALUE, || {
         said(cu!("cuMemHostUnregister", sim::alloc_host(4096)))
     }),

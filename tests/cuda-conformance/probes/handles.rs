@@ -1,4 +1,4 @@
-//! Streams and events: the meaning of their handles, and their ends.
+//! Streams and events: what their handles mean, and what happens when they are destroyed.
 
 use devexchange_tests::{cu, cu_ok, sim};
 
@@ -8,7 +8,7 @@ use crate::scene::{Gate, LEGACY, N, PER_THREAD, devices, held_by, passes, return
 
 /// A real driver need not recognise an invalid handle.
 const MISUSE: &[&str] = &["crash (SIGSEGV)", INVALID_CONTEXT, INVALID_VALUE, "CUDA_ERROR_CONTEXT_IS_DESTROYED (709)"];
-/// No handle of any driver: too small for an address, too large for a special one.
+/// A number that no driver uses as a handle: too small for an address, too large for a special handle.
 const BOGUS: u64 = 0x1230;
 
 pub(super) const PROBES: &[Probe] = &[
@@ -243,7 +243,7 @@ fn recorded_behind_a_gate() -> RecordedBehindAGate {
 }
 
 impl RecordedBehindAGate {
-    /// Whether a stream of the current context waits for it.
+    /// Whether a stream of the current context waits for the event.
     fn held(&self) -> Answer {
         let stream = sim::stream();
         match cu!("cuStreamWaitEvent", stream, self.event, 0) {

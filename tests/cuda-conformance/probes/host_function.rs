@@ -1,4 +1,4 @@
-//! Functions of the host in a stream.
+//! Host functions in a stream.
 
 use std::ffi::c_void;
 use std::sync::mpsc::{Sender, channel};
@@ -9,7 +9,7 @@ use crate::answer::{Answer, NOT_PERMITTED, SUCCESS, said};
 use crate::probe::{Probe, probe};
 use crate::scene::N;
 
-/// A driver is not required to notice.
+/// Other answers of a real driver, which need not notice a forbidden call.
 const UNNOTICED: &[&str] = &[SUCCESS, "hangs"];
 
 pub(super) const PROBES: &[Probe] = &[
@@ -57,12 +57,12 @@ pub(super) const PROBES: &[Probe] = &[
         let (stream, memory) = (sim::stream(), sim::alloc_host(N));
         sim::fill(memory, 1, N, stream);
         let seen = inside_of(stream, move || {
-            // SAFETY: pinned memory that is never freed; the fill before it is over.
+            // SAFETY: the pinned memory is never freed, and the fill before this function is over.
             unsafe { (memory as *const u8).read_volatile() }
         });
         sim::fill(memory, 2, N, stream);
         sim::synchronize(stream);
-        // SAFETY: as above, and the fill after it is over too.
+        // SAFETY: the pinned memory is never freed, and the stream has finished both fills.
         let after = unsafe { (memory as *const u8).read_volatile() };
         if (seen, after) == (1, 2) { "runs between them".into() } else { format!("saw {seen}, then {after}") }
     }),
@@ -73,27 +73,27 @@ fn in_callback() -> Answer {
     extern "C" fn callback(_stream: *mut c_void, _status: u32, data: *mut c_void) {
         let mut address = 0_u64;
         let code = cu!("cuMemAlloc_v2", &raw mut address, N);
-        // SAFETY: a number that is never freed and that nobody reads before the stream is done.
+        // SAFETY: `data` is a number that is never freed, and it is read only after the stream has finished.
         unsafe { data.cast::<u32>().write(code) };
     }
     let callback: extern "C" fn(*mut c_void, u32, *mut c_void) = callback;
     let (stream, code) = (sim::stream(), Box::into_raw(Box::new(7777_u32)));
     cu_ok!("cuStreamAddCallback", stream, callback as usize, code, 0);
     sim::synchronize(stream);
-    // SAFETY: as above, and the stream is done.
+    // SAFETY: the number is never freed, and the stream has finished.
     said(unsafe { code.read() })
 }
 
 type Job<T> = (Box<dyn FnOnce() -> T + Send>, Sender<T>);
 
 extern "C" fn run<T>(data: *mut c_void) {
-    // SAFETY: the box that `inside_of` gave away, once.
+    // SAFETY: `inside_of` passes the address of a leaked box, and the driver calls this function once.
     let job = unsafe { Box::from_raw(data.cast::<Job<T>>()) };
     let (act, done) = *job;
     let _ = done.send(act());
 }
 
-/// The result of a host function.
+/// The result of `act`, called in a host function.
 fn inside<T: Send>(act: impl FnOnce() -> T + Send + 'static) -> T {
     inside_of(sim::stream(), act)
 }

@@ -33,7 +33,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Probe> {
     .flatten()
 }
 
-/// The part of another process in a question.
+/// Plays the part of the other process in a question about two.
 pub(crate) fn play(role: &str) {
     match role {
         "export" => pointer::export(),

@@ -1,4 +1,4 @@
-//! Which streams wait for which.
+//! Which streams wait for which other streams.
 
 use std::sync::mpsc::channel;
 
@@ -122,7 +122,7 @@ fn between(busy: u64, stream: u64) -> Answer {
     held_by(&gate, stream).into()
 }
 
-/// The same, for questions where it should not.
+/// Like [`between`], for questions where it should not.
 fn apart(busy: u64, stream: u64) -> Answer {
     let address = sim::alloc(N);
     let gate = Gate::on(busy);

@@ -10,7 +10,7 @@ use crate::probe::{Probe, again, probe};
 use crate::scene::{N, alloc_async, managed, pageable, second_context};
 
 const DEVICE: &str = "device memory of device 0, at +0 of 256 bytes, context: the current one";
-/// A neutral value for each attribute.
+/// The call succeeds with a neutral value for each attribute.
 const NOTHING: &str = "success: type 0, device -2, managed 0, start NULL, 0 bytes";
 
 pub(super) const PROBES: &[Probe] = &[
@@ -109,7 +109,7 @@ pub(super) const PROBES: &[Probe] = &[
             what_is(address)
         },
     )
-    // The pool keeps the memory, mapped.
+    // The pool may keep the memory mapped.
     .or(&["device memory of device 0, at +0 of 256 bytes, context: none"]),
     probe("pointer.pool_handle", "`MEMPOOL_HANDLE` of memory of the default pool", "the default pool", || {
         let stream = sim::stream();
@@ -240,7 +240,7 @@ pub(super) const PROBES: &[Probe] = &[
     .or(&[NOT_SUPPORTED]),
 ];
 
-/// The attributes of one pointer, asked for one by one.
+/// The attributes of a pointer, queried one by one.
 fn what_is(address: u64) -> Answer {
     let (mut kind, mut managed, mut device) = (0_u32, 0_u32, -9_i32);
     let (mut start, mut bytes, mut context) = (0_u64, 0_u64, 0_u64);
@@ -270,7 +270,7 @@ fn what_is(address: u64) -> Answer {
     format!("{managed}{kind} memory of device {device}, at {offset:+} of {bytes} bytes, context: {context}")
 }
 
-/// The attributes of one pointer that the core queries, in the one call that it makes.
+/// The attributes of a pointer that the core queries, in a single call like that of the core.
 fn all_of(address: u64) -> Answer {
     let (mut kind, mut managed, mut device, mut start, mut bytes) = (9_u32, 9_u32, 9_i32, 9_u64, 9_u64);
     let attributes = [2_u32, 8, 9, 11, 12];
@@ -289,7 +289,7 @@ fn all_of(address: u64) -> Answer {
         0 => format!("start NULL, {bytes} bytes"),
         _ => format!("at {:+} of {bytes} bytes", address.wrapping_sub(start).cast_signed()),
     };
-    // `managed` is a boolean, whatever its width.
+    // A driver may write `managed` as a boolean of one byte.
     format!("success: type {kind}, device {device}, managed {}, {place}", managed & 0xff)
 }
 
@@ -310,13 +310,13 @@ struct Handle([u8; 64]);
 fn open(handle: Handle) -> (u32, u64) {
     type Open = unsafe extern "C" fn(*mut u64, Handle, u32) -> u32;
     let mut address = 0_u64;
-    // SAFETY: this is the function's type.
+    // SAFETY: `Open` is the type of this function in `cuda.h`.
     let open: Open = unsafe { sim::cuda().function("cuIpcOpenMemHandle_v2") };
-    // SAFETY: a place for an address, and 64 bytes.
+    // SAFETY: the output is a place for an address, and the handle is passed by value.
     (unsafe { open(&raw mut address, handle, 1) }, address)
 }
 
-/// Asks about memory of a process that keeps the memory until this process is done.
+/// Imports memory of another process and asks about it. The other process keeps the memory until there is an answer.
 fn imported(ask: impl FnOnce(u64) -> Answer) -> Answer {
     let mut exporter = again(&sim::cuda().path);
     exporter.args(["--role", "export"]).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -1,4 +1,4 @@
-//! Ends of processes, forks, and permanent errors.
+//! The end of a process, `fork`, and errors that break a context.
 
 use std::sync::Mutex;
 
@@ -65,7 +65,7 @@ pub(super) const PROBES: &[Probe] = &[
         },
     ),
     probe("process.fork_early", "`cuInit` in a child that forked before its parent called it", SUCCESS, || {
-        // Loads the driver.
+        // Loads the driver in the parent.
         assert!(sim::cuda().has("cuInit"));
         in_fork(&[("cuInit", &|| cu!("cuInit", 0))])
     })
@@ -95,7 +95,7 @@ pub(super) const PROBES: &[Probe] = &[
     .not_modelled(NO_KERNELS),
 ];
 
-/// A stream to ask about at the end of the process.
+/// The stream that the exit handler asks about.
 static STREAM: Mutex<u64> = Mutex::new(0);
 
 extern "C" fn at_the_end() {
@@ -108,11 +108,11 @@ fn at_exit() {
     unsafe { libc::atexit(at_the_end) };
 }
 
-/// The answer comes later: the last answer that a process prints counts.
+/// The answer if the exit handler does not run. The handler prints its own answer, and the last one that is printed counts.
 fn in_exit_handler() -> Answer {
     start();
     let stream = sim::stream();
-    // Synchronised now, so that the answer does not depend on pending work.
+    // Without pending work, the answer depends only on the state of the driver.
     sim::synchronize(stream);
     *STREAM.lock().expect("nobody panicked") = stream;
     "the exit handler did not run".into()
@@ -123,35 +123,35 @@ type Call<'a> = (&'static str, &'a dyn Fn() -> u32);
 /// The results of calls in a child of `fork`.
 fn in_fork(calls: &[Call<'_>]) -> Answer {
     let mut pipe = [0; 2];
-    // SAFETY: a place for two descriptors.
+    // SAFETY: `pipe` has room for two descriptors.
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
-    // SAFETY: the child calls the driver, which is what is asked about, and ends without running handlers.
+    // SAFETY: the child only calls the driver, which is the question, and `write`, and ends without running exit handlers.
     let child = unsafe { libc::fork() };
     if child == 0 {
         for (_, call) in calls {
             let code = call().to_ne_bytes();
-            // SAFETY: four bytes.
+            // SAFETY: `code` has four bytes.
             unsafe { libc::write(pipe[1], code.as_ptr().cast(), 4) };
         }
-        // SAFETY: ends the child.
+        // SAFETY: `_exit` has no preconditions.
         unsafe { libc::_exit(0) };
     }
-    // SAFETY: our own end, of no use here.
+    // SAFETY: this function opened the descriptor and does not use it again.
     unsafe { libc::close(pipe[1]) };
     let mut answers = Vec::new();
     for (name, _) in calls {
         let mut code = [0_u8; 4];
-        // SAFETY: room for four bytes.
+        // SAFETY: `code` has room for four bytes.
         let read = unsafe { libc::read(pipe[0], code.as_mut_ptr().cast(), 4) };
         let answer = if read == 4 { said(u32::from_ne_bytes(code)) } else { "the child died".to_owned() };
         answers.push((*name, answer));
     }
-    // SAFETY: the child that was made above.
+    // SAFETY: `child` is a child of this process, and `waitpid` takes NULL for the status.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
     all_said(&answers)
 }
 
-/// Kernels that end badly, for every device since 7.0.
+/// Kernels that fail, for devices of compute capability 7.0 or newer.
 const PTX: &str = "\
 .version 6.4
 .target sm_70
@@ -176,14 +176,14 @@ fn run_kernel(name: &str) {
     let name = std::ffi::CString::new(name).expect("no NUL");
     cu_ok!("cuModuleLoadData", &raw mut module, PTX.as_ptr());
     cu_ok!("cuModuleGetFunction", &raw mut function, module, name.as_ptr());
-    // SAFETY: this is the function's type.
+    // SAFETY: `Launch` is the type of this function in `cuda.h`.
     let launch: Launch = unsafe { sim::cuda().function("cuLaunchKernel") };
-    // SAFETY: a kernel without parameters.
+    // SAFETY: the kernel has no parameters.
     let code = unsafe { launch(function, 1, 1, 1, 1, 1, 1, 0, 0, std::ptr::null(), std::ptr::null()) };
     assert_eq!(code, 0, "cuLaunchKernel");
 }
 
-/// The results of calls when the context is broken.
+/// The results of calls after a kernel has broken the context.
 fn after_kernel(name: &str) -> Answer {
     let (stream, event, memory, pinned) = (sim::stream(), sim::event(), sim::alloc(N), sim::alloc_host(N));
     run_kernel(name);

@@ -1,4 +1,4 @@
-//! Allocations of nothing and of too much.
+//! Allocations, copies and fills of 0 bytes, and allocations that are too large.
 
 use devexchange_tests::{cu, cu_ok, sim};
 

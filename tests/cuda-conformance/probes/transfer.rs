@@ -1,4 +1,4 @@
-//! Copies and fills: what the host can conclude when the call returns.
+//! Copies and fills: when the call returns, which memory it takes, and which bytes arrive.
 
 use devexchange_tests::{cu, cu_ok, sim};
 
@@ -80,7 +80,7 @@ pub(super) const PROBES: &[Probe] = &[
     probe("transfer.past_the_end", "`cuMemsetD8Async` of one byte more than was allocated", INVALID_VALUE, || {
         said(cu!("cuMemsetD8Async", sim::alloc(1 << 20), 1, (1 << 20) + 1, sim::stream()))
     })
-    // Only unmapped memory is recognised.
+    // A real driver may recognise only unmapped memory.
     .or(&["success"]),
     probe("transfer.freed", "`cuMemsetD8Async` of memory that was freed", INVALID_VALUE, || {
         let address = sim::alloc(N);
@@ -108,7 +108,7 @@ pub(super) const PROBES: &[Probe] = &[
         SUCCESS,
         || to_another_device(false, "cuMemcpyAsync"),
     ),
-    // NVIDIA's answer to bug 3446335, as reported by others: the peer functions copy pool memory to another device.
+    // Source: NVIDIA's answer to bug 3446335, as reported by others: the peer functions copy pool memory to another device.
     probe(
         "transfer.pool_to_another_device",
         "the same of memory of `cuMemAllocAsync`, of a pool to which no other device has access",
@@ -158,7 +158,7 @@ pub(super) const PROBES: &[Probe] = &[
     .or(&[SUCCESS]),
 ];
 
-/// Memory of the default pool, ready.
+/// Memory of the default pool, filled with 7.
 fn from_pool() -> u64 {
     let (mut address, stream) = (0_u64, sim::stream());
     cu_ok!("cuMemAllocAsync", &raw mut address, N, stream);
@@ -167,7 +167,7 @@ fn from_pool() -> u64 {
     address
 }
 
-/// A copy from device 0 to device 1: the result of the call, or the arrived data if it differs from what was sent.
+/// The result of a copy from device 0 to device 1, with a note if other bytes arrive.
 fn to_another_device(of_pool: bool, function: &str) -> Answer {
     if devices() < 2 {
         return skipped("one device only");
@@ -193,7 +193,7 @@ fn to_another_device(of_pool: bool, function: &str) -> Answer {
 
 fn pinned(bytes: usize) -> &'static mut [u8] {
     let at = sim::alloc_host(bytes as u64);
-    // SAFETY: so many bytes of host memory that is never freed.
+    // SAFETY: the driver allocated this many bytes of host memory, which is never freed.
     unsafe { std::slice::from_raw_parts_mut(at as *mut u8, bytes) }
 }
 
@@ -203,15 +203,15 @@ fn upload(source: &'static [u8]) -> Answer {
     returns(&gate, move || cu!("cuMemcpyHtoDAsync_v2", to, source.as_ptr(), source.len(), stream))
 }
 
-/// A download that is to be queued behind a gate.
+/// A call that queues a download, and the gate on its stream.
 fn download(target: &'static [u8]) -> (Gate, impl FnOnce() -> u32 + Send + 'static) {
     let (stream, from) = (sim::stream(), sim::alloc(target.len() as u64));
     let call = move || cu!("cuMemcpyDtoHAsync_v2", target.as_ptr(), from, target.len(), stream);
     (Gate::on(stream), call)
 }
 
-/// The data that arrives from pageable memory that is changed as soon as the call has returned; if the call does not
-/// wait, this is before the stream gets there.
+/// The bytes that arrive from pageable memory that is changed as soon as the call has returned. If the call does not wait, that
+/// is before the stream runs the copy.
 fn changed_source(bytes: usize) -> Answer {
     let (stream, to) = (sim::stream(), sim::alloc(bytes as u64));
     let source = pageable(bytes);
