@@ -51,6 +51,9 @@ fn addresses_and_names_are_checked() {
         let error = Server::bind(bad).expect_err("no address");
         assert!(error.message().contains(&format!("address is {bad:?}")), "{error}");
     }
+    let longest = std::env::temp_dir().join("x".repeat(107));
+    let longest = &longest.to_str().expect("UTF-8")[..107];
+    drop(Server::bind(longest).expect("bound"));
     let server = Server::bind(&address("names")).expect("bound");
     let error = Server::bind(&address("names")).expect_err("in use");
     assert!(error.status() == DEVX_SYSTEM && error.errno() != 0 && error.message().contains("bind"), "{error}");
@@ -88,6 +91,33 @@ fn addresses_and_names_are_checked() {
     );
     assert!(error.message().contains(&says), "{error}");
     std::fs::remove_file(path).expect("removed");
+}
+
+/// Descriptors of this process, other than the first three, that a program it starts would get, too.
+fn inheritable() -> Vec<i32> {
+    let all = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
+    let numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_inheritable = |fd: &i32| {
+        // SAFETY: only the flags of the descriptor are read, which fails if it is closed meanwhile.
+        let flags = unsafe { libc::fcntl(*fd, libc::F_GETFD) };
+        *fd > 2 && flags >= 0 && flags & libc::FD_CLOEXEC == 0
+    };
+    numbers.filter(is_inheritable).collect()
+}
+
+#[test]
+fn no_descriptor_goes_to_programs_that_this_one_starts() {
+    let before = inheritable();
+    let path = std::env::temp_dir().join(format!("devx-ipc-exec-{}", std::process::id()));
+    let path = path.to_str().expect("UTF-8");
+    let server = Server::bind(path).expect("bound");
+    let tensor = shared(&[1, 2]);
+    server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+    server.offer_batch("b", &numbers_and_texts(), Copying::Always).expect("offered");
+    let client = connect(path).expect("connected");
+    let imported = (client.tensor("t").expect("imported"), client.batch("b").expect("imported"));
+    assert_eq!(inheritable(), before);
+    drop((imported, client, server));
 }
 
 /// The error must not advise to remove a file that is not a socket, although nobody listens there.
