@@ -1,7 +1,6 @@
 //! Tensors and batches shared with other processes of this machine: the contents of the module `devexchange.ipc`.
 
 use std::cell::Cell;
-use std::path::PathBuf;
 
 use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer};
 use devexchange_core::{Batch, Tensor as CoreTensor};
@@ -22,17 +21,22 @@ use crate::tensor::type_object::New;
 use crate::{convert, dtype, shape};
 
 /// Reads the address of a server: a path, as `str` or `os.PathLike`, or "@" and a name.
-fn address_of(given: &Bound<'_, PyAny>) -> Result<String> {
+fn address_of<'py>(given: &Bound<'py, PyAny>) -> Result<Bound<'py, PyString>> {
     let path = match given.is_instance_of::<PyString>() {
         true => Some(given.clone()),
         false => call_if_there(given, intern!(given.py(), "__fspath__"))?,
     };
-    let Some(path) = path.filter(|path| path.is_instance_of::<PyString>()) else {
-        return wrong_type!("address is {given:?}: a str, or an os.PathLike that gives one, was expected");
-    };
-    match path.extract::<PathBuf>()?.into_os_string().into_string() {
-        Ok(address) => Ok(address),
-        Err(address) => refuse!(DEVX_INVALID_TEXT, "address is {address:?}: not valid Unicode"),
+    match path.map(Bound::cast_into::<PyString>) {
+        Some(Ok(address)) => Ok(address),
+        _ => wrong_type!("address is {given:?}: a str, or an os.PathLike that gives one, was expected"),
+    }
+}
+
+/// The text of an address.
+fn text_of<'a>(address: &'a Bound<'_, PyString>) -> Result<&'a str> {
+    match address.to_str() {
+        Ok(text) => Ok(text),
+        Err(_) => refuse!(DEVX_INVALID_TEXT, "address is {address:?}: not valid Unicode"),
     }
 }
 
@@ -116,7 +120,7 @@ pub(crate) struct Server {
     server: Handle<CoreServer>,
     /// The address at which the server listens.
     #[pyo3(get)]
-    address: String,
+    address: Py<PyString>,
 }
 
 #[pymethods]
@@ -125,8 +129,9 @@ impl Server {
     #[pyo3(signature = (address, /))]
     fn new(py: Python<'_>, address: &Bound<'_, PyAny>) -> Result<Self> {
         let address = address_of(address)?;
-        let server = py.detach(|| CoreServer::bind(&address))?;
-        Ok(Self { server: Handle::new("server", server), address })
+        let text = text_of(&address)?;
+        let server = py.detach(|| CoreServer::bind(text))?;
+        Ok(Self { server: Handle::new("server", server), address: address.unbind() })
     }
 
     /// Offers a tensor or batch under a name, replacing any earlier offer of that name.
@@ -187,9 +192,9 @@ impl Server {
         self.close(py);
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let closed = if self.server.get().is_err() { " closed" } else { "" };
-        format!("<devexchange.ipc.Server {:?}{closed}>", self.address)
+        format!("<devexchange.ipc.Server {:?}{closed}>", self.address.bind(py))
     }
 }
 
@@ -217,7 +222,7 @@ pub(crate) struct Client {
     client: Handle<CoreClient>,
     /// The address at which the exporter listens.
     #[pyo3(get)]
-    address: String,
+    address: Py<PyString>,
 }
 
 #[pymethods]
@@ -226,9 +231,9 @@ impl Client {
     #[pyo3(signature = (address, /, *, timeout=10.0))]
     fn new(py: Python<'_>, address: &Bound<'_, PyAny>, timeout: Option<f64>) -> Result<Self> {
         let address = address_of(address)?;
-        let timeout = seconds(timeout)?;
-        let client = waiting(py, || CoreClient::connect(&address, timeout))?;
-        Ok(Self { client: Handle::new("client", client), address })
+        let (text, timeout) = (text_of(&address)?, seconds(timeout)?);
+        let client = waiting(py, || CoreClient::connect(text, timeout))?;
+        Ok(Self { client: Handle::new("client", client), address: address.unbind() })
     }
 
     /// Imports the tensor that is offered under a name, without a copy.
@@ -269,8 +274,8 @@ impl Client {
         self.close();
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let closed = if self.client.get().is_err() { " closed" } else { "" };
-        format!("<devexchange.ipc.Client {:?}{closed}>", self.address)
+        format!("<devexchange.ipc.Client {:?}{closed}>", self.address.bind(py))
     }
 }

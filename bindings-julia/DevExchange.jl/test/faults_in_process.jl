@@ -28,8 +28,6 @@ function each_fault(act)
 end
 
 function case_without_memory(i)
-    # A connection keeps things that are not made without memory: docs/reliability.md.
-    startswith(corpus_text(i, "kind"), "ipc_") && return 0
     # This call makes what is made only once, such as the list of drivers.
     corpus_case(i)
     return each_fault() do nth, from_then_on

@@ -316,7 +316,7 @@ def test_signals_are_the_programs():
 def test_offers_and_their_ends():
     server = ipc.Server(fresh())
     client = ipc.Client(server.address)
-    assert repr(client) == f'<devexchange.ipc.Client "{server.address}">'
+    assert repr(client) == f"<devexchange.ipc.Client {server.address!r}>"
     server.offer("values", shared())
     first = client.tensor("values")
     server.offer("values", shared(VALUES + 1))
@@ -398,7 +398,7 @@ def test_shared_memory_that_cannot_be(shape, dtype, kind, text):
 
 
 def test_bad_arguments():
-    for address in ["", "@", "x" * 200]:
+    for address in ["", "@", "x" * 200, "@\ud800"]:
         for make in [ipc.Server, ipc.Client]:
             with pytest.raises(ValueError, match="address is"):
                 make(address)

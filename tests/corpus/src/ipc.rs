@@ -10,7 +10,7 @@
 //! `file.seals = 0` (a memory file that its exporter could truncate).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, accept, bind, listen, recv, sendmsg, socket_with,
+    SocketType, accept, bind, connect, listen, recv, sendmsg, socket_with,
 };
 
 use crate::description::Case;
@@ -36,6 +36,7 @@ pub(crate) struct Exporter {
 
 #[derive(Default)]
 struct State {
+    was_asked: AtomicBool,
     /// The number of messages that gave the lease up.
     releases: AtomicU32,
 }
@@ -232,10 +233,8 @@ impl Exporter {
         let said = draft.said();
         let number = NUMBER.fetch_add(1, SeqCst);
         let address = format!("@devexchange-corpus-{}-{number}", std::process::id());
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let socket = socket.expect("a socket");
-        let name = address.trim_start_matches('@').as_bytes();
-        bind(&socket, &SocketAddrUnix::new_abstract_name(name).expect("a name")).expect("bound");
+        let socket = new_socket();
+        bind(&socket, &abstract_name(&address)).expect("bound");
         listen(&socket, 1).expect("listening");
         let state = Arc::new(State::default());
         let own = Arc::clone(&state);
@@ -243,14 +242,24 @@ impl Exporter {
         Self { address, state, thread: Mutex::new(Some(thread)) }
     }
 
-    /// How often the lease was given up, once the importer is gone.
-    pub(crate) fn releases(&self) -> u32 {
+    /// How often the lease was given up, once the importer is gone; `None` if it never asked for one.
+    pub(crate) fn releases(&self) -> Option<u32> {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
+            // If no importer has come so far, this is the last one.
+            let _ = connect(&new_socket(), &abstract_name(&self.address));
             assert!(thread.join().is_ok(), "the exporter failed");
         }
-        self.state.releases.load(SeqCst)
+        self.state.was_asked.load(SeqCst).then(|| self.state.releases.load(SeqCst))
     }
+}
+
+fn new_socket() -> OwnedFd {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket")
+}
+
+fn abstract_name(address: &str) -> SocketAddrUnix {
+    SocketAddrUnix::new_abstract_name(address.trim_start_matches('@').as_bytes()).expect("a name")
 }
 
 /// Serves one importer until it is gone.
@@ -270,6 +279,7 @@ fn serve(socket: &OwnedFd, mut said: Said, state: &State) {
         let message = message.get(..bytes).unwrap_or_default();
         match message.split_at_checked(8) {
             Some(([.., 2, 0, 0, 0], rest)) => {
+                state.was_asked.store(true, SeqCst);
                 if let Some(request) = said.given.find("request") {
                     *request = rest.get(..8).unwrap_or_default().to_vec();
                 }
