@@ -7,6 +7,7 @@ mod list;
 mod nesting;
 mod slot;
 
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use crate::sync::atomic::AtomicPtr;
@@ -14,7 +15,7 @@ use blocks::{Blocks, Returned};
 use lines::Lines;
 use list::List;
 pub(crate) use list::Place;
-use nesting::Nesting;
+pub(crate) use nesting::Nesting;
 
 /// What one thread keeps for itself. When the thread ends, the next new thread takes it over. It is never freed, so that its
 /// part of the ledger can be read at any time.
@@ -43,7 +44,11 @@ impl Local {
 
 static ALL: List<Local> = List { head: AtomicPtr::new(ptr::null_mut()) };
 
-thread_local!(static END: End = const { End });
+thread_local!(
+    static END: End = const { End };
+    /// Without a destructor, so that it is there when `END` is gone. Nothing is left in it when no release is in progress.
+    static LAST: ManuallyDrop<Nesting> = const { ManuallyDrop::new(Nesting::new()) };
+);
 
 /// What the calling thread keeps; `None` if the thread is about to end.
 #[inline]
@@ -59,6 +64,13 @@ pub(crate) fn here() -> Option<&'static Place<Local>> {
 pub(crate) fn kept() -> Option<&'static Place<Local>> {
     // SAFETY: NULL, or the address that `begin` put there, which is never freed.
     unsafe { slot::get().cast::<Place<Local>>().as_ref() }
+}
+
+/// The releases of a thread that is about to end, and keeps nothing any more.
+#[cold]
+pub(crate) fn last_releases() -> &'static Nesting {
+    // SAFETY: it has no destructor, and only this thread can use the result, which is neither `Send` nor `Sync`.
+    LAST.with(|last| unsafe { &*ptr::from_ref::<Nesting>(last) })
 }
 
 /// What all threads keep, ended ones included.

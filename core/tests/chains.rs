@@ -3,6 +3,7 @@
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
+use std::cell::Cell;
 use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -69,6 +70,34 @@ fn tensors<M: Managed + 'static>() {
 fn of_tensors() {
     tensors::<DLManagedTensorVersioned>();
     tensors::<DLManagedTensor>();
+}
+
+/// A chain of tensors over memory of `owner`.
+fn chain(owner: Owner) -> Tensor {
+    (0..LINKS).fold(tensor(owner), |last, _| {
+        let exported: Owned<DLManagedTensorVersioned> = dlpack::export(last, &Request::default()).unwrap();
+        exported.import().unwrap()
+    })
+}
+
+/// A thread that only releases, as a consumer's may be.
+#[test]
+fn of_tensors_on_another_thread() {
+    on_a_small_stack(|owner| {
+        let last = chain(owner);
+        std::thread::Builder::new().stack_size(STACK).spawn(move || drop(last)).unwrap().join().unwrap();
+    });
+}
+
+/// What a thread keeps until its end may be released after everything that the library keeps for it.
+#[test]
+fn of_tensors_at_the_end_of_a_thread() {
+    thread_local!(static KEPT: Cell<Option<Tensor>> = const { Cell::new(None) });
+    on_a_small_stack(|owner| {
+        // Made first, so it is dropped last.
+        KEPT.set(None);
+        KEPT.set(Some(chain(owner)));
+    });
 }
 
 #[test]

@@ -24,7 +24,7 @@ struct Waiting {
 }
 
 impl Nesting {
-    pub(super) fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { depth: Cell::new(0), waiting: Cell::new(Vec::new()), any_wait: Cell::new(false) }
     }
 

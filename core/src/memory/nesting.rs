@@ -8,7 +8,7 @@
 
 use core::ffi::c_void;
 
-use crate::local::{self, Local, Place};
+use crate::local::{self, Local, Nesting, Place};
 
 /// Begins the release of a block, which lasts until the result is dropped. Returns `None` if it would be nested too deep;
 /// then `release` will be called with the block later.
@@ -17,33 +17,37 @@ use crate::local::{self, Local, Place};
 /// `release` may be called with `block`, once, by this thread.
 #[inline]
 pub(super) unsafe fn begin(block: *mut c_void, release: unsafe fn(*mut c_void)) -> Option<Inside> {
-    let here = local::kept();
-    if let Some(here) = here {
-        // SAFETY: the caller's contract.
-        if here.nesting.is_deepest() && unsafe { here.nesting.put_off(block, release) } {
-            return None;
-        }
-        here.nesting.enter();
+    // A thread that only releases counts, too: it may have nothing of its own yet.
+    let here = local::here();
+    let nesting = match here {
+        Some(here) => &here.nesting,
+        None => local::last_releases(),
+    };
+    // SAFETY: the caller's contract.
+    if nesting.is_deepest() && unsafe { nesting.put_off(block, release) } {
+        return None;
     }
-    Some(Inside(here))
+    nesting.enter();
+    Some(Inside { here, nesting })
 }
 
-/// A release in progress. Empty on a thread that is about to end, which has nowhere to count it.
-pub(super) struct Inside(Option<&'static Place<Local>>);
+/// A release in progress.
+pub(super) struct Inside {
+    here: Option<&'static Place<Local>>,
+    nesting: &'static Nesting,
+}
 
 impl Inside {
     /// What the thread keeps for itself, so that it is looked up only once.
     #[inline]
     pub(super) fn here(&self) -> Option<&'static Place<Local>> {
-        self.0
+        self.here
     }
 }
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        if let Some(here) = self.0 {
-            here.nesting.leave();
-        }
+        self.nesting.leave();
     }
 }
