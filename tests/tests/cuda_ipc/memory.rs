@@ -1,5 +1,6 @@
-//! Missing host memory: each allocation fails in an importer, in making a pool and exporting from it, and in using and
-//! releasing memory that queued work uses. The result is an error, and nothing stays open or is kept by the exporter.
+//! Missing host memory: each allocation fails in an importer, in making a pool and exporting from it, in using and
+//! releasing memory that queued work uses, and in the reset of a manager. The result is an error, and nothing stays open
+//! or is kept by the exporter.
 
 #[path = "../../../core/tests/failing/mod.rs"]
 mod failing;
@@ -9,7 +10,8 @@ use std::ptr::NonNull;
 use devexchange_core::abi::types::DEVX_OUT_OF_MEMORY;
 use devexchange_core::arrow::{Batch, release_array};
 use devexchange_core::dlpack::Copying;
-use devexchange_core::manager::{Manager, Pool, PoolOptions};
+use devexchange_core::manager::{Driver, Manager, Pool, PoolOptions, Request};
+use devexchange_core::runtime::cuda::kept_events;
 use devexchange_core::{DType, Result, Tensor, dlpack, ipc, ledger};
 use devexchange_tests::foreign::{self, CUDA0, bytes_schema};
 use devexchange_tests::peer::{Importing, part, say, soon};
@@ -120,6 +122,20 @@ fn uses() {
     sim::free(data);
 }
 
+/// Resets a manager while its memory is in use and events are kept for the device.
+fn resets() {
+    let manager = Driver::new().expect("a manager");
+    let tensor = plain();
+    tensor.used_on(sim::on(1)).expect("noted");
+    drop(tensor);
+    sim::settle();
+    let held = attempt(|| manager.allocate(&Request::device(0, N as usize)));
+    assert_ne!(kept_events(), 0);
+    watched(|| unsafe { manager.reset(0) }).expect("reset");
+    assert_eq!(kept_events(), 0);
+    watched(|| drop(held));
+}
+
 /// Lets each allocation of a scene fail. Returns the number that failed.
 fn sweep(session: &Session, scene: fn()) -> u64 {
     let mut all = 0;
@@ -147,9 +163,13 @@ fn what_is_missing_is_told_and_nothing_stays_open() {
     let session = Session::new();
     if part().is_some() {
         session.begin(sim::schedules(1)[0]);
-        for (name, scene, least) in
-            [("imports", imports as fn(), 50), ("exports", exports, 50), ("releases", releases, 5), ("uses", uses, 1)]
-        {
+        for (name, scene, least) in [
+            ("imports", imports as fn(), 50),
+            ("exports", exports, 50),
+            ("releases", releases, 5),
+            ("uses", uses, 1),
+            ("resets", resets, 5),
+        ] {
             let failed = sweep(&session, scene);
             eprintln!("{name}: {failed} allocations failed");
             assert!(failed > least, "{name}: {failed}");

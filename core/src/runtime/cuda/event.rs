@@ -323,9 +323,7 @@ pub fn kept_events() -> usize {
 /// Destroys the events that are kept for a context, because the context may be reset next.
 pub(crate) fn forget(context: Context) {
     let Some(driver) = Driver::loaded() else { return };
-    for handle in POOL.forget(context) {
-        destroy(driver, handle);
-    }
+    POOL.forget(context, |handle| destroy(driver, handle));
 }
 
 /// Takes or makes an event of the context that is current. The flag says whether it was in use before.

@@ -10,7 +10,7 @@ pub(crate) struct Kept<K, T> {
     pub(crate) all: Mutex<Vec<(K, T)>>,
 }
 
-impl<K: PartialEq, T> Kept<K, T> {
+impl<K: PartialEq + Copy, T> Kept<K, T> {
     /// Takes one for this kind of use.
     pub(crate) fn take(&self, of: K) -> Option<T> {
         let mut all = self.all();
@@ -28,9 +28,10 @@ impl<K: PartialEq, T> Kept<K, T> {
         None
     }
 
-    /// Takes all things for this kind of use.
-    pub(crate) fn forget(&self, of: K) -> Vec<T> {
-        self.all().extract_if(.., |(kind, _)| *kind == of).map(|(_, thing)| thing).collect()
+    /// Takes the things that are kept for this kind of use, and passes each of them to `end` with no lock held. One at a time,
+    /// because a list of them would need memory; no more than there are, because others may be given meanwhile.
+    pub(crate) fn forget(&self, of: K, end: impl FnMut(T)) {
+        (0..self.len()).map_while(|_| self.take(of)).for_each(end);
     }
 
     pub(crate) fn len(&self) -> usize {
