@@ -1451,9 +1451,9 @@ devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, d
  * Copies the tensor to another device, or within the same one.
  *
  * The copy is queued on `stream`, a stream of either device; the tensor's memory is released only
- * after the copy. A copy into host memory that is not pinned is waited for. Within such memory,
- * `stream` may be any stream (1 and 2 are those of device 0), and nothing is queued if there is no
- * driver; `devx_tensor_copy` needs no stream.
+ * after the copy. A copy from or into host memory that is not pinned is waited for. Within such
+ * memory, `stream` may be any stream (1 and 2 are those of device 0), and nothing is queued if
+ * there is no driver; `devx_tensor_copy` needs no stream.
  *
  * A copy from or to host memory that is not pinned is row-major; any other copy has the strides of
  * the tensor.

@@ -901,9 +901,9 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_copy(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A copy on another device, or on the same one, queued on `stream`. A copy into plain host memory is waited for. Within
-     * plain host memory, any stream will do; copy() needs none. A copy from or to plain host memory is row-major, any other has
-     * the same strides. */
+    /* A copy on another device, or on the same one, queued on `stream`. A copy from or into plain host memory is waited for.
+     * Within plain host memory, any stream will do; copy() needs none. A copy from or to plain host memory is row-major, any
+     * other has the same strides. */
     Tensor copy_to(DLDevice device, std::int64_t stream) const {
         Tensor out;
         detail::check([&](devx_error *error) {
@@ -1571,8 +1571,8 @@ public:
         detail::check([&](devx_error *error) { return devx_batch_copy(get(), out.handle_.address(), error); });
         return out;
     }
-    /* A copy on another device, or on the same one, queued on `stream`. A copy into plain host memory is waited for. Within
-     * plain host memory, any stream will do; copy() needs none. */
+    /* A copy on another device, or on the same one, queued on `stream`. A copy from or into plain host memory is waited for.
+     * Within plain host memory, any stream will do; copy() needs none. */
     Batch copy_to(DLDevice device, std::int64_t stream) const {
         Batch out;
         detail::check([&](devx_error *error) {

@@ -206,9 +206,10 @@ impl RecordBatch {
 
     /// Returns a copy on `device`, queued on `stream` (by default the legacy default stream).
     ///
-    /// `device` is named as for `from_dlpack`. The copy is ready after that work; if it is in host memory that is not pinned,
-    /// the call waits for it. It also waits for the sizes of texts and binary values in device memory. For a copy within host
-    /// memory that is not pinned, no stream is used if none is named, and a default stream is that of device 0.
+    /// `device` is named as for `from_dlpack`. The copy is ready after that work; if it or this batch is in host memory that
+    /// is not pinned, the call waits for it. It also waits for the sizes of texts and binary values in device memory. For a
+    /// copy within host memory that is not pinned, no stream is used if none is named, and a default stream is that of device
+    /// 0.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::asked(device)?);

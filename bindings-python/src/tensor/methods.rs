@@ -139,9 +139,10 @@ impl Tensor {
 
     /// Returns a copy on `device`, queued on `stream` (by default the legacy default stream).
     ///
-    /// `device` is named as for `from_dlpack`. The copy is ready after that work; if it is in host memory that is not pinned,
-    /// the call waits for it. For a copy within host memory that is not pinned, no stream is used if none is named, and a
-    /// default stream is that of device 0. A copy from or to such memory is row-major; any other copy has the same strides.
+    /// `device` is named as for `from_dlpack`. The copy is ready after that work; if it or this tensor is in host memory that
+    /// is not pinned, the call waits for it. For a copy within host memory that is not pinned, no stream is used if none is
+    /// named, and a default stream is that of device 0. A copy from or to such memory is row-major; any other copy has the same
+    /// strides.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         let target = device::asked(device)?;

@@ -72,7 +72,7 @@ impl Room {
 
 impl Batch {
     /// Copies the batch to another device (or the same). The copy is queued on `stream` and ready after it; for a copy
-    /// into host memory that is not pinned, the host waits. The source is released only after the copy.
+    /// from or into host memory that is not pinned, the host waits. The source is released only after the copy.
     ///
     /// For texts and binary in device memory, the last offset or the sizes of the view data have to be read first, for
     /// which the host waits, too.

@@ -46,8 +46,8 @@ impl Tensor {
     }
 
     /// Copies the tensor to another device (or the same one). The copy is queued on `stream` and ready after it; the host waits
-    /// for a copy into host memory that is not pinned. The source is released only after the copy. Between host memory that is
-    /// not pinned, no driver is needed; the same holds for [`Tensor::read`] and [`Tensor::write`].
+    /// for a copy from or into host memory that is not pinned. The source is released only after the copy. Between host memory
+    /// that is not pinned, no driver is needed; the same holds for [`Tensor::read`] and [`Tensor::write`].
     ///
     /// A copy from or to host memory that is not pinned puts elements into row-major order. Other copies keep the strides, and
     /// include what lies between the elements.

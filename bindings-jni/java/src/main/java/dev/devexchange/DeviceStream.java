@@ -4,8 +4,8 @@ package dev.devexchange;
  * A queue of work on a device: made here ({@link #create}), or foreign ({@link #of}).
  *
  * <p>No call of this library waits on the host for queued work, except those that say so: {@link #synchronize},
- * {@code read} and {@code write} of a tensor, and copies into host memory that is not pinned. The device does what a
- * method "queues" after everything that was queued before.
+ * {@code read} and {@code write} of a tensor, and copies from or into host memory that is not pinned. The device does
+ * what a method "queues" after everything that was queued before.
  *
  * <p>Close a stream when nobody queues work on it any more. A closed stream that was made here is destroyed once all
  * tensors and batches that were allocated, imported, copied or produced on it are released, with everything exported

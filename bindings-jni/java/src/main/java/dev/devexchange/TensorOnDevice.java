@@ -12,8 +12,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
 
     /**
      * Copies the tensor to another device (or the same), in the order of a stream. This tensor may be closed at once:
-     * its memory stays until the copy is done. The host waits for copies into host memory that is not pinned. A copy
-     * from or to such memory is row-major, whatever the order of the elements; any other copy keeps the strides.
+     * its memory stays until the copy is done. The host waits for copies from or into host memory that is not
+     * pinned. Such a copy is row-major, whatever the order of the elements; any other copy keeps the strides.
      *
      * @param target where to place the copy
      * @param stream a stream of this device or of the target; for a copy within host memory, any stream
