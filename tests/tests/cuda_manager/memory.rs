@@ -55,7 +55,9 @@ fn without_a_stream_and_of_every_kind() {
         assert!(none.address.is_null());
         let error = manager.allocate(&Request::of(DeviceType::ROCM, 0, N)).expect_err("no such kind");
         assert_eq!(error.status(), DEVX_UNSUPPORTED);
-        let nowhere = [manager.allocate(&Request::device(7, N)).map(drop), manager.initialize(7)];
+        let nowhere = [Request::device(7, N), Request::device(7, 0), Request::of(DeviceType::CUDA_HOST, -1, 0)];
+        let nowhere =
+            nowhere.map(|request| manager.allocate(&request).map(drop)).into_iter().chain([manager.initialize(7)]);
         for error in nowhere.map(|done| done.expect_err("no such device")) {
             assert_eq!(error.status(), DEVX_DEVICE, "{error}");
         }

@@ -150,6 +150,7 @@ impl Allocation {
         allocate: impl Fn(&Driver, &mut CUdeviceptr) -> Result<()>,
     ) -> Result<Self> {
         if bytes == 0 {
+            context::require_device(ordinal)?;
             return Ok(Self { address: std::ptr::null_mut(), device, owner: Owner::none() });
         }
         let driver = Driver::get()?;
