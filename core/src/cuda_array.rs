@@ -455,7 +455,7 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
     let legacy = || tensor.stream(RawStream::LEGACY);
     // All work on the data comes before the stream that the struct names, including uses that were noted ("Interface
     // Requirements").
-    let is_used = tensor.uses().are_noted();
+    let is_used = tensor.uses().are_noted()?;
     // A number cannot say which device a default stream belongs to: the consumer takes it for that of the memory's device.
     let can_say = |stream: Stream| has_stream && tensor.stream(stream.unnamed()) == Ok(stream);
     let queued = tensor.ready().stream();

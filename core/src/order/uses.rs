@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::memory::{InOrder, Lazy, Owner, push};
 use crate::runtime::cuda::Event;
 use crate::runtime::cuda::copy::Copied;
+use crate::runtime::cuda::driver::Driver;
 use crate::runtime::cuda::lost::{Held, abandon};
 use crate::runtime::cuda::reaper::Later;
 use crate::stream::Stream;
@@ -152,8 +153,11 @@ impl Uses {
     }
 
     /// Whether any work was noted; it may still run.
-    pub(crate) fn are_noted(&self) -> bool {
-        matches!(self.each(|_| Ok(())), Ok(true))
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` in a child of `fork`.
+    pub(crate) fn are_noted(&self) -> Result<bool> {
+        self.each(|_| Ok(()))
     }
 
     /// Makes `stream` wait, on the device, for the work that was noted until now.
@@ -172,6 +176,8 @@ impl Uses {
     fn each(&self, act: impl Fn(&Event) -> Result<()>) -> Result<bool> {
         let mut any = false;
         for noted in self.all_noting().filter_map(|uses| uses.0.made()) {
+            // A child of `fork` is refused before it waits for the lock, which a thread of its parent may have held.
+            Driver::get()?;
             let mut later = noted.later.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(later) = &mut *later else { continue };
             later.events().iter().try_for_each(&act)?;

@@ -2,7 +2,7 @@
 //! released.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use devexchange_core::abi::cuda_array::DEVX_CUDA_ARRAY_NO_STREAM;
 use devexchange_core::abi::types::*;
@@ -12,6 +12,7 @@ use devexchange_core::stream::{LEGACY, PER_THREAD};
 use devexchange_core::{Batch, DType, Error, Flags, Owner, Tensor, TensorDesc, convert};
 use devexchange_tests::cuda_array::produce;
 use devexchange_tests::foreign::{self, CUDA0};
+use devexchange_tests::peer::forked;
 use devexchange_tests::sim::{self, Session};
 
 use super::{N, SEEDS, Scene, follow, for_stream, import};
@@ -323,4 +324,30 @@ fn what_is_described_comes_back() {
         assert_eq!(import(&mut array, &Request::default()).expect("imported").shape(), [0, 2]);
         scene.end();
     });
+}
+
+/// In the child, a thread of the parent that was noting a use is missing.
+#[test]
+fn a_fork_does_not_wait_for_uses_that_threads_of_its_parent_note() {
+    let _session = Session::new();
+    let tensor = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], None).expect("allocated");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(SeqCst) {
+                tensor.used_on(sim::on(1)).expect("noted");
+            }
+        });
+        tensor.used_on(sim::on(1)).expect("noted");
+        let refused = || {
+            cuda_array::export(tensor.clone(), &Request::default())
+                .is_err_and(|refused| refused.error.message().contains("fork"))
+        };
+        let ended: Vec<_> = (0..100).map(|_| forked(refused)).collect();
+        over.store(true, SeqCst);
+        assert!(ended.iter().all(|&status| status == 0), "wait statuses: {ended:?}");
+    });
+    drop(tensor);
+    sim::synchronize(LEGACY as u64);
+    sim::settle();
 }
