@@ -10,6 +10,7 @@ use devexchange_core::runtime::cuda::{Event, kept_events};
 use devexchange_core::runtime::{releases_lost, releases_waiting};
 use devexchange_core::{DType, Stream, Tensor};
 use devexchange_tests::foreign::{self, CUDA0};
+use devexchange_tests::peer::forked;
 use devexchange_tests::sim::{self, Schedule, Session};
 use devexchange_tests::{cu_ok, patient};
 
@@ -247,6 +248,31 @@ fn memory_of_a_stream_waits_for_the_end_of_a_capture() {
         drop(tensor);
         std::thread::sleep(Duration::from_millis(5));
         assert_eq!(releases_waiting(), 1);
+        assert_eq!(sim::end_capture(scene.stream), 0, "the capture is intact");
+        sim::settle();
+        scene.end();
+    });
+}
+
+/// What waits at a fork is left to the parent. In the child nothing waits, whatever is released there.
+#[test]
+fn nothing_waits_in_a_child() {
+    let session = Session::new();
+    session.each(5, || {
+        let scene = Scene::new();
+        let allocate = || Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(scene.on())).expect("allocated");
+        let (before, in_child) = (allocate(), allocate().into_raw());
+        sim::begin_capture(scene.stream, 1);
+        drop(before);
+        assert_eq!(releases_waiting(), 1);
+        let status = forked(|| {
+            // SAFETY: taken back once in each of the two processes.
+            drop(unsafe { Tensor::from_raw(in_child) });
+            releases_waiting() == 0
+        });
+        assert_eq!((status, releases_waiting()), (0, 1));
+        // SAFETY: as above.
+        drop(unsafe { Tensor::from_raw(in_child) });
         assert_eq!(sim::end_capture(scene.stream), 0, "the capture is intact");
         sim::settle();
         scene.end();

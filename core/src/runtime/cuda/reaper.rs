@@ -186,10 +186,7 @@ fn look(pending: &mut Pending) -> bool {
 }
 
 extern "C" fn at_exit() {
-    // A forked child inherits this handler, but neither the thread nor the right to call the driver.
-    if Driver::loaded().is_none() {
-        return;
-    }
+    // A forked child inherits this handler, but there nothing waits.
     let end = Instant::now() + AT_EXIT;
     while releases_waiting() > 0 && Instant::now() < end {
         std::thread::sleep(SHORTEST * 10);

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicI64;
 use std::sync::{Condvar, Mutex};
 
+use super::driver::Driver;
 use super::event::Event;
 use super::inbox::{Inbox, New};
 use super::lost::Held;
@@ -21,10 +22,10 @@ pub(super) static INBOX: Inbox<Pending> =
     Inbox { new: Mutex::new(New::NONE), arrived: Condvar::new(), settled: Condvar::new(), waiting: AtomicI64::new(0) };
 
 /// The number of releases that wait for work, including those being called. A caller that gets 0 sees what earlier
-/// ones have done.
+/// ones have done. In a child of `fork` it is 0, because releases that wait are left to the parent.
 #[inline]
 pub fn releases_waiting() -> i64 {
-    INBOX.waiting()
+    if Driver::loaded().is_some() { INBOX.waiting() } else { 0 }
 }
 
 /// A mark after all releases that wait now; see [`is_past`].
