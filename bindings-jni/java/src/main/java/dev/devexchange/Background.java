@@ -7,6 +7,8 @@ import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.security.AccessController;
+import java.security.PrivilegedAction;
 import java.util.Objects;
 import java.util.function.LongConsumer;
 
@@ -15,16 +17,18 @@ final class Background {
     private static final int BATCH = 256;
 
     /** The error for when there is no memory to make a more exact one. */
-    private static final DevExchangeException FULL =
-            new DevExchangeException(Status.OUT_OF_MEMORY, "the JVM is out of memory and cannot describe what failed");
+    private static final DevExchangeException FULL = DevExchangeException.withoutTrace(
+            Status.OUT_OF_MEMORY, "the JVM is out of memory and cannot describe what failed");
 
     private Background() {}
 
-    /** Makes a thread, without starting it. */
+    /** Makes a thread, without starting it. It keeps nothing of the caller, which may be an application of a server. */
+    @SuppressWarnings("removal")
     static Thread thread(String name, Runnable run) {
-        Thread thread = new Thread(null, run, name, 0, false);
+        PrivilegedAction<Thread> make = () -> new Thread(null, run, name, 0, false);
+        // Before JDK 24, a thread keeps the class loaders of everybody on the stack, up to `doPrivileged`.
+        Thread thread = Runtime.version().feature() < 24 ? AccessController.doPrivileged(make) : make.run();
         thread.setDaemon(true);
-        // The context class loader of the first caller must not be kept for ever.
         thread.setContextClassLoader(ClassLoader.getSystemClassLoader());
         return thread;
     }

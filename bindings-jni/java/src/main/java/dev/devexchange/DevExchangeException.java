@@ -22,6 +22,17 @@ public final class DevExchangeException extends RuntimeException {
         this.driverCode = driverCode;
     }
 
+    private DevExchangeException(int status, String message, boolean traced) {
+        super(message, null, traced, traced);
+        this.status = status;
+        this.driverCode = 0;
+    }
+
+    /** An exception that is kept for ever. A stack trace would keep the classes of everybody on the stack. */
+    static DevExchangeException withoutTrace(int status, String message) {
+        return new DevExchangeException(status, message, false);
+    }
+
     /**
      * Creates a refusal for an {@link Allocator} or a {@link BatchStream.Source} to throw, so that its caller gets this
      * status.

@@ -42,7 +42,7 @@ final class Dispatcher {
         THREAD.start();
         try {
             // A thread that still waits for Java at exit would wait for ever.
-            Runtime.getRuntime().addShutdownHook(new Thread(Native::answersClose, "devexchange-exit"));
+            Runtime.getRuntime().addShutdownHook(Background.thread("devexchange-exit", Native::answersClose));
         } catch (IllegalStateException e) {
             Native.answersClose();
         }

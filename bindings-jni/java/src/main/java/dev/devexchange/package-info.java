@@ -61,7 +61,7 @@
  * <li><b>Class loaders.</b> Once this library has been used, the class loader that loaded it stays until the JVM exits,
  *     with all that it has loaded: the library's threads and everything registered with them refer to it. Where
  *     applications come and go in one JVM, put the jar where the loader stays, for example in the server's directory
- *     for shared libraries, not into each application.
+ *     for shared libraries, not into each application. There, an application that has closed what it made is not kept.
  * <li><b>JNI or not.</b> On JDK 22 and newer, frequent calls that neither wait nor call back go through the foreign
  *     function interface ({@link dev.devexchange.DevExchange#backend}). There is no other difference.
  * <li><b>Threads.</b> Everything may be used from any thread. Closing while another thread is inside a call is safe:

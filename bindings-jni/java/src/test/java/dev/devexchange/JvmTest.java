@@ -85,6 +85,13 @@ class JvmTest {
         endsWell(run("awaited", "-Xcomp", "-XX:TieredStopAtLevel=1"));
     }
 
+    /** In a server whose applications share the library. */
+    @Test
+    void anApplicationThatUsedTheLibraryFirstIsNotKept() throws IOException, InterruptedException {
+        Jvm.End end = Jvm.run(List.of(), Map.of(), ApplicationScenario.class);
+        assertEquals(new Jvm.End(0, "the application is gone" + System.lineSeparator()), end);
+    }
+
     @Test
     void aCallThatHasNoMemoryTakesNothing() throws IOException, InterruptedException {
         List<String> small = List.of("-Xmx6m", "-Xms6m", "-XX:+UseSerialGC");
