@@ -86,7 +86,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         this.others = Dispatcher.executor(executor, AsyncReader::logOther);
         Long token = Dispatcher.register(bell, null);
         try {
-            handle.hold(Native.asyncReaderCreate(abiHMetadata, token));
+            of(Native.asyncReaderCreate(abiHMetadata, token));
         } catch (Throwable thrown) {
             Dispatcher.cancel(token);
             throw thrown;

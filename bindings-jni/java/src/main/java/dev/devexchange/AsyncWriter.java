@@ -71,7 +71,7 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         Scratch block = Metadata.offHeap(metadata);
         Long token = Dispatcher.register(bell, null);
         try {
-            handle.hold(Native.asyncWriterCreate(
+            of(Native.asyncWriterCreate(
                     handler, deviceType.value(), block == null ? 0 : block.address, token));
         } catch (Throwable thrown) {
             Dispatcher.cancel(token);

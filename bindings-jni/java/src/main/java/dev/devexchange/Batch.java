@@ -212,7 +212,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
 
     private void move(String method, long address, Handle.Kind struct) {
         export(method, address, struct == Handle.Kind.ARROW_DEVICE_ARRAY);
-        handle.moved(method, struct, address);
+        moved(method, struct, address);
     }
 
     /**

@@ -208,7 +208,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
         } finally {
             exit();
         }
-        handle.moved(method, struct, address);
+        moved(method, struct, address);
     }
 
     /**

@@ -4,9 +4,9 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
- * One reference to a native object, to be closed. A native call may be the last use of this that the JVM knows of.
- * Therefore every method that ends a use keeps this reachable until then, so that {@link Net} does not find it during
- * the call.
+ * One reference to a native object, to be closed. A call may be the last use of this that the JVM knows of. Therefore
+ * every method that ends a use or looks at the handle keeps this reachable until then, so that {@link Net} does not
+ * close it during the call.
  *
  * @param <S> the subclass
  */
@@ -41,6 +41,13 @@ abstract class Owned<S> implements AutoCloseable {
 
     final void check(String method) {
         handle.check(method);
+        Reference.reachabilityFence(this);
+    }
+
+    /** Same as {@link Handle#moved}. */
+    final void moved(String method, Handle.Kind struct, long exported) {
+        handle.moved(method, struct, exported);
+        Reference.reachabilityFence(this);
     }
 
     /** A buffer in native order over memory of this, which keeps this reachable. The caller must be inside. */
@@ -59,7 +66,9 @@ abstract class Owned<S> implements AutoCloseable {
 
     /** {@return whether it was closed} */
     public boolean isClosed() {
-        return handle.isClosed();
+        boolean closed = handle.isClosed();
+        Reference.reachabilityFence(this);
+        return closed;
     }
 
     /** Gives up this reference. Closing twice is fine. */

@@ -156,7 +156,7 @@ abstract class TensorExchange extends TensorOnDevice {
     public void exportMoveCudaArray(CudaArrayRequest request, long address) {
         String method = "Tensor.exportMoveCudaArray";
         exportCudaArray(method, request, address);
-        handle.moved(method, Handle.Kind.CUDA_ARRAY, address);
+        moved(method, Handle.Kind.CUDA_ARRAY, address);
     }
 
     private void exportCudaArray(String method, CudaArrayRequest request, long address) {
