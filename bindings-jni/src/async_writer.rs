@@ -2,6 +2,7 @@
 
 use devexchange_core::arrow::asynchronous::AsyncWriter;
 use devexchange_core::arrow::metadata;
+use devexchange_core::memory::collected;
 use devexchange_core::{Batch, DeviceType};
 use jni::Env;
 use jni::objects::{JClass, JString};
@@ -68,7 +69,9 @@ fn async_writer_send(handle: jlong, batch_handle: jlong, block: jlong) -> Result
     let batch = Batch::clone(&*unsafe { batch(batch_handle) }?);
     // SAFETY: Java gives 0 or a block.
     let metadata = unsafe { metadata::block(take(block)) }?;
-    Ok(writer.try_send(batch, metadata)?)
+    // A copy: the consumer may call Java, whose next call on this thread uses the memory of the block.
+    let metadata = metadata.map(|block| collected(block.iter().map(|byte| Ok(*byte)))).transpose()?;
+    Ok(writer.try_send(batch, metadata.as_deref())?)
 }
 
 plain! { async_writer_finish(handle: jlong) }

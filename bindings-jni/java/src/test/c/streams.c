@@ -400,6 +400,25 @@ static int sink_next(struct ArrowAsyncDeviceStreamHandler *self, struct ArrowAsy
     return 0;
 }
 
+static JavaVM *jvm;
+static jclass streams;
+
+/* Same as `sink_next`, but calls Java first, and then keeps the first key of the metadata as the text. */
+static int sink_next_in_java(struct ArrowAsyncDeviceStreamHandler *self, struct ArrowAsyncTask *task,
+                             const char *metadata) {
+    JNIEnv *env;
+    if ((*jvm)->GetEnv(jvm, (void **)&env, JNI_VERSION_10) != JNI_OK) return EPERM;
+    jmethodID asked = (*env)->GetStaticMethodID(env, streams, "asked", "()V");
+    if (asked != NULL) (*env)->CallStaticVoidMethod(env, streams, asked);
+    if ((*env)->ExceptionCheck(env)) return EPERM;
+    if (metadata != NULL) {
+        int32_t length;
+        memcpy(&length, metadata + 4, 4);
+        snprintf(text, sizeof text, "%.*s", (int)length, metadata + 8);
+    }
+    return sink_next(self, task, metadata);
+}
+
 static void sink_error(struct ArrowAsyncDeviceStreamHandler *self, int code, const char *message,
                        const char *metadata) {
     (void)metadata;
@@ -427,6 +446,15 @@ CALL(jlong, sink)(JNIEnv *env, jclass class, jint refuse_at, jint cancel_at) {
         .on_schema = sink_schema, .on_next_task = sink_next, .on_error = sink_error, .release = sink_release,
         .private_data = made};
     return (jlong)(intptr_t)&made->handler;
+}
+
+/* Same as `sink`, for a consumer that is written in Java: it calls Java before it reads the metadata of a batch. */
+CALL(jlong, sinkInJava)(JNIEnv *env, jclass class) {
+    (*env)->GetJavaVM(env, &jvm);
+    streams = (*env)->NewGlobalRef(env, class);
+    jlong made = Java_dev_devexchange_Streams_sink(env, class, 1 << 30, 1 << 30);
+    ((struct ArrowAsyncDeviceStreamHandler *)(intptr_t)made)->on_next_task = sink_next_in_java;
+    return made;
 }
 
 /* Waits for the release; returns the sum of all values, or minus the code of an error. */

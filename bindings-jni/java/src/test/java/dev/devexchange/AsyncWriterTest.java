@@ -53,6 +53,19 @@ class AsyncWriterTest extends AsyncStreams {
         }
     }
 
+    /** Such a consumer is on the thread of the writer, and so are its calls of this library. */
+    @Test
+    void aConsumerInJavaCanUseTheLibraryBeforeItReadsTheMetadata() throws Exception {
+        try (Numbers numbers = new Numbers(2)) {
+            long sink = Streams.sinkInJava();
+            AsyncWriter writer = writer(sink);
+            numbers.subscribe(writer);
+            completes(writer);
+            assertEquals(Streams.sum(2), Streams.awaitSink(sink));
+            assertEquals("number", Streams.text());
+        }
+    }
+
     /** Gives what is requested, and the second time one batch more, within the call, before it can be requested. */
     private static final class Generous implements Flow.Subscription {
         final AtomicInteger requests = new AtomicInteger();

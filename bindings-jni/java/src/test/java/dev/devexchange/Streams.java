@@ -52,6 +52,13 @@ final class Streams {
 
     static native long sink(int refuseAt, int cancelAt);
 
+    static native long sinkInJava();
+
+    /** Called by {@link #sinkInJava}. */
+    private static void asked() {
+        DevExchange.ledger();
+    }
+
     static native long awaitSink(long handler);
 
     static void compile(Path directory) throws IOException, InterruptedException {
