@@ -13,7 +13,7 @@ use jni::sys::jlong;
 
 use crate::error::{Result, refuse};
 use crate::handle::{
-    ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, CUDA_ARRAY, TAG_MASK, give, take,
+    ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, CUDA_ARRAY, TAG_MASK, address, give,
 };
 use crate::native::plain;
 
@@ -30,10 +30,12 @@ fn struct_create() -> Result<jlong> {
 }
 
 plain! { struct_release(kind: jlong, source: jlong) }
-/// Releases the content of a struct, if there is any; the memory stays.
+/// Releases the content of a struct, if there is any; the memory stays. Java's caller can give an address of its own only
+/// for a CUDA array; all of the structs are aligned alike.
 fn struct_release(kind: jlong, source: jlong) -> Result<()> {
+    let source = address::<DevxCudaArray>(source, "array")?;
     // SAFETY: Java gives the address of a struct that it, or its caller, owns.
-    unsafe { release(kind, take(source)) }
+    unsafe { release(kind, source.cast()) }
 }
 
 /// Releases the content of a struct, and then frees its memory.

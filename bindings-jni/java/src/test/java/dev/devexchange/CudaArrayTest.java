@@ -119,6 +119,7 @@ class CudaArrayTest {
         refused(Status.INVALID_ARGUMENT, () -> Tensor.importCudaArray(9, REQUEST), "array is 0x9", "aligned");
         assertThrows(NullPointerException.class, () -> Tensor.importCudaArray(0, null));
         CudaArray.release(0);
+        refused(Status.INVALID_ARGUMENT, () -> CudaArray.release(9), "array is 0x9", "not aligned to 8");
         try (Empty array = new Empty()) {
             long address = array.struct.address();
             CudaArrayRequest negative = REQUEST.withMaxVersion(-1);
