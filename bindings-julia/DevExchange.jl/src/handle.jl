@@ -115,12 +115,15 @@ Serialization.serialize(::AbstractSerializer, ::Handle{TAG}) where {TAG} = throw
 # The finalizer. It can run anywhere, so it only pushes a token. When Julia ends, nobody takes tokens any more, and it
 # releases directly: a foreign release is called at shutdown, too.
 function give_up(handle::Handle{TAG}) where {TAG}
-    Threads.atomic_or!(handle.users, CLOSED) == 0 || return nothing
-    handle.address == C_NULL && return nothing
+    Threads.atomic_or!(handle.users, CLOSED) == 0 && handle.address != C_NULL && give_up(TAG, handle.address)
+    return nothing
+end
+
+function give_up(tag, address::Ptr{Cvoid})
     if EXITING[]
-        release_handle(TAG, handle.address)
+        release_handle(tag, address)
     else
-        ccall(devx_julia_push[], DevxStatus, (UInt64,), address_token(UInt(handle.address), TAG))
+        ccall(devx_julia_push[], DevxStatus, (UInt64,), address_token(UInt(address), tag))
     end
     return nothing
 end
@@ -222,11 +225,12 @@ function reopen(handle::Handle)
     leave(handle)
 end
 
-# Keeps an object alive as the finalizer of another one.
-struct Keep
-    object::Any
+# A reference that the finalizer of an object gives up. It is not a `Handle`: what only the finalizer of another object
+# refers to is finalized itself, while that object is still in use.
+struct Reference{TAG}
+    address::Ptr{Cvoid}
 end
-(::Keep)(_) = nothing
+(r::Reference{TAG})(_) where {TAG} = give_up(TAG, r.address)
 
 # The object that arrays made from an array (`reshape`) refer to: from Julia 1.11 on its `Memory`, before that the
 # array.
@@ -242,6 +246,9 @@ function wrap_memory(data::Ptr{T}, dims::Dims{N}, handle::Handle{TAG}) where {T,
     prod(dims) == 0 && return Array{T,N}(undef, dims)
     reference = share_handle(handle, Handle{TAG | TAG_KEPT})
     array = unsafe_wrap(Array{T,N}, data, dims)
-    finalizer(Keep(reference), memory_object(array))
+    disable_sigint() do
+        finalizer(Reference{TAG | TAG_KEPT}(reference.address), memory_object(array))
+        reference.address = C_NULL
+    end
     return array
 end

@@ -78,6 +78,14 @@ function nothing_left()
     return false
 end
 
+# Has every object finalized that nothing refers to, and delivers what finalizers left.
+function collect_garbage()
+    for _ in 1:3
+        GC.gc()
+        drain()
+    end
+end
+
 const WORKERS = max(4, Threads.nthreads())
 
 # Runs `f(k)` for k in 1:WORKERS on all threads. Returns whether each call returned true.

@@ -150,7 +150,8 @@ end
     t = import_dlpack(p)
     w = unsafe_wrap(Array, Tensor(PermutedDimsArray(t, (2, 1))))
     close(t)
-    return w == [1 4; 2 5; 3 6] && pointer(w) == t.data && calls[] == 0
+    collect_garbage()
+    return calls[] == 0 && w == [1 4; 2 5; 3 6] && pointer(w) == t.data
 end
 
 @noinline function wraps(a)
@@ -158,10 +159,16 @@ end
     w = unsafe_wrap(Array, t)
     ok = w isa Matrix{Float64} && pointer(w) == pointer(a)
     close(t)
-    drain()
+    collect_garbage()
     ok &= DX.rooted() == 1 && outstanding() == 1
     w[1] = 5
-    return ok && a[1] == 5.0
+    # An array made from it holds on as well.
+    flat = vec(w)
+    w = nothing
+    collect_garbage()
+    ok &= DX.rooted() == 1 && outstanding() == 1
+    flat[2] = 6
+    return ok && a[1] == 5.0 && a[2] == 6.0
 end
 
 @testset "tensors: as arrays" begin
