@@ -83,8 +83,13 @@ function respond(before, interrupted, number::UInt64, call::Ptr{Call})
     end
 end
 
-# The caller gets no more than the text.
-log_failure(@nospecialize(e), backtrace) = @info "devexchange: a callback failed" exception = (e, backtrace)
+# The caller gets no more than the text. An exception of the logger must not get into C.
+function log_failure(@nospecialize(e), backtrace)
+    try
+        @info "devexchange: a callback failed" exception = (e, backtrace)
+    catch
+    end
+end
 
 serve_address() = @cfunction(serve, DevxStatus, (UInt64, Ptr{Call}))
 

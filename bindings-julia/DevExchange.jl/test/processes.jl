@@ -58,6 +58,24 @@
         @test ended && occursin("a broken source", output)
         @test count("devexchange: a callback failed", output) == count("broken_source()", output) == lines
     end
+    # A logger that throws does not get its exception into the library, which the call would not leave then.
+    output, ended = run_julia("""
+        using DevExchange
+        gone = IOBuffer()
+        close(gone)
+        stream = BatchStream(() -> error("a broken source"), Schema([Field("n", Int32)]))
+        for _ in 1:2
+            try
+                Base.CoreLogging.with_logger(() -> next!(stream), Base.CoreLogging.SimpleLogger(gone))
+            catch e
+                println(e)
+            end
+        end
+        close(stream)
+        drain()
+        println(outstanding(), " outstanding")
+        """; DEVEXCHANGE_TRACE=1)
+    @test ended && count("a broken source", output) == 2 && occursin("0 outstanding", output)
     # Releases within `atexit`, on this thread and on foreign ones. Handlers run in reverse order, and that of the queue is made
     # by `using`. After the queue has stopped, Julia's memory is left to the system, but a foreign producer still gets every
     # release.
