@@ -187,6 +187,12 @@ function row_major(array::AbstractArray{T,N}) where {T,N}
     return is_row_major(array) ? array : reversed!(Array{T,N}(undef, reverse(size(array))), array)
 end
 
-# Copies with the dimensions reversed; `permutedims!` does not take arrays without dimensions.
-reversed!(target::AbstractArray{T,N}, source::AbstractArray{T,N}) where {T,N} =
-    N <= 1 ? copyto!(target, source) : permutedims!(target, source, N:-1:1)
+# Copies with the dimensions reversed; `permutedims!` takes neither arrays without dimensions nor indices that begin
+# elsewhere.
+function reversed!(target::AbstractArray{T,N}, source::AbstractArray{T,N}) where {T,N}
+    N <= 1 && return copyto!(target, source)
+    Base.has_offset_axes(target, source) || return permutedims!(target, source, N:-1:1)
+    flipped = PermutedDimsArray(target, N:-1:1)
+    foreach((place, element) -> flipped[place] = element, CartesianIndices(flipped), source)
+    return target
+end

@@ -86,6 +86,17 @@ function collect_garbage()
     end
 end
 
+# An array with first indices of 0, as other packages have them.
+struct FromZero{T,N} <: AbstractArray{T,N}
+    array::Array{T,N}
+end
+Base.axes(z::FromZero) = map(r -> Base.IdentityUnitRange(r .- 1), axes(z.array))
+Base.size(z::FromZero) = size(z.array)
+Base.strides(z::FromZero) = strides(z.array)
+Base.unsafe_convert(::Type{Ptr{T}}, z::FromZero{T}) where {T} = pointer(z.array)
+Base.getindex(z::FromZero{T,N}, i::Vararg{Int,N}) where {T,N} = z.array[(i .+ 1)...]
+Base.setindex!(z::FromZero{T,N}, x, i::Vararg{Int,N}) where {T,N} = (z.array[(i .+ 1)...] = x; z)
+
 const WORKERS = max(4, Threads.nthreads())
 
 # Runs `f(k)` for k in 1:WORKERS on all threads. Returns whether each call returned true.

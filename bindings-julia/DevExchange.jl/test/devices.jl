@@ -23,6 +23,9 @@ const CORPUS_ON_DEVICE = joinpath(@__DIR__, "corpus_on_device.jl")
     twice = copy_to(t, DX.CPU, 1)
     write!(twice, 2 .* t, 1)
     @test read!(zeros(Float32, 2, 3), twice, 1) == [2 2 2; 4 4 4] && t == [1 1 1; 2 2 2]
+    # Elements are taken in order, wherever the indices begin.
+    write!(twice, FromZero(Float32[1 2 3; 4 5 6]), 1)
+    @test read!(FromZero(zeros(Float32, 2, 3)), twice, 1).array == [1 2 3; 4 5 6]
     close(twice)
     # Arrays with other elements, or with another number of dimensions.
     for f in (array -> read!(array, t, 1), array -> write!(t, array, 1))
