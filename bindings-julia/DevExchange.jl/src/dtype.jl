@@ -26,8 +26,7 @@ To export arrays of your own type, define a method for it; its bits must be thos
 [`DevExchangeError`](@ref) (`DEVX_UNSUPPORTED`) for any other type. A tensor is refused (`DEVX_INVALID_DTYPE`) if the
 size of its elements is not that of their element type.
 """
-dtype(::Type{T}) where {T} =
-    throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: not an element type of DLPack"))
+dtype(::Type{T}) where {T} = throw(no_dtype(T))
 dtype(::Type{T}) where {T<:Base.BitSigned} = DLDataType(kDLInt, 8 * sizeof(T), 1)
 dtype(::Type{T}) where {T<:Base.BitUnsigned} = DLDataType(kDLUInt, 8 * sizeof(T), 1)
 dtype(::Type{T}) where {T<:Base.IEEEFloat} = DLDataType(kDLFloat, 8 * sizeof(T), 1)
@@ -39,14 +38,17 @@ function dtype(::Type{RawElement{C,B,U}}) where {C,B,U}
             "eltype is $(RawElement{C,B,U}): code and bits are numbers that a byte holds, with an integer for the bits"))
     return DLDataType(C, B, 1)
 end
-dtype(::Type{Tuple{}}) = throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is Tuple{}: not an element type of DLPack"))
+# Of these, several other methods would be as specific as each other.
+dtype(::Type{Tuple{}}) = throw(no_dtype(Tuple{}))
+dtype(::Type{Union{}}) = throw(no_dtype(Union{}))
 
 function dtype(::Type{NTuple{L,T}}) where {L,T}
     lane = dtype(T)
-    lane.lanes == 1 && 1 < L <= MAX_LANES ||
-        throw(DevExchangeError(DEVX_UNSUPPORTED, "eltype is NTuple{$L,$T}: not an element type of DLPack"))
+    lane.lanes == 1 && 1 < L <= MAX_LANES || throw(no_dtype("NTuple{$L,$T}"))
     return DLDataType(lane.code, lane.bits, L)
 end
+
+no_dtype(T) = DevExchangeError(DEVX_UNSUPPORTED, "eltype is $T: not an element type of DLPack")
 
 # The element type of a tensor: other readers rely on the size that it states.
 @inline function element_dtype(::Type{T}) where {T}

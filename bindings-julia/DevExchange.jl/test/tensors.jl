@@ -109,6 +109,7 @@ end
     @test refused(() -> Tensor(adjoint([1.0+2im 3; 4 5])), DX.DEVX_UNSUPPORTED, "Adjoint")
     @test refused(() -> Tensor(["a"]), DX.DEVX_UNSUPPORTED, "eltype is String")
     @test refused(() -> Tensor([1, missing]), DX.DEVX_UNSUPPORTED, "eltype is Union{Missing")
+    @test refused(() -> Tensor(Union{}[]), DX.DEVX_UNSUPPORTED, "eltype is Union{}")
 
     # The dimensions of a row-major producer keep their order. NULL strides are row-major, too (DLPack before 1.2).
     memory = collect(1:6)
