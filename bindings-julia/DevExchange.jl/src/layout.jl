@@ -21,8 +21,8 @@ struct Node
     buffers::Vector{Any}
 end
 
-Node(length::Integer, buffers; null_count::Integer=-1, offset::Integer=0) =
-    Node(length, null_count, offset, collect(Any, buffers))
+Node(length::Integer, buffers; null_count::Integer=-1, offset::Integer=0) = Node(number(Int64, length, "length"),
+    number(Int64, null_count, "null_count"), number(Int64, offset, "offset"), collect(Any, buffers))
 
 buffer_address(::Nothing) = Ptr{Cvoid}(C_NULL)
 buffer_address(p::Ptr) = Ptr{Cvoid}(p)
@@ -62,6 +62,7 @@ struct DictionaryVector{T,X<:AbstractVector,V<:AbstractVector} <: AbstractVector
 end
 
 function DictionaryVector(indices::AbstractVector, values::AbstractVector)
+    Base.require_one_based_indexing(indices, values)
     T = Missing <: eltype(indices) ? Union{eltype(values),Missing} : eltype(values)
     for index in indices
         ismissing(index) || 0 <= index < length(values) || throw(DevExchangeError(DEVX_OUT_OF_RANGE,
@@ -71,6 +72,7 @@ function DictionaryVector(indices::AbstractVector, values::AbstractVector)
 end
 
 function DictionaryVector(vector::AbstractVector)
+    Base.require_one_based_indexing(vector)
     values = unique(skipmissing(vector))
     I = length(values) <= 128 ? Int8 : length(values) <= 32768 ? Int16 : Int32
     places = Dict(value => I(k - 1) for (k, value) in enumerate(values))
@@ -104,6 +106,7 @@ struct RunEndVector{T,X<:AbstractVector{<:Union{Int16,Int32,Int64}},V<:AbstractV
     values::V
 
     function RunEndVector(ends::X, values::V) where {X<:AbstractVector,T,V<:AbstractVector{T}}
+        Base.require_one_based_indexing(ends, values)
         length(ends) == length(values) || throw(DevExchangeError(DEVX_MISMATCH,
             "there are $(length(ends)) ends of runs for $(length(values)) values"))
         last = 0

@@ -316,13 +316,16 @@ end
     @test called[] == 0 && nothing_left()
 end
 
-# A vector whose first index is 0, as some packages have them.
-struct FromZero <: AbstractVector{Int} end
-Base.axes(::FromZero) = (Base.IdentityUnitRange(0:1),)
-Base.size(::FromZero) = (2,)
-
 @testset "refusals: wrong columns, names and sources" begin
-    @test refused(() -> Batch("n" => [1, 2], "z" => FromZero()), DX.DEVX_INVALID_ARGUMENT, "column \"z\" has indices", "0:1")
+    z = FromZero([0, 1])
+    @test refused(() -> Batch("n" => [1, 2], "z" => z), DX.DEVX_INVALID_ARGUMENT, "column \"z\" has indices", "0:1")
+    for f in (() -> DictionaryVector(z), () -> DictionaryVector(z, ["a", "b"]), () -> DictionaryVector([0, 1], z),
+              () -> RunEndVector(z), () -> RunEndVector(FromZero([1, 2]), ["a", "b"]), () -> RunEndVector([1, 2], z))
+        @test_throws ArgumentError f()
+    end
+    for f in (x -> Node(x, ()), x -> Node(1, (); null_count=x), x -> Node(1, (); offset=x))
+        @test refused(() -> f(big(2)^63), DX.DEVX_OUT_OF_RANGE, " is 9223372036854775808")
+    end
     @test refused(() -> Batch((n=[1],); metadata=nothing), DX.DEVX_INVALID_ARGUMENT, "metadata has nothing")
     @test refused(() -> Field("n", "l"; metadata=7), DX.DEVX_INVALID_ARGUMENT, "metadata has 7")
     t = Tensor([1 2; 3 4])
