@@ -311,7 +311,7 @@ Base.length(b::Batch) = b.columns
 Base.isempty(b::Batch) = b.columns == 0
 Base.firstindex(::Batch) = 1
 Base.lastindex(b::Batch) = b.columns
-Base.keys(b::Batch) = [Symbol(unsafe_string(record.name)) for record in column_records(b)]
+Base.keys(b::Batch) = GC.@preserve b [Symbol(unsafe_string(record.name)) for record in column_records(b)]
 Base.haskey(b::Batch, name) = Symbol(name) in keys(b)
 Base.haskey(b::Batch, k::Integer) = 1 <= k <= b.columns
 Base.get(b::Batch, k, default) = haskey(b, k) ? b[k] : default
