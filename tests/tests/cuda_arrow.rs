@@ -8,7 +8,7 @@ use std::ptr::null;
 use devexchange_core::arrow::{ArrayBuilder, Type};
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
-use devexchange_core::{Batch, Device, Owner, Tensor};
+use devexchange_core::{Batch, Device, DeviceType, Owner, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim::{self, Session};
@@ -137,6 +137,26 @@ fn sizes_of_views_are_read_wherever_they_are() {
             sim::free(device_sizes);
         }
         drop(on_device);
+        sim::settle();
+        sim::destroy(stream);
+    });
+}
+
+/// Pinned and managed memory that work on a stream fills can be read by the host when that work is done.
+#[test]
+fn the_host_copies_what_a_stream_has_filled() {
+    let session = Session::new();
+    let expected = shown(&everything());
+    session.each(SEEDS, || {
+        let stream = sim::stream();
+        for kind in [DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
+            let device = Device { kind, id: 0 };
+            let filled = everything().copy_to(device, sim::on(stream)).expect("copied");
+            cu_ok!("cuStreamSynchronize", stream);
+            assert_eq!(shown(&filled), expected);
+            let copy = filled.copy().expect("the work is done");
+            assert_eq!(shown(&copy), expected);
+        }
         sim::settle();
         sim::destroy(stream);
     });

@@ -360,15 +360,13 @@ impl Batch {
     /// Reads bytes of a buffer into host memory; the host waits for them.
     ///
     /// # Safety
-    /// Both ranges are valid.
+    /// Both ranges are valid. Without a stream, the host can read the buffer now.
     unsafe fn read(&self, to: *mut u8, from: *const u8, bytes: usize, stream: Option<Stream>) -> Result<()> {
-        if self.device().is_host() && matches!(self.ready(), Ready::Now) {
+        let is_ready = self.device().is_host() && matches!(self.ready(), Ready::Now);
+        let Some(stream) = stream.filter(|_| !is_ready) else {
             // SAFETY: the caller's contract.
             unsafe { to.copy_from_nonoverlapping(from, bytes) };
             return Ok(());
-        }
-        let Some(stream) = stream else {
-            return refuse!(DEVX_NOT_READY, "the data is on {}, and there is no stream to read it on", self.device());
         };
         // SAFETY: the caller's contract.
         let fetched = unsafe { self.fetch(from.cast(), bytes, stream) }?;
