@@ -31,11 +31,13 @@ int answer_from_object(void *object, void **out) {
   return answer(answer_code, answer_raises, answer_tensor, out);
 }
 
-/* A consumer, which may call the deleter, the third word of the struct, before it answers. */
+/* A consumer, which may call back, and call the deleter, the third word of the struct, before it answers. */
 int answer_deletes;
+void (*answer_first)(void);
 
 int answer_to_object(void **tensor, void **out) {
   answer_calls++;
+  if (answer_first != NULL) answer_first();
   if (answer_deletes) ((void (*)(void **))tensor[2])(tensor);
   return answer(answer_code, answer_raises, NULL, out);
 }

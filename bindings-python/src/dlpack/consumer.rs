@@ -14,6 +14,7 @@ use pyo3::types::PyType;
 
 use crate::dlpack::exchange::{Table, ToObject, check};
 use crate::dlpack::offer::Offer;
+use crate::python::aside::Aside;
 use crate::python::error::{Result, refuse, wrong_type};
 
 /// A function table that makes objects.
@@ -67,7 +68,7 @@ impl Maker {
         let to_object = self.to_object;
         let mut out = null_mut();
         // SAFETY: attached; a tensor for the consumer to own, and room for an address.
-        let code = hand_over(exported, |tensor| unsafe { to_object(tensor, &raw mut out) });
+        let code = hand_over(py, exported, |tensor| unsafe { to_object(tensor, &raw mut out) });
         // A failed call leaves no valid object there.
         let object = NonNull::new(out).filter(|_| code == 0);
         // SAFETY: the consumer made it for us: a new reference.
@@ -102,6 +103,7 @@ thread_local! {
 /// deleter by then, others never will. So this notes whether the deleter was called, and calls it if a failed function did
 /// not.
 fn hand_over(
+    py: Python<'_>,
     tensor: Owned<DLManagedTensorVersioned>,
     function: impl FnOnce(*mut DLManagedTensorVersioned) -> i32,
 ) -> i32 {
@@ -118,6 +120,8 @@ fn hand_over(
         && !handover.deleted.get()
         && let Some(tensor) = NonNull::new(tensor)
     {
+        // The exception of the consumer, which a foreign release must not see.
+        let _aside = Aside::if_raised(py);
         // SAFETY: the consumer failed and has not deleted it, so it is ours again.
         drop(unsafe { Owned::from_raw(tensor) });
     }

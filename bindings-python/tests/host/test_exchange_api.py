@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import weakref
-from ctypes import byref, c_int, c_void_p, py_object
+from ctypes import PYFUNCTYPE, byref, c_int, c_void_p, py_object
 
 import numpy
 import pytest
@@ -63,11 +63,11 @@ def answers():
 
     def set_to(**values):
         for name, value in values.items():
-            kind = c_void_p if name in ("answer_tensor", "answer_stream") else c_int
+            kind = c_void_p if name in ("answer_tensor", "answer_stream", "answer_first") else c_int
             kind.in_dll(helper, name).value = value
 
     def reset():
-        set_to(answer_code=0, answer_raises=0, answer_tensor=None, answer_calls=0, answer_deletes=0)
+        set_to(answer_code=0, answer_raises=0, answer_tensor=None, answer_calls=0, answer_deletes=0, answer_first=None)
         set_to(stream_code=0, stream_raises=0, answer_stream=None, stream_calls=0)
 
     reset()
@@ -484,6 +484,17 @@ def test_consumer_that_fails(answers, name, deletes):
         tensor.to(type_with(theirs.capsule()))
     assert (calls(), devexchange.ledger()["tensor_exports"].live, producer.deleted) == (1, 0, 0)
     tensor.close()
+    assert producer.deleted == 1
+
+
+def test_exception_of_a_consumer_survives_the_release(answers):
+    """The consumer closes the tensor before it fails, so the export is the last user."""
+    theirs, producer = table(), Producer()
+    tensor = from_dlpack(producer)
+    close = PYFUNCTYPE(None)(tensor.close)
+    answers(answer_code=-1, answer_raises=1, answer_first=address(close))
+    with pytest.raises(KeyError, match="the producer's own"):
+        tensor.to(type_with(theirs.capsule()))
     assert producer.deleted == 1
 
 
