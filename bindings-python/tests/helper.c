@@ -2,6 +2,7 @@
 
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stddef.h>
 #include <time.h>
@@ -12,6 +13,7 @@ extern int PyGILState_Ensure(void);
 extern void PyGILState_Release(int state);
 extern void *PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void *state);
+extern int Py_AddPendingCall(int (*call)(void *), void *argument);
 
 /* ---- a producer whose answers a test sets ---- */
 
@@ -84,6 +86,31 @@ int release_on_threads(release_function *release, void **things, size_t n, size_
   }
   for (size_t i = 0; i < threads; i++) pthread_join(thread[i], NULL);
   return 0;
+}
+
+/* ---- another library that has the main thread call it ---- */
+
+static pthread_t asking;
+static atomic_int asks;
+
+static int do_nothing(void *argument) {
+  (void)argument;
+  return 0;
+}
+
+static void *ask_for_calls(void *argument) {
+  while (asks) Py_AddPendingCall(do_nothing, NULL);
+  return argument;
+}
+
+int begin_to_ask_for_calls(void) {
+  asks = 1;
+  return pthread_create(&asking, NULL, ask_for_calls, NULL);
+}
+
+void end_to_ask_for_calls(void) {
+  asks = 0;
+  pthread_join(asking, NULL);
 }
 
 /* ---- an ArrowArrayStream whose producer waits for its own thread, which runs Python ---- */

@@ -38,6 +38,12 @@ extern "C" fn register() {
 /// The number of forks between the process that loaded the library and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
+/// The number of forks between the process that loaded the library and the calling one. Unlike [`Process::here`], this makes no
+/// system call, and does not see forks that bypass the C library.
+pub fn generation() -> u64 {
+    GENERATION.load(Relaxed)
+}
+
 /// A process, distinguished from its forks by its number and by the number of forks before it: a fork in its own PID namespace
 /// may have the number of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,15 +5,18 @@ use core::ffi::{c_int, c_void};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use devexchange_core::fork::{Lock, Locked, Process};
+use devexchange_core::fork::{Lock, Locked, Process, generation};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// The state that releases and entering threads ask for.
 struct State {
-    /// Whether a pending call is scheduled.
+    /// Whether a pending call is scheduled, or is being scheduled.
     scheduled: bool,
+    /// How many threads are scheduling one just now, and the generation of their process.
+    scheduling: usize,
+    generation: u64,
     /// Whether the interpreter ends: there are no more pending calls, and only the thread that ends it can still enter.
     ending: bool,
     /// How many threads of `process` are inside: threads made by Python, and foreign threads.
@@ -30,14 +33,29 @@ impl State {
         }
     }
 
+    /// The same for the threads that were scheduling a call. Releases call this, so it has to cost little.
+    fn schedule_here(&mut self) {
+        if self.generation != generation() {
+            self.generation = generation();
+            self.scheduled &= std::mem::take(&mut self.scheduling) == 0;
+        }
+    }
+
     fn inside(&mut self, is_foreign: bool) -> &mut usize {
         if is_foreign { &mut self.foreign } else { &mut self.own }
     }
 }
 
 /// Releases take this lock, also in a process that is forked while another thread holds it.
-static STATE: Lock<State> =
-    Lock::new(State { scheduled: false, ending: false, own: 0, foreign: 0, process: Process::from_bits(0) });
+static STATE: Lock<State> = Lock::new(State {
+    scheduled: false,
+    scheduling: 0,
+    generation: 0,
+    ending: false,
+    own: 0,
+    foreign: 0,
+    process: Process::from_bits(0),
+});
 
 /// Locks the state. The lock is held only to note something, and never while Python runs.
 fn state() -> Locked<'static, State> {
@@ -47,15 +65,24 @@ fn state() -> Locked<'static, State> {
 /// Has the main thread call `call` soon, unless such a call is scheduled already. It counts as scheduled until the call
 /// itself calls [`has_come`]. False when the interpreter ends: there are no more calls.
 pub(super) fn call_soon(call: extern "C" fn(*mut c_void) -> c_int) -> bool {
+    {
+        let mut state = state();
+        state.schedule_here();
+        if state.ending || state.scheduled {
+            return !state.ending;
+        }
+        state.scheduled = true;
+        state.scheduling += 1;
+    }
+    // Without the lock: from CPython 3.13 on, a thread that is attached may let others attach here and wait until it is
+    // attached again, while one of them waits for the lock.
+    // SAFETY: this may be called on any thread, without the GIL. The interpreter has not begun to end, because `end` waits for
+    // the threads that are here.
+    let is_scheduled = unsafe { ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) } == 0;
     let mut state = state();
-    if state.ending {
-        return false;
-    }
-    if !state.scheduled {
-        // SAFETY: this may be called on any thread, without the GIL. The interpreter has not begun to end, because `end`
-        // takes the lock first.
-        state.scheduled = unsafe { ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) } == 0;
-    }
+    state.scheduling -= 1;
+    // If it is scheduled, it may have come already.
+    state.scheduled &= is_scheduled;
     true
 }
 
@@ -194,12 +221,14 @@ pub(super) fn end(py: Python<'_>) {
         let mut state = state();
         state.ending = true;
         state.count_here();
+        state.schedule_here();
     }
     py.detach(|| {
         let begun = Instant::now();
         let may_come_out = || {
             let (state, since) = (state(), begun.elapsed());
-            (state.own > 0 && since < OWN_AT_END) || (state.foreign > 0 && since < FOREIGN_AT_END)
+            let foreign = state.foreign + state.scheduling;
+            (state.own > 0 && since < OWN_AT_END) || (foreign > 0 && since < FOREIGN_AT_END)
         };
         while may_come_out() {
             std::thread::sleep(PAUSE);

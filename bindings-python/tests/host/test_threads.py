@@ -388,6 +388,30 @@ def test_interpreter_ends_while_daemon_threads_run_python_for_us(call):
     assert time.monotonic() - begun < 8
 
 
+def test_releases_while_another_library_has_the_main_thread_call_it():
+    """From CPython 3.13 on, a thread may let others run Python while it asks for such a call."""
+    run(
+        PRELUDE
+        + """
+    import threading, time
+    unattached = ctypes.CDLL(build(sys.argv[1] + "/helper.c")._name)
+    sys.setswitchinterval(1e-5)
+    end = time.monotonic() + 3
+    def go_on():
+        while time.monotonic() < end:
+            devexchange.from_buffer(bytearray(9)).close()
+    assert unattached.begin_to_ask_for_calls() == 0
+    threads = [threading.Thread(target=go_on) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    unattached.end_to_ask_for_calls()
+    """,
+        str(TESTS),
+    )
+
+
 # --- fork ---
 
 
