@@ -1,6 +1,7 @@
 //! Tensors and batches shared with other processes of this machine: the contents of the module `devexchange.ipc`.
 
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 
 use devexchange_core::ipc::{self, Client as CoreClient, Server as CoreServer};
 use devexchange_core::{Batch, Tensor as CoreTensor};
@@ -41,20 +42,22 @@ fn text_of<'a>(address: &'a Bound<'_, PyString>) -> Result<&'a str> {
 }
 
 thread_local! {
-    /// The exception that a signal handler raised while this thread waited.
-    static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
+    /// The exception that a signal handler raised while this thread waited. It has no destructor, so that a thread can wait
+    /// while it ends. Afterwards there is nothing to drop.
+    static RAISED: Cell<ManuallyDrop<Option<PyErr>>> = const { Cell::new(ManuallyDrop::new(None)) };
 }
 
 /// Makes a call that waits for another process. Python's main thread handles signals while it waits (PEP 475); an exception
 /// of a handler ends the call and is raised.
 fn waiting<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchange_core::Result<T> + Send) -> Result<T> {
     let raises = || {
-        let raised = Python::try_attach(|py| py.check_signals().map_err(|raised| RAISED.set(Some(raised))).is_err());
+        let keep = |raised| RAISED.set(ManuallyDrop::new(Some(raised)));
+        let raised = Python::try_attach(|py| py.check_signals().map_err(keep).is_err());
         // Without an interpreter there are no signals to handle.
         raised.unwrap_or(false)
     };
     let done = py.detach(|| ipc::interruptible(raises, call));
-    match RAISED.take() {
+    match ManuallyDrop::into_inner(RAISED.take()) {
         Some(raised) => Err(Error::Python(raised)),
         None => Ok(done?),
     }

@@ -113,6 +113,32 @@ void end_to_ask_for_calls(void) {
   pthread_join(asking, NULL);
 }
 
+/* ---- calls of a thread that ends ---- */
+
+static pthread_key_t ending;
+static void (*call_late)(void);
+
+static void call_again(void *argument) {
+  (void)argument;
+  call_late();
+}
+
+static void *call_twice(void *argument) {
+  call_late();
+  /* The destructors of thread-local variables run before those of such keys. */
+  pthread_setspecific(ending, &ending);
+  return argument;
+}
+
+/* Calls a function on a thread, and again while that thread ends. */
+int call_at_the_end_of_a_thread(void (*call)(void)) {
+  pthread_t thread;
+  call_late = call;
+  if (pthread_key_create(&ending, call_again) != 0 || pthread_create(&thread, NULL, call_twice, NULL) != 0) return -1;
+  pthread_join(thread, NULL);
+  return pthread_key_delete(ending);
+}
+
 /* ---- an ArrowArrayStream whose producer waits for its own thread, which runs Python ---- */
 
 struct stream {

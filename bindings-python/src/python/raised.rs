@@ -2,6 +2,7 @@
 //! only as a status and a text. Here the caller of the surrounding call, on the same thread, gets the exception itself.
 
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 
 use devexchange_core::abi::types::DEVX_CALLBACK;
 use devexchange_core::{Error as CoreError, trace};
@@ -14,8 +15,14 @@ use crate::python::error::{Error, Result, exception, in_words, is_error};
 thread_local! {
     /// How many calls of [`calling`] this thread is in.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// The last exception of a callback in the innermost of these calls.
-    static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
+    /// The last exception of a callback in the innermost of these calls. It has no destructor: a consumer may ask for a batch
+    /// while its thread ends, when values with a destructor are gone. Outside of calls there is nothing to drop.
+    static RAISED: Cell<ManuallyDrop<Option<PyErr>>> = const { Cell::new(ManuallyDrop::new(None)) };
+}
+
+/// Replaces the last exception, and returns the one before.
+fn replace(raised: Option<PyErr>) -> Option<PyErr> {
+    ManuallyDrop::into_inner(RAISED.replace(ManuallyDrop::new(raised)))
 }
 
 /// Makes a call that may come back to Python on this thread; other threads may run Python meanwhile. If the call fails after
@@ -25,7 +32,7 @@ thread_local! {
 pub(crate) fn calling<T: Send>(py: Python<'_>, call: impl FnOnce() -> devexchange_core::Result<T> + Send) -> Result<T> {
     let within = Within::new();
     let done = py.detach(call);
-    let raised = RAISED.take();
+    let raised = replace(None);
     drop(within);
     match (done, raised) {
         (Ok(value), None) => Ok(value),
@@ -70,11 +77,11 @@ pub(crate) fn keep(py: Python<'_>, raised: &PyErr) {
         return unheard(py, raised);
     }
     let raised = raised.clone_ref(py);
-    let (kept, other) = match RAISED.take() {
+    let (kept, other) = match replace(None) {
         Some(end) if !is_error(py, &end) => (end, Some(raised)),
         before => (raised, before),
     };
-    RAISED.set(Some(kept));
+    replace(Some(kept));
     if let Some(other) = other {
         unheard(py, &other);
     }
@@ -112,13 +119,13 @@ impl Within {
     }
 
     fn depth(depth: usize) -> Self {
-        Self { depth: DEPTH.replace(depth), raised: RAISED.take() }
+        Self { depth: DEPTH.replace(depth), raised: replace(None) }
     }
 }
 
 impl Drop for Within {
     fn drop(&mut self) {
         DEPTH.set(self.depth);
-        drop(RAISED.replace(self.raised.take()));
+        drop(replace(self.raised.take()));
     }
 }

@@ -21,7 +21,7 @@ from structs import Managed, Producer, pointer_of
 from tables import build
 
 import devexchange
-from devexchange import Tensor, from_arrow, from_buffer, from_dlpack
+from devexchange import Tensor, from_arrow, from_buffer, from_dlpack, ipc
 
 TESTS = Path(__file__).parents[1]
 # The same library, whose functions are called without the GIL.
@@ -410,6 +410,27 @@ def test_releases_while_another_library_has_the_main_thread_call_it():
     """,
         str(TESTS),
     )
+
+
+# --- threads that end ---
+
+
+def test_calls_of_a_thread_that_ends():
+    """The destructors of the thread's own variables have run by then."""
+    given, schema = [], pyarrow.schema([("n", pyarrow.int64())])
+    name = f"@ends-{os.getpid()}"
+    with ipc.Server(name) as server, from_buffer(bytearray(b"ab")) as tensor:
+        server.offer("t", tensor)
+        with ipc.Client(name) as client, devexchange.BatchStream.of(schema, iter([])) as stream:
+
+            def call():
+                given.append(next(stream, None))
+                with client.tensor("t") as imported:
+                    given.append(bytes(imported))
+
+            call = ctypes.CFUNCTYPE(None)(call)
+            assert unattached.call_at_the_end_of_a_thread(call) == 0
+    assert given == [None, b"ab"] * 2
 
 
 # --- fork ---
