@@ -3,6 +3,7 @@
 
 use core::ffi::{c_int, c_void};
 use std::cell::Cell;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use devexchange_core::fork::{Lock, Locked, Process, generation};
@@ -213,6 +214,19 @@ const OWN_AT_END: Duration = Duration::from_millis(500);
 const FOREIGN_AT_END: Duration = Duration::from_secs(10);
 /// The pause between two looks at the counts.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Has the end of the interpreter noticed even if a handler of `atexit` imports the package: then it is too late to register
+/// another handler.
+pub(super) fn notice_end() {
+    static REGISTERED: Once = Once::new();
+    // SAFETY: a function that needs no Python and does not unwind. Python has room for 32 of them.
+    REGISTERED.call_once(|| _ = unsafe { ffi::Py_AtExit(Some(ended)) });
+}
+
+/// Called when the interpreter is gone.
+extern "C" fn ended() {
+    state().ending = true;
+}
 
 /// From now on lets only this thread enter, and waits for the threads inside.
 pub(super) fn end(py: Python<'_>) {

@@ -153,6 +153,7 @@ pub(crate) fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> devexchan
 
 /// Registers with `atexit`, so that the end of the interpreter is noticed.
 pub(crate) fn at_exit(py: Python<'_>) -> PyResult<()> {
+    interpreter::notice_end();
     py.import("atexit")?.call_method1("register", (wrap_pyfunction!(end, py)?,))?;
     Ok(())
 }

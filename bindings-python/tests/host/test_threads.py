@@ -300,6 +300,20 @@ def test_memory_of_python_is_left_to_the_process():
     assert run(program, str(TESTS)) == "freed 0\n"
 
 
+def test_memory_of_a_program_that_imports_the_package_at_its_end():
+    """A handler of `atexit` that is registered by another one is never called."""
+    program = (
+        WITH_LATE.replace("import numpy, devexchange", "import atexit")
+        + """
+    @atexit.register
+    def handler():
+        import devexchange
+        at_exit(devexchange.from_buffer(bytearray(99)).export_share())
+    """
+    )
+    assert run(program, str(TESTS)) == "freed 0\n"
+
+
 def test_interpreter_ends_while_raw_threads_release():
     run(
         PRELUDE
