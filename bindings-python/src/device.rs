@@ -1,7 +1,6 @@
 //! Devices, as the pairs that DLPack's `__dlpack_device__` returns.
 
 use devexchange_core::{Device, DeviceType, text};
-use pyo3::conversion::FromPyObjectOwned;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -50,18 +49,17 @@ pub(crate) fn to_python(py: Python<'_>, device: Device) -> Result<Bound<'_, PyAn
     Ok(DEVICE.make(py, (device.kind.0, device.id))?)
 }
 
-/// Reads a pair of a device type and a number, as protocols write it.
-pub(crate) fn from_python(pair: &Bound<'_, PyAny>) -> Result<Device> {
-    let (kind, id) = pair_of::<i64>(pair)?;
-    Ok(Device::new(DeviceType(kind), id)?)
+/// Reads what a producer's `__dlpack_device__` returned. Paddle writes None for the number of the CPU.
+pub(crate) fn said(pair: &Bound<'_, PyAny>) -> Result<Device> {
+    match pair.extract::<(i32, Option<i64>)>() {
+        Ok((kind, Some(id))) => Ok(Device::new(DeviceType(kind), id)?),
+        Ok((kind, None)) if DeviceType(kind) == Device::CPU.kind => Ok(Device::CPU),
+        _ => wrong_type!("__dlpack_device__ returned {pair:?}: a pair (device type, number) is needed"),
+    }
 }
 
-/// The two numbers of such a pair, unchecked.
-pub(crate) fn numbers(pair: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
-    Ok(pair_of(pair)?)
-}
-
-fn pair_of<'py, I: FromPyObjectOwned<'py>>(pair: &Bound<'py, PyAny>) -> Result<(i32, I)> {
+/// The two numbers of a pair of a device type and a number, unchecked.
+fn numbers(pair: &Bound<'_, PyAny>) -> Result<(i32, i32)> {
     match pair.extract() {
         Ok(numbers) => Ok(numbers),
         Err(_) => wrong_type!("device is {pair:?}: a pair (device type, number) is needed"),

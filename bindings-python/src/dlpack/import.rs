@@ -4,6 +4,7 @@ use devexchange_core::{Device, Flags, RawStream, Tensor as CoreTensor};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
 
 use crate::dlpack::offer::Offer;
 use crate::dlpack::request::{request, request_quickly};
@@ -82,6 +83,9 @@ fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {
 fn by_capsule(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<CoreTensor> {
     match by_methods(obj, on_host, wanted) {
         Err(Error::Python(error)) if error.is_instance_of::<PyAttributeError>(obj.py()) && !has_method(obj)? => {
+            if obj.is_instance_of::<PyCapsule>() {
+                return wrong_type!("a capsule is not a producer: the object whose __dlpack__ made it is needed");
+            }
             wrong_type!("{} has no __dlpack__ and __dlpack_device__", obj.get_type())
         }
         taken => taken,
@@ -91,7 +95,7 @@ fn by_capsule(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
 fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<CoreTensor> {
     let source = match on_host {
         true => Device::CPU,
-        false => device::from_python(&call::call_method(obj, intern!(obj.py(), "__dlpack_device__"))?)?,
+        false => device::said(&call::call_method(obj, intern!(obj.py(), "__dlpack_device__"))?)?,
     };
     let wanted_on = wanted.stream_for(source)?;
     // SAFETY: the caller named the stream, and keeps it alive.

@@ -268,14 +268,31 @@ def test_thing_that_is_no_capsule_of_dlpack():
             from_dlpack(Gives(thing))
 
 
-@pytest.mark.parametrize("device", [None, 1, (1,), ("cpu", 0), (1, 0, 0)])
-def test_device_that_is_no_pair(device):
-    class Odd(Producer):
+def says(device):
+    class Says(Producer):
         def __dlpack_device__(self):
             return device
 
-    with pytest.raises(TypeError, match="a pair"):
-        from_dlpack(Odd())
+    return Says()
+
+
+@pytest.mark.parametrize("device", [None, 1, (1,), ("cpu", 0), (1, 0, 0), (2, None), (None, 0)])
+def test_device_that_is_no_pair(device):
+    with pytest.raises(TypeError, match=r"^__dlpack_device__ returned .*: a pair"):
+        from_dlpack(says(device))
+
+
+def test_cpu_without_a_number():
+    # As Paddle writes it.
+    tensor = from_dlpack(says((1, None)))
+    assert (tensor.device, numpy.from_dlpack(tensor).tolist()) == ((1, 0), [[0, 1, 2], [3, 4, 5]])
+
+
+def test_capsule_in_place_of_its_producer():
+    producer = Producer()
+    with pytest.raises(TypeError, match="^a capsule is not a producer"):
+        from_dlpack(producer.capsule)
+    assert producer.is_untouched()
 
 
 def test_used_capsule_is_refused():

@@ -201,13 +201,13 @@ class Number(int):
     """A number of a derived class, like a member of an enumeration."""
 
 
-@pytest.mark.parametrize("device", [(1, 0), (Number(1), Number(0)), (True, False)])
+@pytest.mark.parametrize("device", [(1, 0), (Number(1), Number(0)), (Number(1), None), (True, False)])
 def test_a_producer_says_where_it_is(device):
     tensor = from_dlpack(producer(lambda: device))
     assert (tensor.data_ptr, tensor.device) == (MATRIX.ctypes.data, (1, 0))
 
 
-@pytest.mark.parametrize("device", [None, 1, (), (1,), ("cpu", 0), (1, None), (1, 0, 0)])
+@pytest.mark.parametrize("device", [None, 1, (), (1,), ("cpu", 0), (2, None), (1, 0, 0)])
 def test_a_device_that_is_no_pair(device):
     with pytest.raises(TypeError, match="a pair"):
         from_dlpack(producer(lambda: device))
