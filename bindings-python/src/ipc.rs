@@ -81,6 +81,12 @@ impl Thing {
             queue::drain();
             return Ok(Self::Tensor(import::import(obj, &Wanted::default())?));
         }
+        if batch::has_stream(obj)? {
+            return wrong_type!(
+                "{} has only __arrow_c_stream__, of which from_arrow gives the batches one by one",
+                obj.get_type()
+            );
+        }
         wrong_type!("{} has neither __arrow_c_device_array__, __arrow_c_array__ nor __dlpack__", obj.get_type())
     }
 }

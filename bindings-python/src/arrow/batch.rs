@@ -403,10 +403,19 @@ pub(crate) fn offered(obj: &Bound<'_, PyAny>) -> Result<Option<Batch>> {
     }
 }
 
+/// Whether an object offers a stream, as data frames do that offer no batch.
+pub(crate) fn has_stream(obj: &Bound<'_, PyAny>) -> Result<bool> {
+    Ok(obj.hasattr(intern!(obj.py(), "__arrow_c_stream__"))?)
+}
+
 /// Like [`offered`], but refuses an object that offers no batch. `given` introduces the object in the text of the error.
 pub(crate) fn wanted(obj: &Bound<'_, PyAny>, given: impl Display) -> Result<Batch> {
     match offered(obj)? {
         Some(batch) => Ok(batch),
+        None if has_stream(obj)? => wrong_type!(
+            "{given} {}: it has only __arrow_c_stream__, of which from_arrow gives the batches one by one",
+            obj.get_type()
+        ),
         None => wrong_type!(
             "{given} {}: neither a RecordBatch nor an object with __arrow_c_device_array__ or __arrow_c_array__",
             obj.get_type()

@@ -7,7 +7,7 @@ use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
 
 use crate::arrow::batch::RecordBatch;
-use crate::arrow::{export, metadata, value};
+use crate::arrow::{export, metadata, schema, value};
 use crate::convert;
 use crate::python::argument;
 use crate::python::error::{Result, refuse};
@@ -193,6 +193,7 @@ impl Column {
     }
 
     fn __repr__(&self) -> Result<String> {
-        Ok(format!("<devexchange.Column {:?}: {} rows of {}>", self.name()?, self.length, self.r#type()?))
+        let (name, kind) = (self.name()?, schema::plain(self.r#type()?));
+        Ok(format!("<devexchange.Column {name:?}: {} rows of {kind}>", self.length))
     }
 }

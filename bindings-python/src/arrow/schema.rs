@@ -1,5 +1,6 @@
 //! Schemas: in and out as Arrow, and their contents.
 
+use std::fmt::Display;
 use std::hash::{Hash, Hasher};
 
 use devexchange_core::Schema as CoreSchema;
@@ -115,11 +116,20 @@ const SHOWN: usize = 20;
 pub(crate) fn fields(schema: &CoreSchema) -> String {
     let root = schema.root();
     if root.ty() != Type::Struct || root.n_children() == 0 {
-        return root.type_name().to_string();
+        return plain(root.type_name());
     }
-    let shown = root.children().take(SHOWN).map(|field| format!("{}: {}", field.name(), field.type_name()));
+    let shown = |field: Field<'_>| format!("{}: {}", plain(field.name()), plain(field.type_name()));
+    let shown = root.children().take(SHOWN).map(shown);
     let more = root.n_children().saturating_sub(SHOWN);
     shown.chain((more > 0).then(|| format!("… and {more} more"))).collect::<Vec<_>>().join(", ")
+}
+
+/// A name or a type (which has the name of a time zone in it) for people: quoted and escaped if it has characters that would
+/// not be seen, or that a terminal would obey.
+pub(crate) fn plain(text: impl Display) -> String {
+    let text = text.to_string();
+    let odd = |c: char| c != '\'' && c.escape_debug().len() > 1;
+    if text.contains(odd) { format!("{text:?}") } else { text }
 }
 
 /// Takes the schema out of a capsule.

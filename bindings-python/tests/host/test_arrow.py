@@ -309,6 +309,16 @@ def test_schema():
     assert repr(coded["c"]) == '<devexchange.Column "c": 3 rows of int32 -> utf8>'
 
 
+def test_names_that_a_terminal_would_obey():
+    zone = pyarrow.timestamp("s", "\x1b[1m")
+    ours = from_arrow(pyarrow.record_batch({"it's é": pyarrow.array([1]), "\x1b[31m\n": pyarrow.array([0], zone)}))
+    assert repr(ours.schema) == (
+        r"""<devexchange.Schema it's é: int64, "\u{1b}[31m\n": "timestamp(second, \u{1b}[1m)">"""
+    )
+    assert repr(ours[1]) == r"""<devexchange.Column "\u{1b}[31m\n": 1 rows of "timestamp(second, \u{1b}[1m)">"""
+    assert ours.names[1] == "\x1b[31m\n" and ours[1].type.endswith("\x1b[1m)")
+
+
 def test_metadata():
     pairs, of_field = {"source": "sensor 7", "größe": "", "raw": b"\xff\x00"}, {b"unit": b"mm"}
     schema = pyarrow.schema([pyarrow.field("x", pyarrow.int8(), metadata=of_field), ("y", pyarrow.int8())], pairs)

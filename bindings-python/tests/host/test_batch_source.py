@@ -299,7 +299,7 @@ def test_interrupt_is_not_lost_behind_another_exception(interruptible):
     [
         ([1], RuntimeError, "TypeError: the iterable gave <class 'int'>: neither a RecordBatch"),
         ([None], RuntimeError, "NoneType"),
-        ([pyarrow.table({"n": [1]})], RuntimeError, "the iterable gave <class 'pyarrow.lib.Table'>"),
+        ([pyarrow.table({"n": [1]})], RuntimeError, "gave <class 'pyarrow.lib.Table'>: it has only __arrow_c_stream__"),
         ([pyarrow.record_batch({"n": ["text"]})], TypeError, "the format is .u., the stream's is .l."),
         ([pyarrow.record_batch({"n": [1], "m": [2]})], TypeError, "the batch has 2 columns, the stream 1"),
     ],

@@ -153,6 +153,7 @@ def test_a_batch_of_columns_of_anybody():
         ({}, ValueError, "there is no column"),
         ({"n": pyarrow.array([1]), "m": pyarrow.array([1, 2])}, ValueError, 'column "m" has length 2, the first one has 1'),
         ({"n": [1, 2]}, TypeError, "column \"n\" is of <class 'list'>: neither a RecordBatch nor"),
+        ({"n": pyarrow.chunked_array([[1]])}, TypeError, "ChunkedArray'>: it has only __arrow_c_stream__, of which from_arrow"),
         ({1: pyarrow.array([1])}, TypeError, "columns has 1: a str was expected"),
         ([pyarrow.array([1, 2, 3])], TypeError, "columns has "),
         (7, TypeError, "not iterable"),
