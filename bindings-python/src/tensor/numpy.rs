@@ -1,8 +1,10 @@
 //! Tensors as NumPy arrays.
 
+use devexchange_core::Flags;
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::IntoPyDict;
+use pyo3::types::{IntoPyDict, PyMemoryView};
 
 use crate::python::error::Result;
 use crate::tensor::type_object::New;
@@ -15,7 +17,16 @@ pub(crate) fn array<'py>(
     copy: Option<bool>,
 ) -> Result<Bound<'py, PyAny>> {
     static FROM_DLPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let array = FROM_DLPACK.import(py, "numpy", "from_dlpack")?.call1((tensor,))?;
+    let read_only = tensor.0.flags().has(Flags::READ_ONLY);
+    let tensor = tensor.into_pyobject(py)?;
+    let array = match FROM_DLPACK.import(py, "numpy", "from_dlpack")?.call1((&tensor,)) {
+        // NumPy before 2.1 asks for the struct that cannot say that memory is read-only. A buffer can.
+        Err(error) if read_only && error.is_instance_of::<PyBufferError>(py) => {
+            let Ok(buffer) = PyMemoryView::from(&tensor) else { return Err(error.into()) };
+            py.import("numpy")?.call_method1("asarray", (buffer,))?
+        }
+        made => made?,
+    };
     if dtype.is_none() && copy != Some(true) {
         return Ok(array);
     }

@@ -10,6 +10,7 @@ import numpy
 import pyarrow
 import pytest
 from nanoarrow.device import c_device_array
+from programs import run
 from structs import is_valid, new_capsule
 
 import devexchange
@@ -236,6 +237,27 @@ def test_column_as_an_array_of_numpy():
     for other, text in [(["a"], "utf8"), ([1, None], "1 of 2 values of int64 are null")]:
         with pytest.raises(BufferError, match=text):
             numpy.asarray(from_arrow(pyarrow.array(other)).root)
+
+
+def test_column_as_an_array_of_numpy_before_2_1():
+    """That NumPy asks for the struct before DLPack 1.0, which cannot say that memory is read-only."""
+    shown = run("""
+        import types
+        import numpy
+        new = numpy.from_dlpack
+        def old(thing):
+            def dlpack(**_):
+                return thing.__dlpack__()
+            return new(types.SimpleNamespace(__dlpack__=dlpack, __dlpack_device__=thing.__dlpack_device__))
+        numpy.from_dlpack = old
+        import pyarrow
+        from devexchange import empty, from_arrow, from_buffer
+        values = pyarrow.array([1, 2, 3])
+        seen = numpy.asarray(from_arrow(values).root)
+        print(seen, seen.dtype, seen.flags.writeable, seen.ctypes.data == values.buffers()[1].address)
+        print(numpy.sum(from_arrow(values).root), from_buffer(b"ab").__array__(), empty(2, "int8").__array__().shape)
+    """).splitlines()
+    assert shown == ["[1 2 3] int64 False True", "6 [97 98] (2,)"]
 
 
 def test_batch_as_an_array_of_numpy():
