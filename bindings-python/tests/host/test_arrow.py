@@ -242,14 +242,16 @@ def test_column_as_an_array_of_numpy():
 def test_column_as_an_array_of_numpy_before_2_1():
     """That NumPy asks for the struct before DLPack 1.0, which cannot say that memory is read-only."""
     shown = run("""
-        import types
         import numpy
+        class Old:
+            def __init__(self, thing):
+                self.thing = thing
+            def __dlpack_device__(self):
+                return self.thing.__dlpack_device__()
+            def __dlpack__(self, **_):
+                return self.thing.__dlpack__()
         new = numpy.from_dlpack
-        def old(thing):
-            def dlpack(**_):
-                return thing.__dlpack__()
-            return new(types.SimpleNamespace(__dlpack__=dlpack, __dlpack_device__=thing.__dlpack_device__))
-        numpy.from_dlpack = old
+        numpy.from_dlpack = lambda thing: new(Old(thing))
         import pyarrow
         from devexchange import empty, from_arrow, from_buffer
         values = pyarrow.array([1, 2, 3])
