@@ -53,6 +53,12 @@ impl RecordBatch {
 
 #[pymethods]
 impl RecordBatch {
+    #[new]
+    #[pyo3(signature = (*_arguments, **_options), text_signature = None)]
+    fn refuse_new(_arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> Result<Self> {
+        wrong_type!("RecordBatch has no constructor: from_arrow and RecordBatch.of make one")
+    }
+
     /// Returns a record batch of columns, which it shares.
     ///
     /// `columns` is a mapping of names to `Column`s, `RecordBatch`es or other arrays with the methods of the Arrow PyCapsule

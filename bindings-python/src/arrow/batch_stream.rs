@@ -12,7 +12,7 @@ use crate::arrow::schema::{self, Schema};
 use crate::arrow::{capsule, export};
 use crate::device;
 use crate::python::address::Address;
-use crate::python::error::Result;
+use crate::python::error::{Result, wrong_type};
 use crate::python::handle::Handle;
 use crate::python::{aside, queue, raised, waiting};
 
@@ -45,6 +45,12 @@ impl Drop for BatchStream {
 
 #[pymethods]
 impl BatchStream {
+    #[new]
+    #[pyo3(signature = (*_arguments, **_options), text_signature = None)]
+    fn refuse_new(_arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> Result<Self> {
+        wrong_type!("BatchStream has no constructor: from_arrow and BatchStream.of make one")
+    }
+
     /// Returns a stream of the batches of an iterable.
     ///
     /// The iterable yields `RecordBatch`es, or other arrays with the methods of the Arrow PyCapsule interface, of `schema`

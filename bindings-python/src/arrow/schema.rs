@@ -8,7 +8,7 @@ use devexchange_core::abi::arrow_data::ArrowSchema;
 use devexchange_core::arrow::{Field, Type};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::arrow::{capsule, export, metadata};
 use crate::python::address::Address;
@@ -46,6 +46,12 @@ impl Hash for Schema {
 
 #[pymethods]
 impl Schema {
+    #[new]
+    #[pyo3(signature = (*_arguments, **_options), text_signature = None)]
+    fn refuse_new(_arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> Result<Self> {
+        wrong_type!("Schema has no constructor: from_arrow makes one")
+    }
+
     /// Names of the columns.
     #[getter]
     fn names(&self) -> Vec<&str> {

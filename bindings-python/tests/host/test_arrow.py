@@ -333,6 +333,14 @@ def test_schema():
     assert repr(coded["c"]) == '<devexchange.Column "c": 3 rows of int32 -> utf8>'
 
 
+def test_objects_that_have_no_constructor():
+    makers = {Schema: "from_arrow", RecordBatch: "from_arrow and RecordBatch.of", BatchStream: "from_arrow and BatchStream.of"}
+    for kind, names in makers.items():
+        for arguments in [(), (batch(),)]:
+            with pytest.raises(TypeError, match=f"^{kind.__name__} has no constructor: {names} make"):
+                kind(*arguments)
+
+
 def test_names_that_a_terminal_would_obey():
     zone = pyarrow.timestamp("s", "\x1b[1m")
     ours = from_arrow(pyarrow.record_batch({"it's é": pyarrow.array([1]), "\x1b[31m\n": pyarrow.array([0], zone)}))
