@@ -217,6 +217,23 @@ fn pinned_memory_follows_the_stream_that_is_named() {
     });
 }
 
+/// It has the number that Arrow or DLPack gives it, or that of the device that it is made for.
+#[test]
+fn memory_of_no_device_is_allocated_under_any_number() {
+    let Some(session) = two_devices() else { return };
+    session.each(1, || {
+        for kind in [DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
+            for (id, length) in [(-1, 0), (-1, 3), (0, 3), (1, 3)] {
+                let made = Tensor::allocate(Device { kind, id }, DType::UINT8, &[length], None).expect("allocated");
+                assert_eq!(made.device(), Device { kind, id: 0 });
+            }
+            let refused = Tensor::allocate(Device { kind, id: 2 }, DType::UINT8, &[3], None).expect_err("no device");
+            assert_eq!(refused.status(), DEVX_DEVICE);
+        }
+        sim::settle();
+    });
+}
+
 /// The same for a matrix of a batch's columns as for a copy of the batch.
 #[test]
 fn a_matrix_is_gathered_on_a_stream_of_the_other_device() {

@@ -20,8 +20,10 @@ impl Tensor {
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_DRIVER`.
     pub fn allocate(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
         let checked = device.checked()?;
-        // Managed memory is made for the device that was named, although the checked device is none in particular.
-        Self::made(checked, dtype, shape, |bytes| transfer::allocate_readable(device, bytes, stream))
+        // Managed memory is made for the device that was named, although the checked device is none in particular. Arrow's −1
+        // names the first one.
+        let named = Device { id: device.id.max(0), ..device };
+        Self::made(checked, dtype, shape, |bytes| transfer::allocate_readable(named, bytes, stream))
     }
 
     /// Like [`Tensor::allocate`], but leaves the elements uninitialised: the caller writes all of them before anyone reads
