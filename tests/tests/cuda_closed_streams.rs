@@ -106,6 +106,27 @@ fn one_that_is_held_is_destroyed_after_that() {
     }
 }
 
+/// A program that makes its streams itself may hold one before anything else has needed the driver.
+#[test]
+fn one_is_held_by_the_first_call_of_the_process() {
+    if !sim::is_child() {
+        if sim::skipped("streams are counted by the simulated driver") {
+            return;
+        }
+        let output = sim::child("one_is_held_by_the_first_call_of_the_process", &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    sim::set_current(sim::primary(0));
+    let stream = sim::stream();
+    let hold = Hold::new(stream.cast_signed()).expect("held");
+    // SAFETY: nobody queues work on it.
+    unsafe { sim::on(stream).close() }.expect("closed");
+    assert_eq!(sim::stat("live_streams"), 1);
+    drop(hold);
+    assert_eq!(sim::stat("live_streams"), 0);
+}
+
 /// The closer need not know of the data that still needs the stream.
 #[test]
 fn one_is_destroyed_after_what_is_in_its_order() {

@@ -115,7 +115,8 @@ impl Hold {
         if said != RawStream::NO_SYNC {
             Stream::new(0, said)?;
         }
-        let Some(driver) = Driver::loaded().filter(|_| stream > PER_THREAD) else { return Ok(Self::none()) };
+        // Looked for, because the program may have made the stream itself before this library needed the driver.
+        let Some(Ok(driver)) = (stream > PER_THREAD).then(Driver::get) else { return Ok(Self::none()) };
         let mut streams = streams(driver);
         match streams.holds(stream) {
             Some(times) => *times += 1,
