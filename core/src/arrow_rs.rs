@@ -45,7 +45,6 @@
 
 use core::ffi::c_void;
 use std::iter::FusedIterator;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr::null;
 use std::sync::Arc;
@@ -57,7 +56,6 @@ use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
-use crate::abi::arrow_device::ArrowDeviceArray;
 use crate::abi::types::{DEVX_INVALID_NULL_COUNT, DEVX_PANIC};
 use crate::arrow::format::{Buffer, Buffers};
 use crate::arrow::{Batch, BatchStream, Field, Schema, Type};
@@ -316,13 +314,11 @@ fn record_batch(batch: &Batch, schema: SchemaRef) -> Result<RecordBatch> {
 /// `data_type` has the shape of the batch's schema.
 unsafe fn hand_over(batch: &Batch, data_type: DataType) -> Result<ArrayRef> {
     batch.root().require_host()?;
-    let mut exported = MaybeUninit::<ArrowDeviceArray>::uninit();
+    let mut exported = ArrowArray::RELEASED;
     // SAFETY: there is room for an array.
-    unsafe { batch.clone().export_device(exported.as_mut_ptr()) }?;
-    // SAFETY: the export filled it in. The data was checked to be ready above, so there is no event to keep.
-    let root = unsafe { &raw mut (*exported.as_mut_ptr()).array };
+    unsafe { batch.clone().export_readable(&mut exported) }?;
     // SAFETY: the structs are the same; from here on arrow-rs releases the array.
-    let mut array = unsafe { FFI_ArrowArray::from_raw(root.cast()) };
+    let mut array = unsafe { FFI_ArrowArray::from_raw((&raw mut exported).cast()) };
     // SAFETY: the array was exported just now, with the fields of the batch's schema.
     unsafe { make_readable((&raw mut array).cast(), batch.schema().root()) }?;
     // SAFETY: the array has this type, by the caller's contract, and was promised to be valid when it was made.

@@ -56,6 +56,26 @@ fn what_is_queued_or_on_a_device_is_refused() {
     sim::destroy(stream);
 }
 
+/// Nothing is queued for arrow-rs, after which data on the same stream would not be ready.
+#[test]
+fn a_reader_passes_batches_of_a_stream_whose_work_is_done() {
+    let _session = Session::new();
+    sim::set_schedule(sim::schedules(1)[0]);
+    let stream = sim::stream();
+    let produced = || {
+        let mut batch = rows(&pinned(0));
+        // SAFETY: all work on the memory is done.
+        unsafe { batch.produced_on(sim::on(stream)) }.expect("not shared");
+        batch
+    };
+    let batches = [produced(), produced()];
+    let schema = batches[0].schema().clone();
+    let reader = BatchStream::of(&schema, PINNED.kind, batches.map(Ok)).expect("a stream").to_arrow_rs();
+    let lengths: Vec<u64> = reader.expect("a reader").map(|batch| batch.expect("ready").num_rows() as u64).collect();
+    assert_eq!(lengths, [N, N]);
+    sim::destroy(stream);
+}
+
 #[test]
 fn a_reader_ends_at_what_is_not_ready() {
     let _session = Session::new();

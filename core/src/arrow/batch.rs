@@ -247,7 +247,19 @@ impl Batch {
             return Err(Refused { error, returned: self });
         }
         // SAFETY: the caller's contract.
-        unsafe { self.export_tree(out) }.map(drop)
+        unsafe { self.export_readable(out) }
+    }
+
+    /// Like [`Batch::export`], but of any device, for a consumer on the host, which can read the data now.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`.
+    ///
+    /// # Safety
+    /// `out` can be written.
+    pub(crate) unsafe fn export_readable(self, out: *mut ArrowArray) -> std::result::Result<(), Refused<Self>> {
+        // SAFETY: the caller's contract.
+        unsafe { self.export_tree(out, None) }
     }
 
     /// Like [`Batch::export`], but with device and event.
@@ -262,11 +274,15 @@ impl Batch {
             let error = Error::new(crate::abi::types::DEVX_NULL_ARGUMENT, "out is NULL");
             return Err(Refused { error, returned: self });
         }
+        let (sync_event, recorded) = match self.ready().sync_event() {
+            Ok(event) => event,
+            Err(error) => return Err(Refused { error, returned: self }),
+        };
         let device = self.device();
         // SAFETY: the caller's contract.
         let array = unsafe { &raw mut (*out).array };
         // SAFETY: as above.
-        let sync_event = unsafe { self.export_tree(array) }?;
+        unsafe { self.export_tree(array, recorded) }?;
         // SAFETY: as above.
         unsafe { (*out).device_id = device.arrow_id() };
         // SAFETY: as above.
@@ -278,19 +294,19 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes the exported root and returns its `sync_event`, which the exported tree keeps alive.
+    /// Writes the exported root. The exported tree keeps the event that was recorded for it.
     ///
     /// # Safety
     /// `out` can be written.
     #[inline]
-    unsafe fn export_tree(self, out: *mut ArrowArray) -> std::result::Result<*mut c_void, Refused<Self>> {
+    unsafe fn export_tree(
+        self,
+        out: *mut ArrowArray,
+        recorded: Option<Event>,
+    ) -> std::result::Result<(), Refused<Self>> {
         let nodes = self.arrays().len();
-        let prepared = self
-            .ready()
-            .sync_event()
-            .and_then(|event| Ok((event, Slab::<Export>::room(tree::room::<ArrowArray>(nodes))?)));
-        let ((sync_event, recorded), room) = match prepared {
-            Ok(prepared) => prepared,
+        let room = match Slab::<Export>::room(tree::room::<ArrowArray>(nodes)) {
+            Ok(room) => room,
             Err(error) => return Err(Refused { error, returned: self }),
         };
         let (records, plain_from, arrays) = (self.schema().records(), self.schema().plain_from(), self.arrays());
@@ -317,7 +333,7 @@ impl Batch {
         unsafe { tree::build(&mut room.tail(), out, nodes, plain_from, fill, links, release) };
         fill_in!(room, nodes, Export { _batch: self, _recorded: recorded, _entry: Entry::open(Kind::BatchExport) })
             .into_raw();
-        Ok(sync_event)
+        Ok(())
     }
 
     /// The schema that describes the arrays.
