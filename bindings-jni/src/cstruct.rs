@@ -13,7 +13,8 @@ use jni::sys::jlong;
 
 use crate::error::{Result, refuse};
 use crate::handle::{
-    ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, CUDA_ARRAY, TAG_MASK, address, give,
+    ARROW_ARRAY, ARROW_DEVICE_ARRAY, ARROW_DEVICE_STREAM, ARROW_SCHEMA, ARROW_STREAM, CUDA_ARRAY, TAG_MASK, address,
+    give,
 };
 use crate::native::plain;
 

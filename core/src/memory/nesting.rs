@@ -19,35 +19,37 @@ use crate::local::{self, Local, Nesting, Place};
 pub(super) unsafe fn begin(block: *mut c_void, release: unsafe fn(*mut c_void)) -> Option<Inside> {
     // A thread that only releases counts, too: it may have nothing of its own yet.
     let here = local::here();
-    let nesting = match here {
-        Some(here) => &here.nesting,
-        None => local::last_releases(),
-    };
+    let nesting = nesting_of(here);
     // SAFETY: the caller's contract.
     if nesting.is_deepest() && unsafe { nesting.put_off(block, release) } {
         return None;
     }
     nesting.enter();
-    Some(Inside { here, nesting })
+    Some(Inside(here))
 }
 
-/// A release in progress.
-pub(super) struct Inside {
-    here: Option<&'static Place<Local>>,
-    nesting: &'static Nesting,
+#[inline]
+fn nesting_of(here: Option<&'static Place<Local>>) -> &'static Nesting {
+    match here {
+        Some(here) => &here.nesting,
+        None => local::last_releases(),
+    }
 }
+
+/// A release in progress, with what the thread keeps for itself.
+pub(super) struct Inside(Option<&'static Place<Local>>);
 
 impl Inside {
     /// What the thread keeps for itself, so that it is looked up only once.
     #[inline]
     pub(super) fn here(&self) -> Option<&'static Place<Local>> {
-        self.here
+        self.0
     }
 }
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        self.nesting.leave();
+        nesting_of(self.0).leave();
     }
 }
