@@ -468,8 +468,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
 
     /**
      * Copies the batch to another device (or the same), in the order of a stream. This batch may be closed at once: its
-     * memory stays until the copy is done. The host waits for copies from or into host memory that is not pinned, and for
-     * the sizes of texts and binary values in device memory.
+     * memory stays until the copy is done. The host waits for copies from or into host memory that is not pinned, and
+     * for the sizes of texts and binary values in device memory.
      *
      * @param target where to place the copy
      * @param stream a stream of this device or of the target; for a copy within host memory, any stream
