@@ -54,7 +54,8 @@ Indices count from 0, as in Arrow, and are integers of any width. The second for
 order of their first use, and takes the narrowest signed indices. [`Batch`](@ref) makes a dictionary column of it; the
 indices are not copied if nothing is missing.
 
-The given vectors are kept, not copied.
+The given vectors are kept, not copied. Throws `DEVX_OUT_OF_RANGE` for an index without a value, and an `ArgumentError`
+for vectors whose first index is not 1.
 """
 struct DictionaryVector{T,X<:AbstractVector,V<:AbstractVector} <: AbstractVector{T}
     indices::X
@@ -98,8 +99,8 @@ A vector that is stored as runs of equal values: `values[k]` from the index afte
 `ends[k]`. Ends are `Int16`, `Int32` or `Int64`, and increasing. The second form finds the runs. [`Batch`](@ref) makes a
 run-end encoded column of it; the ends are not copied.
 
-The given vectors are kept, not copied. Throws `DEVX_MISMATCH` if they differ in length, and `DEVX_OUT_OF_RANGE` for
-ends that do not increase.
+The given vectors are kept, not copied. Throws `DEVX_MISMATCH` if they differ in length, `DEVX_OUT_OF_RANGE` for ends
+that do not increase, and an `ArgumentError` for vectors whose first index is not 1.
 """
 struct RunEndVector{T,X<:AbstractVector{<:Union{Int16,Int32,Int64}},V<:AbstractVector{T}} <: AbstractVector{T}
     ends::X
