@@ -39,7 +39,8 @@ final class Background {
     static Thread taker(String name, boolean events, LongConsumer deliver) {
         return thread(name, () -> {
             ByteBuffer tokens = tokens();
-            long address = Calls.bufferAddress(tokens);
+            // By JNI also where there is another way, because it allocates nothing.
+            long address = Native.bufferAddress(tokens);
             while (true) {
                 int count = Native.queueWait(events, address, BATCH);
                 for (int i = 0; i < count; i++) {

@@ -89,7 +89,7 @@ final class NativeLibrary {
                         refusal);
             } finally {
                 // A loaded library stays. Deleted now, because a JVM that is killed deletes nothing.
-                Files.delete(file);
+                Files.deleteIfExists(file);
             }
         } catch (IOException e) {
             throw problem(resource + " cannot be written to the directory for temporary files (" + e + ")", e);
