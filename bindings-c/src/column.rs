@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_OUT_OF_RANGE, DevxColumn};
 use devexchange_core::arrow::{Batch, Column};
 use devexchange_core::memory::said;
-use devexchange_core::text::fill;
+use devexchange_core::text::{Name, fill};
 use devexchange_core::{Borrowed, Error, RawStream, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
@@ -88,7 +88,7 @@ unsafe fn devx_batch_column_named(
     guard(error, || {
         let (batch, name) = (batch?, required(name?, "name")?);
         let Some(column) = batch.column_named(name) else {
-            return Err(out_of_range(format_args!("name is {name:?}: the batch has no such column")));
+            return Err(out_of_range(format_args!("name is {}: the batch has no such column", Name(name))));
         };
         write(out, column)
     })

@@ -2,12 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use core::ffi::CStr;
+use std::ffi::CString;
+use std::ptr::null;
 
-use devexchange_core::Schema;
 use devexchange_core::abi::arrow_data::ArrowSchema;
-use devexchange_core::abi::types::{DEVX_INVALID_CHILDREN, DEVX_INVALID_METADATA, DEVX_TOO_DEEP};
+use devexchange_core::abi::types::{DEVX_INVALID_CHILDREN, DEVX_INVALID_METADATA, DEVX_TOO_DEEP, DevxField};
 use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::arrow::{MAX_DEPTH, MAX_NODES, metadata};
+use devexchange_core::arrow::{ArrayBuilder, BatchStream, MAX_DEPTH, MAX_NODES, metadata};
+use devexchange_core::{Batch, Device, DeviceType, Error, Schema, text};
 
 fn field(name: &'static CStr, format: &'static CStr, n_children: u32) -> FieldDesc<'static> {
     FieldDesc { n_children, ..FieldDesc::new(name, format) }
@@ -134,6 +136,42 @@ fn metadata_is_as_long_as_it_says() {
         assert_eq!(error.status(), DEVX_INVALID_METADATA, "{wrong:?}");
         assert!(error.message().contains("field \"x\""), "{error}");
     }
+}
+
+/// The record of an error in C has room for some hundred bytes.
+#[test]
+fn a_long_name_leaves_room_for_what_is_wrong() {
+    let says = |error: Error, why: &str| {
+        let shown = text::read(&error.to_raw().message).to_string();
+        assert!(shown.contains(why), "{shown}");
+    };
+    let long = "x".repeat(2000);
+    let name = CString::new(long.as_str()).unwrap();
+    let (format, name, metadata) = (c"i".as_ptr(), name.as_ptr(), null());
+    let field = DevxField { format, name, metadata, flags: 0, n_children: 0, has_dictionary: 0 };
+    let negative = (-1_i32).to_ne_bytes();
+    for (field, why) in [
+        (DevxField { format: null(), ..field }, "format is NULL"),
+        (DevxField { metadata: negative.as_ptr().cast(), ..field }, "metadata has -1 pairs"),
+        (DevxField { n_children: -1, ..field }, "n_children is -1"),
+        (DevxField { has_dictionary: 2, ..field }, "has_dictionary is 2"),
+    ] {
+        // SAFETY: the texts are NUL-terminated; the metadata ends where its count is found to be wrong.
+        says(unsafe { FieldDesc::from_raw(&field) }.unwrap_err(), why);
+    }
+
+    let batch = |name: &str, format| {
+        let column = ArrayBuilder::new(name, format, 0).buffer(null()).buffer(null());
+        // SAFETY: there are no values.
+        unsafe { ArrayBuilder::batch(0).child(column).build(Device::CPU) }.map_err(|refused| refused.error)
+    };
+    says(batch(&format!("{long}\0"), "i").unwrap_err(), "has a NUL byte in it");
+    let stream = |given: Batch| {
+        let schema = batch(&long, "i").unwrap().schema().clone();
+        BatchStream::of(&schema, DeviceType::CPU, [Ok(given)]).unwrap().next().unwrap_err()
+    };
+    says(stream(batch(&long, "f").unwrap()), "the format is \"f\", the stream's is \"i\"");
+    says(stream(batch(&"y".repeat(2000), "i").unwrap()), "the stream's \"xx");
 }
 
 #[test]

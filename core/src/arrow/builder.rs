@@ -280,7 +280,7 @@ struct Texts {
 
 pub(crate) fn terminated(what: &str, text: &str) -> Result<CString> {
     if text.contains('\0') {
-        return refuse!(DEVX_INVALID_TEXT, "{what} {text:?} has a NUL byte in it");
+        return refuse!(DEVX_INVALID_TEXT, "{what} {} has a NUL byte in it", Name(text));
     }
     c_string(text).ok_or_else(|| Error::no_memory(text.len() + 1))
 }

@@ -17,6 +17,7 @@ use crate::abi::types::DevxField;
 use crate::error::{Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Foreign, Slab, TailSize, fill_in, held_by_bindings, vector};
+use crate::text::Name;
 
 /// Key of the metadata pair that names an extension type.
 pub const EXTENSION_NAME: &[u8] = b"ARROW:extension:name";
@@ -90,18 +91,20 @@ impl<'a> FieldDesc<'a> {
     pub unsafe fn from_raw(field: &DevxField) -> Result<Self> {
         // SAFETY: the caller's contract.
         let name = if field.name.is_null() { c"" } else { unsafe { CStr::from_ptr(field.name) } };
+        let shown = || Name(name.to_str().unwrap_or("?"));
         if field.format.is_null() {
-            return refuse!(DEVX_NULL_ARGUMENT, "field {name:?}: format is NULL");
+            return refuse!(DEVX_NULL_ARGUMENT, "field {}: format is NULL", shown());
         }
         // SAFETY: the caller's contract.
         let format = unsafe { CStr::from_ptr(field.format) };
         // SAFETY: the caller's contract.
         let metadata = unsafe { metadata::block(field.metadata) };
-        let metadata = metadata.map_err(|error| error.within(format_args!("field {name:?}: ")))?;
+        let metadata = metadata.map_err(|error| error.within(format_args!("field {}: ", shown())))?;
         let Ok(n_children) = u32::try_from(field.n_children) else {
             return refuse!(
                 DEVX_INVALID_CHILDREN,
-                "field {name:?}: n_children is {}: it must be between 0 and {MAX_NODES}",
+                "field {}: n_children is {}: it must be between 0 and {MAX_NODES}",
+                shown(),
                 field.n_children
             );
         };
@@ -109,7 +112,7 @@ impl<'a> FieldDesc<'a> {
             0 => false,
             1 => true,
             other => {
-                return refuse!(DEVX_INVALID_ARGUMENT, "field {name:?}: has_dictionary is {other}, neither 0 nor 1");
+                return refuse!(DEVX_INVALID_ARGUMENT, "field {}: has_dictionary is {other}, neither 0 nor 1", shown());
             }
         };
         Ok(Self { format, name, metadata, flags: field.flags, n_children, has_dictionary })

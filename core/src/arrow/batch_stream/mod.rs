@@ -21,6 +21,7 @@ use crate::abi::types::DEVX_BUSY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, caught, refuse};
 use crate::memory::{Slab, TailSize, Vacant, held_by_bindings};
+use crate::text::Name;
 
 /// A stream of batches. Cloning shares it: a batch that one clone pulls, the others do not get.
 ///
@@ -239,7 +240,7 @@ pub(in crate::arrow) fn require_same_shape(batch: &Schema, stream: &Schema) -> R
 fn compare_shapes(batch: &Schema, stream: &Schema) -> Result<()> {
     for (theirs, ours) in (0..stream.nodes()).filter_map(|node| Some((batch.field(node)?, stream.field(node)?))) {
         let is_root = ours.node() == 0;
-        let field = fmt::from_fn(|f| if is_root { Ok(()) } else { write!(f, "field {:?}: ", ours.name()) });
+        let field = fmt::from_fn(|f| if is_root { Ok(()) } else { write!(f, "field {}: ", Name(ours.name())) });
         if theirs.format() != ours.format() {
             let (theirs, ours) = (theirs.format(), ours.format());
             return refuse!(DEVX_MISMATCH, "{field}the format is {theirs:?}, the stream's is {ours:?}");
@@ -256,8 +257,8 @@ fn compare_shapes(batch: &Schema, stream: &Schema) -> Result<()> {
         }
         let members = || theirs.children().zip(ours.children()).enumerate().filter(|_| ours.ty() == Type::Struct);
         if let Some((i, (theirs, ours))) = members().find(|(_, (theirs, ours))| theirs.raw_name() != ours.raw_name()) {
-            let (theirs, ours) = (theirs.name(), ours.name());
-            return refuse!(DEVX_MISMATCH, "{field}column {i} is named {theirs:?}, the stream's {ours:?}");
+            let (theirs, ours) = (Name(theirs.name()), Name(ours.name()));
+            return refuse!(DEVX_MISMATCH, "{field}column {i} is named {theirs}, the stream's {ours}");
         }
     }
     Ok(())
