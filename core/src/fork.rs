@@ -95,9 +95,9 @@ pub struct Locked<'a, T> {
     _inside: Inside,
 }
 
-/// Keeps the process from forking while it lives.
+/// Keeps the process from forking while it lives. Like a lock, it is held only briefly, and not together with one.
 #[derive(Debug)]
-struct Inside;
+pub struct Inside(());
 
 impl<T> Lock<T> {
     /// A new lock, which nobody holds.
@@ -127,7 +127,8 @@ impl<T> DerefMut for Locked<'_, T> {
 }
 
 impl Inside {
-    fn enter() -> Self {
+    /// Waits until the process does not fork, and keeps it from forking until the result is dropped.
+    pub fn enter() -> Self {
         // In case the linker has left `REGISTER` out.
         register();
         // Other threads wait for a fork to end. The forking thread itself must go on.
@@ -138,7 +139,7 @@ impl Inside {
             }
         }
         HERE.set(HERE.get() + 1);
-        Self
+        Self(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use devexchange_core::fork::{Lock, Locked, Process, generation};
+use devexchange_core::fork::{Inside, Lock, Locked, Process, generation};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -77,9 +77,13 @@ pub(super) fn call_soon(call: extern "C" fn(*mut c_void) -> c_int) -> bool {
     }
     // Without the lock: from CPython 3.13 on, a thread that is attached may let others attach here and wait until it is
     // attached again, while one of them waits for the lock.
-    // SAFETY: this may be called on any thread, without the GIL. The interpreter has not begun to end, because `end` waits for
-    // the threads that are here.
-    let is_scheduled = unsafe { ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) } == 0;
+    let is_scheduled = {
+        // A child of a fork must not find Python's list of calls half changed.
+        let _inside = Inside::enter();
+        // SAFETY: this may be called on any thread, without the GIL. The interpreter has not begun to end, because `end`
+        // waits for the threads that are here.
+        unsafe { ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) == 0 }
+    };
     let mut state = state();
     state.scheduling -= 1;
     // If it is scheduled, it may have come already.
