@@ -55,7 +55,7 @@ pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<CoreTensor> {
     let (table, marks) = match Offer::known(obj.get_type_ptr()) {
         Some(Offer { table: Some(table), marks, .. }) => (*table, *marks),
         Some(Offer { table: None, on_host, .. }) if *on_host || device::is_said_to_be_host(obj) => {
-            return quick::or_raise(from_there(capsule::take_quickly(&request_quickly(obj)?)?, Device::CPU));
+            return quick::or_raise(obj.py(), from_there(capsule::take_quickly(&request_quickly(obj)?)?, Device::CPU));
         }
         Some(_) => return None,
         None => (Offer::table_of_class(&obj.get_type())?, true),
@@ -67,10 +67,11 @@ pub(crate) fn take_quickly(obj: &Bound<'_, PyAny>) -> Option<CoreTensor> {
     if tensor.device() == Device::CPU && !(marks && exchange::may_be_conjugated(&tensor)) {
         return Some(tensor);
     }
-    quick::or_raise(Python::attach(|py| {
+    let settled = Python::try_attach(|py| {
         let wanted = Wanted::default();
         settle(obj, marks, table.in_order(py, tensor, &wanted)?, &wanted)
-    }))
+    });
+    quick::or_raise(obj.py(), settled?)
 }
 
 fn has_method(obj: &Bound<'_, PyAny>) -> Result<bool> {

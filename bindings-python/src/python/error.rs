@@ -30,6 +30,14 @@ impl Error {
         matches!(self, Self::Python(raised) if !is_error(py, raised))
     }
 
+    /// This error as an exception.
+    pub(crate) fn raised(self, py: Python<'_>) -> PyErr {
+        match self {
+            Self::Python(error) => error,
+            Self::Refused(error) => exception(py, &error),
+        }
+    }
+
     /// This error with `first`, the error that led to this attempt, as its cause, unless it has a cause already.
     pub(crate) fn after(self, first: Self, py: Python<'_>) -> Self {
         let raised = PyErr::from(self);
@@ -74,7 +82,7 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::Python(error) => error,
-            Error::Refused(error) => Python::attach(|py| exception(py, &error)),
+            refused @ Error::Refused(_) => Python::attach(|py| refused.raised(py)),
         }
     }
 }

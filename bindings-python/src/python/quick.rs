@@ -34,23 +34,34 @@ pub(crate) fn quickly(
         Ok(Some(object)) => object,
         Ok(None) if is_raised(py) => null_mut(),
         Ok(None) => usual(),
-        Err(payload) => raise(Error::Refused(CoreError::panicked(payload))),
+        Err(payload) => raise(py, Error::Refused(CoreError::panicked(payload))),
     }
 }
 
+/// Raises an error and returns NULL.
 #[cold]
-fn raise(error: Error) -> *mut ffi::PyObject {
-    Python::attach(|py| PyErr::from(error).restore(py));
+pub(crate) fn raise(py: Python<'_>, error: Error) -> *mut ffi::PyObject {
+    let mut error = Some(error);
+    let mut restore = |py: Python<'_>| {
+        if let Some(error) = error.take() {
+            error.raised(py).restore(py);
+        }
+    };
+    // After the handlers of `atexit`, when the objects of modules end, PyO3 attaches no thread any more. Without that it
+    // leaves to the process what would be dropped here.
+    if Python::try_attach(&mut restore).is_none() {
+        restore(py);
+    }
     null_mut()
 }
 
 /// Returns the value; for an error, raises it and returns `None`.
 #[inline]
-pub(crate) fn or_raise<T>(done: Result<T>) -> Option<T> {
+pub(crate) fn or_raise<T>(py: Python<'_>, done: Result<T>) -> Option<T> {
     match done {
         Ok(done) => Some(done),
         Err(error) => {
-            raise(error);
+            raise(py, error);
             None
         }
     }
@@ -72,6 +83,7 @@ pub(crate) unsafe fn borrowed<'a, 'py, T>(py: Python<'py>, object: *mut ffi::PyO
 /// # Safety
 /// The arguments are those of a call.
 pub(crate) unsafe fn call_method(
+    py: Python<'_>,
     method: &Py<PyAny>,
     this: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -82,7 +94,7 @@ pub(crate) unsafe fn call_method(
     let named = if names.is_null() { 0 } else { unsafe { ffi::PyTuple_Size(names) } };
     let mut all = match vector((n + named) as usize + 1) {
         Ok(all) => all,
-        Err(error) => return raise(Error::Refused(error)),
+        Err(error) => return raise(py, Error::Refused(error)),
     };
     all.push(this);
     if !arguments.is_null() {
@@ -95,8 +107,7 @@ pub(crate) unsafe fn call_method(
 
 /// Raises an `ImportError` for a call of a function that the module has not defined yet.
 pub(crate) fn unready(py: Python<'_>) -> *mut ffi::PyObject {
-    Python::attach(|_| PyImportError::new_err("devexchange is not imported").restore(py));
-    null_mut()
+    raise(py, Error::Python(PyImportError::new_err("devexchange is not imported")))
 }
 
 /// Makes a definition with the signature and docstring of another function. It lives for ever, like that of every extension.

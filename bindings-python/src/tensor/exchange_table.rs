@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use crate::dlpack::capsule;
 use crate::order::raw_stream;
 use crate::python::error::{Error, Result, builtin, refuse, wrong_type};
-use crate::python::interpreter;
+use crate::python::{interpreter, quick};
 use crate::tensor::{Tensor, type_object};
 
 /// A table that never changes.
@@ -59,12 +59,13 @@ fn answer(work: impl FnOnce() -> Result<()>, tell: impl FnOnce(Error)) -> c_int 
 }
 
 fn raise(error: Error) {
-    Python::attach(|py| PyErr::from(error).restore(py));
+    // SAFETY: the contract of the table: attached.
+    quick::raise(unsafe { Python::assume_attached() }, error);
 }
 
 /// Like [`raise`], but on any thread. A thread that cannot enter the interpreter has no use for an exception.
 fn raise_anywhere(error: Error) {
-    let _ = interpreter::enter(|py| PyErr::from(error).restore(py));
+    let _ = interpreter::enter(|py| error.raised(py).restore(py));
 }
 
 /// Checks an argument that must not be NULL.

@@ -61,7 +61,7 @@ unsafe extern "C" fn give(
     };
     quickly(py, quick, || match METHODS.get(py) {
         // SAFETY: the arguments are those of the call.
-        Some(usual) => unsafe { call_method(&usual.dlpack, this, arguments, n, names) },
+        Some(usual) => unsafe { call_method(py, &usual.dlpack, this, arguments, n, names) },
         None => unready(py),
     })
 }
@@ -82,7 +82,7 @@ unsafe extern "C" fn place(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *
     };
     quickly(py, quick, || match METHODS.get(py) {
         // SAFETY: the call has no arguments.
-        Some(usual) => unsafe { call_method(&usual.dlpack_device, this, null_mut(), 0, null_mut()) },
+        Some(usual) => unsafe { call_method(py, &usual.dlpack_device, this, null_mut(), 0, null_mut()) },
         None => unready(py),
     })
 }
@@ -101,11 +101,11 @@ unsafe extern "C" fn to(this: *mut ffi::PyObject, kind: *mut ffi::PyObject) -> *
         let maker = Maker::quickly_of(&kind)?;
         // SAFETY: Python has checked the type, and the caller keeps it alive.
         let shared = unsafe { borrowed::<Tensor>(py, this) }.get().share_on_host(py, maker.version())?;
-        or_raise(maker.object_of(py, shared)).map(Bound::into_ptr)
+        or_raise(py, maker.object_of(py, shared)).map(Bound::into_ptr)
     };
     quickly(py, quick, || match METHODS.get(py) {
         // SAFETY: the call has one argument.
-        Some(usual) => unsafe { call_method(&usual.to, this, &raw const kind, 1, null_mut()) },
+        Some(usual) => unsafe { call_method(py, &usual.to, this, &raw const kind, 1, null_mut()) },
         None => unready(py),
     })
 }

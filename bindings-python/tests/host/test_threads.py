@@ -314,6 +314,46 @@ def test_memory_of_a_program_that_imports_the_package_at_its_end():
     assert run(program, str(TESTS)) == "freed 0\n"
 
 
+def test_errors_of_functions_in_c_when_modules_end():
+    """These functions are called without PyO3, which by then does not attach threads any more."""
+    program = (
+        PRELUDE
+        + """
+    import builtins
+    from tables import FromObject, Table, address, helper, table_of
+    theirs = Table(
+        major=1,
+        minor=3,
+        from_object=address(helper.answer_from_object),
+        to_object=address(helper.answer_to_object),
+        work_stream=address(helper.answer_work_stream),
+    )
+    class Late:
+        def __init__(self):
+            self.share, self.show = FromObject(table_of(devexchange.Tensor).from_object), print
+            self.out = ctypes.byref(ctypes.c_void_p())
+            self.tensor, self.closed = devexchange.empty(3), devexchange.empty(3)
+            self.closed.close()
+            self.kind = type("Kind", (), {"__dlpack_c_exchange_api__": theirs.capsule()})
+            ctypes.c_int.in_dll(helper, "answer_code").value = -1
+            self.raises = ctypes.c_int.in_dll(helper, "answer_raises")
+        def fails(self, function, *arguments):
+            try:
+                function(*arguments)
+            except (KeyError, RuntimeError, ValueError) as error:
+                self.show(type(error).__name__)
+        def __del__(self):
+            self.fails(self.share, id(self.closed), self.out)
+            self.fails(self.tensor.to, self.kind)
+            self.raises.value = 1
+            self.fails(self.tensor.to, self.kind)
+    # These names go after those of the program.
+    builtins.late = Late()
+    """
+    )
+    assert run(program, str(TESTS)) == "InvalidValue\nFailed\nKeyError\n"
+
+
 def test_interpreter_ends_while_raw_threads_release():
     run(
         PRELUDE
