@@ -247,7 +247,7 @@ impl Exporter {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // If no importer has come so far, this is the last one.
-            let _ = connect(&new_socket(), &abstract_name(&self.address));
+            let _ = connect(new_socket(), &abstract_name(&self.address));
             assert!(thread.join().is_ok(), "the exporter failed");
         }
         self.state.was_asked.load(SeqCst).then(|| self.state.releases.load(SeqCst))
