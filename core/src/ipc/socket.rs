@@ -142,6 +142,8 @@ impl Socket {
         }
     }
 
+    /// # Errors
+    /// `DEVX_NOT_READY` if as many as can wait for the listener wait already; `DEVX_SYSTEM`, `DEVX_INVALID_ARGUMENT`.
     pub(super) fn connect(address: &str, end: Instant) -> Result<Self> {
         let (socket, at) = (fresh()?, address_of(address)?);
         loop {
@@ -150,6 +152,11 @@ impl Socket {
                 Err(Errno::AGAIN | Errno::INTR) if Instant::now() < end => {
                     interrupt::look()?;
                     std::thread::sleep(AGAIN);
+                }
+                Err(Errno::AGAIN) => {
+                    return Err(Error::late(format_args!(
+                        "address {address:?}: the exporter accepted no connection in time"
+                    )));
                 }
                 Err(errno) => return Err(Error::system("connect", errno).within(format_args!("address {address:?}: "))),
             }

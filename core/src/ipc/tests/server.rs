@@ -1,5 +1,7 @@
 //! Servers and their clients: addresses, names, offers, releases, and ends.
 
+use std::time::{Duration, Instant};
+
 use super::{Importing, address, numbers_and_texts, shared, soon};
 use crate::abi::types::*;
 use crate::arrow::builder::ArrayBuilder;
@@ -7,6 +9,7 @@ use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::ipc::credentials::Credentials;
 use crate::ipc::server::Server;
+use crate::ipc::socket::Socket;
 use crate::ipc::{Client, connect};
 use crate::memory::Owner;
 
@@ -43,6 +46,23 @@ fn only_the_same_user_is_let_in() {
     of(own).require_own_user().expect("the same");
     let error = of(own + 1).require_own_user().expect_err("another");
     assert!(error.message().contains(&format!("user {}, not of user {own}", own + 1)), "{error}");
+}
+
+#[test]
+fn an_exporter_that_accepts_nobody_is_late() {
+    let listener = Socket::listen(&address("full")).expect("listening");
+    let mut waiting = Vec::new();
+    let error = loop {
+        match Socket::connect(&address("full"), Instant::now()) {
+            Ok(socket) => waiting.push(socket),
+            Err(error) => break error,
+        }
+        assert!(waiting.len() < 10_000, "no end");
+    };
+    assert!(error.status() == DEVX_NOT_READY && error.message().contains("accepted no connection"), "{error}");
+    let error = Client::connect(&address("full"), Some(Duration::from_millis(10))).expect_err("full");
+    assert_eq!(error.status(), DEVX_NOT_READY, "{error}");
+    drop(listener);
 }
 
 #[test]
