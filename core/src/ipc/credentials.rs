@@ -1,5 +1,6 @@
 //! The process at the other end of a socket, as the system reports it.
 
+use std::fs::read_to_string;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::error::{Error, Result, refuse};
@@ -27,12 +28,45 @@ impl Credentials {
     }
 
     /// # Errors
-    /// `DEVX_SYSTEM` if the user is not that of this process.
+    /// `DEVX_SYSTEM` if the user is not that of this process, or may be another one that has the same number here.
     pub(super) fn require_own_user(self) -> Result<()> {
         let own = rustix::process::geteuid().as_raw();
-        if self.user == own {
-            return Ok(());
+        if self.user != own {
+            return refuse!(DEVX_SYSTEM, "the peer is a process of user {}, not of user {own}", self.user);
         }
-        refuse!(DEVX_SYSTEM, "the peer is a process of user {}, not of user {own}", self.user)
+        if is_shared(own) {
+            return refuse!(
+                DEVX_SYSTEM,
+                "the peer is a process of user {own}, which is what this user namespace calls all users outside of it"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Whether this number stands for more than one user: the system reports one and the same number, usually 65534, for all users
+/// that have none in the user namespace of this process. If the system does not say, the number is taken to be shared.
+fn is_shared(user: u32) -> bool {
+    let number = read_to_string("/proc/sys/kernel/overflowuid").ok().and_then(|text| text.trim().parse().ok());
+    user == number.unwrap_or(65534) && !read_to_string("/proc/self/uid_map").is_ok_and(|map| has_all_users(&map))
+}
+
+/// Whether every user has a number, according to the system's list of ranges: first number inside, first outside, count.
+fn has_all_users(map: &str) -> bool {
+    let counts = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+    counts.sum::<u64>() >= u64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_all_users;
+
+    #[test]
+    fn users_without_a_number_are_noticed() {
+        assert!(has_all_users("         0          0 4294967295\n"));
+        assert!(has_all_users("0 1000 1\n1 0 1000\n1001 1001 4294966294\n"));
+        for map in ["", "0 0", "0 0 x", "1000 1000 1\n", "0 100000 65536\n65536 1 4294901758\n"] {
+            assert!(!has_all_users(map), "{map:?}");
+        }
     }
 }

@@ -35,6 +35,34 @@ fn a_fork_gives_nothing_up() {
     client.tensor("t").expect("still offered");
 }
 
+/// In a user namespace, all users that it does not know have the same number, which can be the process's own, too.
+#[test]
+fn a_user_without_a_number_is_not_taken_for_another() {
+    const NO_NAMESPACE: i32 = 2;
+    let _alone = alone();
+    // SAFETY: the child has one thread until it has its namespace, and ends without running handlers.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let code = || {
+            // SAFETY: a system call without memory.
+            if unsafe { libc::unshare(libc::CLONE_NEWUSER) } != 0 {
+                return NO_NAMESPACE;
+            }
+            let _server = ipc::Server::bind(&own("no-number")).expect("bound");
+            let refused =
+                ipc::connect(&own("no-number")).is_err_and(|error| error.message().contains("user namespace"));
+            i32::from(!refused)
+        };
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(code()) };
+    }
+    let mut status = 0;
+    // SAFETY: the child that was made above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    // Some systems do not let every process make a user namespace.
+    assert!(status == 0 || status == NO_NAMESPACE << 8, "a wait status: {status:#x}");
+}
+
 /// The thread of a server does not exist in a fork. Another thread can take its place there, and nobody else may detach
 /// that thread.
 #[test]
