@@ -1,9 +1,11 @@
 //! The process at the other end of a socket, as the system reports it.
 
-use std::fs::read_to_string;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::error::{Error, Result, refuse};
+use crate::memory::repeated;
 
 /// A process, as it was when it connected or listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ impl Credentials {
         if self.user != own {
             return refuse!(DEVX_SYSTEM, "the peer is a process of user {}, not of user {own}", self.user);
         }
-        if is_shared(own) {
+        if is_shared(own)? {
             return refuse!(
                 DEVX_SYSTEM,
                 "the peer is a process of user {own}, which is what this user namespace calls all users outside of it"
@@ -46,9 +48,34 @@ impl Credentials {
 
 /// Whether this number stands for more than one user: the system reports one and the same number, usually 65534, for all users
 /// that have none in the user namespace of this process. If the system does not say, the number is taken to be shared.
-fn is_shared(user: u32) -> bool {
-    let number = read_to_string("/proc/sys/kernel/overflowuid").ok().and_then(|text| text.trim().parse().ok());
-    user == number.unwrap_or(65534) && !read_to_string("/proc/self/uid_map").is_ok_and(|map| has_all_users(&map))
+///
+/// # Errors
+/// `DEVX_OUT_OF_MEMORY`.
+fn is_shared(user: u32) -> Result<bool> {
+    let mut room = [0; 32];
+    let number = read("/proc/sys/kernel/overflowuid", &mut room).and_then(|text| text.trim().parse().ok());
+    if user != number.unwrap_or(65534) {
+        return Ok(false);
+    }
+    // The list has at most 340 lines, of 33 bytes each.
+    let mut room = repeated(0, 1 << 14)?;
+    Ok(!read("/proc/self/uid_map", &mut room).is_some_and(has_all_users))
+}
+
+/// Reads a whole file. Unlike std, it allocates nothing; the result is `None` if the file fills the room.
+fn read<'a>(path: &str, room: &'a mut [u8]) -> Option<&'a str> {
+    let mut file = File::open(path).ok()?;
+    let mut filled = 0;
+    loop {
+        match file.read(room.get_mut(filled..)?) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    let text = room.get(..filled).filter(|text| text.len() < room.len())?;
+    std::str::from_utf8(text).ok()
 }
 
 /// Whether every user has a number, according to the system's list of ranges: first number inside, first outside, count.
@@ -59,7 +86,18 @@ fn has_all_users(map: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::has_all_users;
+    use super::{has_all_users, read};
+
+    #[test]
+    fn a_file_is_read_if_there_is_room_for_it() {
+        let whole = std::fs::read_to_string("/proc/sys/kernel/overflowuid").expect("a number");
+        let mut room = [0; 32];
+        assert_eq!(read("/proc/sys/kernel/overflowuid", &mut room), Some(&*whole));
+        for room in [&mut room[..0], &mut [0; 1]] {
+            assert_eq!(read("/proc/sys/kernel/overflowuid", room), None);
+        }
+        assert_eq!(read("/proc/there is no such file", &mut room), None);
+    }
 
     #[test]
     fn users_without_a_number_are_noticed() {
