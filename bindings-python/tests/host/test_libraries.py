@@ -1,6 +1,6 @@
 """Exchanges with other libraries in both directions: values, addresses, strides, flags, and their refusals.
 
-test_dlpack_in.py has more of NumPy, test_exchange_api.py of tvm-ffi, test_arrow.py of Arrow; PyTorch is in
+test_dlpack_in.py has more of NumPy, test_exchange_table.py of tvm-ffi, test_arrow.py of Arrow; PyTorch is in
 tests/pytorch."""
 
 import jax

@@ -91,7 +91,8 @@ impl<'a> FieldDesc<'a> {
     pub unsafe fn from_raw(field: &DevxField) -> Result<Self> {
         // SAFETY: the caller's contract.
         let name = if field.name.is_null() { c"" } else { unsafe { CStr::from_ptr(field.name) } };
-        let shown = || Name(name.to_str().unwrap_or("?"));
+        // Up to the first byte that is not text.
+        let shown = || Name(name.to_bytes().utf8_chunks().next().map_or("", |chunk| chunk.valid()));
         if field.format.is_null() {
             return refuse!(DEVX_NULL_ARGUMENT, "field {}: format is NULL", shown());
         }

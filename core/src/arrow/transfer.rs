@@ -332,7 +332,8 @@ impl Batch {
         };
         let offsets = self.buffers(node).get(1).copied().unwrap_or(std::ptr::null()).cast::<u8>();
         let mut bytes = [0_u8; 8];
-        // SAFETY: the producer of the array promises one more offset than elements.
+        // SAFETY: the producer of the array promises one more offset than elements. A caller without a
+        // stream has checked that the host can read them.
         unsafe { self.read(bytes.as_mut_ptr(), offsets.wrapping_add(end * width), width, stream) }?;
         let last = if width == 4 {
             i64::from(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
@@ -352,7 +353,8 @@ impl Batch {
             return Ok(Vec::new());
         }
         let mut sizes = repeated(0_i64, others.len().saturating_sub(2))?;
-        // SAFETY: the producer of the array promises a size for each data buffer, wherever the sizes are.
+        // SAFETY: the producer of the array promises a size for each data buffer, wherever the sizes are; otherwise as in
+        // `last_offset`.
         unsafe { self.read(sizes.as_mut_ptr().cast(), source.cast(), size_of_val(sizes.as_slice()), stream) }?;
         Ok(sizes)
     }

@@ -71,7 +71,7 @@ fn addresses_and_names_are_checked() {
         let error = Server::bind(bad).expect_err("no address");
         assert!(error.message().contains(&format!("address is {bad:?}")), "{error}");
     }
-    let longest = std::env::temp_dir().join("x".repeat(107));
+    let longest = std::env::temp_dir().join(format!("devx-ipc-{}-{}", std::process::id(), "x".repeat(107)));
     let longest = &longest.to_str().expect("UTF-8")[..107];
     drop(Server::bind(longest).expect("bound"));
     let server = Server::bind(&address("names")).expect("bound");
