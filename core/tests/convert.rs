@@ -341,6 +341,26 @@ fn what_is_no_matrix() {
     assert_eq!(reason(plan_matrix(&ints).unwrap()), "the array is int32 and has no columns: only a record batch has");
 }
 
+/// Addresses are not read here: any number can stand there.
+#[test]
+fn columns_may_be_any_distance_apart() {
+    let plan = |starts: &[usize]| {
+        let column = |&start: &usize| {
+            let values = std::ptr::without_provenance::<i64>(start).cast();
+            ArrayBuilder::new("", "l", 2).buffer(null()).buffer(values).null_count(0)
+        };
+        let table = starts.iter().map(column).fold(ArrayBuilder::batch(2), ArrayBuilder::child);
+        // SAFETY: the values are not read.
+        let table = unsafe { table.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+        plan_matrix(&table).unwrap()
+    };
+    let half = 1 << 63;
+    for starts in [[16, half, 32], [half, 16, half - 16], [half - 16, half, half + 32], [half, 8, 16]] {
+        assert!(reason(plan(&starts)).contains("equal distances"), "{starts:x?}");
+    }
+    assert_eq!(plan(&[half - 16, half, half + 16]), Plan::View);
+}
+
 #[test]
 fn null_rows_are_no_rows_of_a_matrix() {
     static BITS: [u8; 1] = [0b101];

@@ -8,6 +8,7 @@ use std::ptr::null;
 use devexchange_core::arrow::{ArrayBuilder, Type};
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
+use devexchange_core::manager::{Driver, HostFlags, Shared};
 use devexchange_core::{Batch, Device, DeviceType, Owner, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::CUDA0;
@@ -208,5 +209,38 @@ fn columns_and_matrices() {
         sim::settle();
         sim::destroy(producer);
         sim::destroy(consumer);
+    });
+}
+
+/// Columns in two allocations may touch. A driver copies only from one of them at a time.
+#[test]
+fn columns_of_two_allocations_are_no_matrix_in_place() {
+    const ROWS: usize = 1024;
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let stream = sim::stream();
+        let manager = Shared::new(Driver::new().expect("a driver")).expect("a manager");
+        let mut values: Vec<u32> = (0..2 * ROWS as u32).collect();
+        let pinned = values.chunks_mut(ROWS).map(|half| {
+            // SAFETY: the vector outlives the batch, which is given up below.
+            unsafe { manager.pin(0, half.as_mut_ptr().cast(), size_of_val(half), HostFlags::default()) }
+        });
+        let pinned: Vec<_> = pinned.map(|owner| owner.expect("pinned")).collect();
+        let halves = values.chunks(ROWS).zip(pinned).map(|(half, owner)| {
+            array("I", ROWS as i64).buffer(null()).buffer(half.as_ptr().cast()).null_count(0).owner(owner)
+        });
+        let table = halves.fold(ArrayBuilder::batch(ROWS as i64), ArrayBuilder::child);
+        // SAFETY: as above.
+        let table = unsafe { table.build(Device { kind: DeviceType::CUDA_HOST, id: 0 }) }.expect("well-formed");
+
+        let plan = convert::plan_matrix(&table).expect("a plan");
+        assert!(matches!(plan, Plan::Copy { bytes: 8192, .. }), "{plan}");
+        let matrix = convert::matrix(&table, Copying::IfNeeded, Some(sim::on(stream))).expect("gathered");
+        let on_device = matrix.copy_to(CUDA0, sim::on(stream)).expect("copied up");
+        on_device.check_pointers().expect("one allocation");
+        drop((matrix, on_device, table));
+        sim::settle();
+        drop(values);
+        sim::destroy(stream);
     });
 }

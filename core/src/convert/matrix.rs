@@ -14,6 +14,7 @@ use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout;
 use crate::memory::{collected, vector};
+use crate::runtime::cuda::pointer;
 use crate::stream::Stream;
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::text::Name;
@@ -39,7 +40,8 @@ struct Columns {
 ///
 /// A view needs columns that follow each other in memory at equal distances, with nothing between them, because memory
 /// between columns may belong to somebody else. Gaps are allowed only if all columns are known to lie in one block of
-/// memory, as in a batch that was copied as a whole or made of a matrix.
+/// memory, as in a batch that was copied as a whole or made of a matrix. Columns in several allocations of a driver are no
+/// matrix in place even if they touch, because no driver copies from two allocations at once.
 ///
 /// # Errors
 /// `DEVX_DEVICE` if nulls would have to be counted in device memory.
@@ -62,19 +64,25 @@ pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
             )));
         }
     }
-    Ok(match apart(&columns, batch.length()) {
+    Ok(match apart(batch, &columns) {
         Some(reason) => Plan::Copy { bytes: columns.bytes, reason },
         None => Plan::View,
     })
 }
 
 /// The reason why the columns cannot be seen as one matrix in place.
-fn apart(columns: &Columns, rows: i64) -> Option<Cow<'static, str>> {
+fn apart(batch: &Batch, columns: &Columns) -> Option<Cow<'static, str>> {
+    let rows = batch.length();
     if distance(columns, rows).is_none() {
         return Some("the columns do not follow each other in memory at equal distances".into());
     }
+    let first = columns.starts.first()?.cast();
+    let may_be_several = batch.device() != Device::CPU && !columns.in_one_block && columns.bytes > 0;
+    if may_be_several && pointer::ends_within(first, columns.bytes) {
+        return Some("the columns follow each other in memory, but lie in several allocations".into());
+    }
     // At these distances all columns are aligned if one is.
-    misaligned(columns.starts.first()?.cast(), rows, columns.dtype)
+    misaligned(first, rows, columns.dtype)
 }
 
 fn columns(batch: &Batch) -> Result<Columns> {
@@ -111,12 +119,10 @@ fn distance(columns: &Columns, rows: i64) -> Option<i64> {
     if rows == 0 {
         return Some(0);
     }
-    let step = second.addr() as i64 - first.addr() as i64;
-    let even = columns
-        .starts
-        .iter()
-        .enumerate()
-        .all(|(k, start)| start.addr() as i64 - first.addr() as i64 == step * k as i64);
+    // Addresses are what the producer says: no distance between them is too large.
+    let from_first = |start: *const u8| start.addr().wrapping_sub(first.addr()) as i64;
+    let step = from_first(second);
+    let even = columns.starts.iter().enumerate().all(|(k, &start)| from_first(start) == step.wrapping_mul(k as i64));
     let is_one_piece = step == bytes || (columns.in_one_block && step > bytes);
     (even && step % columns.width == 0 && is_one_piece).then(|| step / columns.width)
 }

@@ -41,6 +41,14 @@ pub(crate) struct Found {
     pub(crate) pool: CUmemoryPool,
 }
 
+impl Found {
+    /// The number of bytes from an address in the allocation to its end.
+    fn left(&self, address: *const c_void) -> CUdeviceptr {
+        let offset = (address.addr() as CUdeviceptr).saturating_sub(self.base);
+        (self.bytes as CUdeviceptr).saturating_sub(offset)
+    }
+}
+
 /// Asks the driver for the allocation that an address lies in.
 ///
 /// # Errors
@@ -97,15 +105,15 @@ pub(crate) fn ask(address: *const c_void) -> Result<Found> {
 /// # Errors
 /// `DEVX_DEVICE` if the memory is somewhere else, was freed, or extends beyond its allocation; `DEVX_DRIVER`.
 pub fn require(address: *const c_void, bytes: usize, declared: Device) -> Result<()> {
-    let Found { place, base, bytes: size, .. } = ask(address)?;
+    let found = ask(address)?;
+    let Found { place, base, bytes: size, .. } = found;
     if place.ordinal < 0 {
         return refuse!(DEVX_DEVICE, "data {address:p} is not CUDA memory (any more), but declared as {declared}");
     }
     if place.device != declared {
         return refuse!(DEVX_DEVICE, "data {address:p} is memory of {}, but declared as {declared}", place.device);
     }
-    let offset = (address.addr() as CUdeviceptr).saturating_sub(base);
-    let left = (size as CUdeviceptr).saturating_sub(offset);
+    let left = found.left(address);
     if bytes as CUdeviceptr > left {
         return refuse!(
             DEVX_DEVICE,
@@ -113,4 +121,9 @@ pub fn require(address: *const c_void, bytes: usize, declared: Device) -> Result
         );
     }
     Ok(())
+}
+
+/// Whether the driver knows an allocation at `address` that ends before the `bytes` bytes from there do.
+pub(crate) fn ends_within(address: *const c_void, bytes: usize) -> bool {
+    ask(address).is_ok_and(|found| found.place.ordinal >= 0 && bytes as CUdeviceptr > found.left(address))
 }
