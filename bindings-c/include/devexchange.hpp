@@ -596,10 +596,10 @@ public:
     }
     /* Releases now. */
     void reset() noexcept {
-        auto &part = detail::release_part(value_);
-        if (part.release != nullptr) {
+        if (*this) {
+            T taken = release(); /* first, because what holds this object may end with the release */
+            auto &part = detail::release_part(taken);
             part.release(&part);
-            part.release = nullptr; /* in case the callback forgot it */
         }
     }
 

@@ -418,6 +418,22 @@ TEST(what_is_assigned_may_be_kept_by_what_it_replaces) {
     CHECK_INT(releases, 3);
 }
 
+TEST(what_is_reset_may_be_held_by_what_it_releases) {
+    auto *const owners = new Link<dx::Owner>;
+    owners->next = dx::owner([kept = std::unique_ptr<Link<dx::Owner>>(owners)] {});
+    owners->next.reset();
+
+    auto *const arrays = new Link<dx::OwnedArray>;
+    ArrowArray raw{};
+    raw.private_data = arrays;
+    raw.release = [](ArrowArray *array) {
+        array->release = nullptr;
+        delete static_cast<Link<dx::OwnedArray> *>(array->private_data);
+    };
+    arrays->next = dx::OwnedArray(raw);
+    arrays->next.reset();
+}
+
 /* --- schemas and batches --- */
 
 static std::int32_t const numbers[4] = {10, 20, 30, 40};
