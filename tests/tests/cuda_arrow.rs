@@ -244,3 +244,27 @@ fn columns_of_two_allocations_are_no_matrix_in_place() {
         sim::destroy(stream);
     });
 }
+
+/// Whether data is ready is asked once, not for each of its rows: the answer could also change in between.
+#[test]
+fn the_driver_is_asked_once_whether_bools_are_ready() {
+    const ROWS: i64 = 1000;
+    let session = Session::new();
+    session.each(1, || {
+        let stream = sim::stream();
+        let bits = array("b", ROWS).buffer(null()).buffer(at(&[0b1010_0110_u8; 125])).null_count(0);
+        // SAFETY: the buffer is static.
+        let bits = unsafe { bits.build(Device::CPU) }.expect("well-formed");
+        let pinned = bits.copy_to(Device { kind: DeviceType::CUDA_HOST, id: 0 }, sim::on(stream)).expect("copied");
+        cu_ok!("cuStreamSynchronize", stream);
+        let before = sim::calls("*");
+        let bools = convert::tensor(pinned.root(), Copying::IfNeeded).expect("readable");
+        let asked = sim::calls("*") - before;
+        assert!(asked < 20, "{asked} calls of the driver");
+        let back = convert::column(&bools, "", Copying::IfNeeded).expect("bits");
+        assert_eq!((bools.shape(), shown(&back)), (&[ROWS][..], shown(&bits)));
+        drop((bits, pinned, bools, back));
+        sim::settle();
+        sim::destroy(stream);
+    });
+}

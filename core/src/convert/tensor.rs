@@ -122,9 +122,12 @@ fn seen_as(compact: &Tensor, dtype: DType) -> Result<Tensor> {
 
 /// Makes a tensor with a byte for each bit.
 fn of_bools(values: Column<'_>, shape: &[i64], strides: &[i64]) -> Result<Tensor> {
+    if values.length() > 0 {
+        values.require_host()?;
+    }
     let Memory { address: data, owner, .. } = transfer::allocate(Device::CPU, values.length() as usize, None)?;
     for row in 0..values.length() {
-        let byte = u8::from(values.bool(row)?);
+        let byte = u8::from(values.bit(1, row));
         // SAFETY: the new memory has a byte for each value, and nobody else knows of it yet.
         unsafe { set_entry(data.cast::<u8>(), row as usize, byte) };
     }

@@ -424,8 +424,8 @@ impl<'a> Column<'a> {
         unsafe { place.read_unaligned() }
     }
 
-    /// The bit of a row in a bitmap in host memory.
-    fn bit(self, buffer: usize, row: i64) -> bool {
+    /// The bit of a row, which exists, in a bitmap that the host can read.
+    pub(crate) fn bit(self, buffer: usize, row: i64) -> bool {
         let index = (self.offset + row) as usize;
         // SAFETY: the producer of the array promises a bit for each row.
         let byte = unsafe { entry(self.buffer(buffer).cast::<u8>(), index / 8) };
