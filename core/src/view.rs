@@ -7,7 +7,7 @@ use crate::memory::Owner;
 use crate::order::{GiveUp, Ready, Uses};
 use crate::runtime::cuda::lost::Held;
 use crate::stream::Stream;
-use crate::tensor::Tensor;
+use crate::tensor::{Flags, Tensor};
 
 /// The whole that a view is of. A view of a view usually refers to the same whole, so it costs no more than a view.
 #[derive(Clone)]
@@ -60,7 +60,9 @@ pub(crate) struct View {
 
 impl View {
     pub(crate) fn of_tensor(tensor: &Tensor) -> Self {
-        let whole = tensor.uses().whole().unwrap_or_else(|| Whole::Tensor(tensor.clone()));
+        // A copy may be a view itself. Whether it has a single holder is known only if nobody refers to its whole directly.
+        let whole = if tensor.flags().has(Flags::IS_COPIED) { None } else { tensor.uses().whole() };
+        let whole = whole.unwrap_or_else(|| Whole::Tensor(tensor.clone()));
         Self { ready: tensor.ready().again(), whole }
     }
 

@@ -9,7 +9,7 @@ use devexchange_core::abi::dlpack::*;
 use devexchange_core::abi::types::*;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
 use devexchange_core::{
-    DType, Device, DeviceType, Error, Flags, Owner, RawStream, Refused, Tensor, TensorDesc, convert,
+    Batch, DType, Device, DeviceType, Error, Flags, Owner, RawStream, Refused, Tensor, TensorDesc, convert,
 };
 
 /// Counts how often its owner was released.
@@ -154,6 +154,24 @@ fn only_one_consumer_is_told_that_it_has_a_copy() {
     let held: Owned<DLManagedTensorVersioned> = dlpack::share(&shared, &request).unwrap();
     let last: Owned<DLManagedTensorVersioned> = dlpack::export(shared, &request).unwrap();
     assert_eq!((flags_of(held), flags_of(last)), (Flags::default(), Flags::default()));
+    // Nor is one who gets a matrix that was copied out of columns, if others hold parts of it.
+    let gathered = || {
+        let column =
+            |n: i64| convert::column(&Tensor::from_vec(vec![n, n], &[2]).unwrap(), "", Copying::Never).unwrap();
+        let columns = (column(1), column(2));
+        let table = Batch::of_columns(&[("a", &columns.0), ("b", &columns.1)], None).unwrap();
+        convert::matrix(&table, Copying::Always, None).unwrap()
+    };
+    let matrix = gathered();
+    let part = matrix.slice(0, 0, 1).unwrap();
+    assert_eq!(
+        (flags_of(dlpack::export(matrix, &request).unwrap()), part.flags()),
+        (Flags::default(), Flags::default())
+    );
+    let matrix = gathered();
+    let rows = convert::batch(&matrix, &[], Copying::Never).unwrap();
+    assert_eq!((flags_of(dlpack::export(matrix, &request).unwrap()), rows.length()), (Flags::default(), 2));
+    assert_eq!(flags_of(dlpack::export(gathered(), &request).unwrap()), Flags::IS_COPIED);
     // A copy for this one consumer, of a tensor that stays with its owner.
     let shared = copy();
     let always = Request { copy: Copying::Always, ..request };
