@@ -335,6 +335,12 @@ fn what_is_no_matrix() {
     // SAFETY: the buffers are static.
     let dates = unsafe { dates.build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
     assert_eq!(plan(&[("n", &holes), ("d", &dates)]), "column \"d\" is date32, the first one is int32");
+    let keys = || ArrayBuilder::new("", "i", 3).buffer(null()).buffer(VALUES.as_ptr().cast());
+    // SAFETY: the buffers are static.
+    let coded = unsafe { keys().dictionary(keys()).build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
+    for columns in [&[("c", &coded)][..], &[("n", &ints), ("c", &coded)]] {
+        assert_eq!(plan(columns), "the int32 values of column \"c\" are indices into a dictionary");
+    }
     // SAFETY: there are no columns.
     let none = unsafe { ArrayBuilder::batch(3).build(Device::CPU) }.map_err(|refused| refused.error).unwrap();
     assert_eq!(reason(plan_matrix(&none).unwrap()), "the batch has no columns, so the matrix would have no dtype");

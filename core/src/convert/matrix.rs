@@ -7,7 +7,7 @@ use super::{Plan, impossible, impossible_as, in_words};
 use crate::arrow::batch::NodeDesc;
 use crate::arrow::builder::{c_formatted, terminated};
 use crate::arrow::schema::{FieldDesc, Schema};
-use crate::arrow::{Batch, Column, MAX_NODES, Type};
+use crate::arrow::{Batch, MAX_NODES, Type};
 use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::dtype::DType;
@@ -92,15 +92,18 @@ fn columns(batch: &Batch) -> Result<Columns> {
             ty => refuse!(DEVX_IMPOSSIBLE, "the array is {ty} and has no columns: only a record batch has"),
         };
     };
-    let number = |column: Column<'_>| column.ty().dtype().filter(|_| column.dictionary().is_none());
-    let Some(dtype) = number(first) else {
+    if let Some(coded) = batch.columns().find(|column| column.dictionary().is_some()) {
+        let name = Name(coded.field().name());
+        return refuse!(DEVX_IMPOSSIBLE, "the {} values of column {name} are indices into a dictionary", coded.ty());
+    }
+    let Some(dtype) = first.ty().dtype() else {
         let name = Name(first.field().name());
         return refuse!(DEVX_IMPOSSIBLE, "column {name} is {}, which is not a number", first.ty());
     };
     let width = dtype.element_bytes().unwrap_or(1);
     let mut starts = vector(batch.n_columns())?;
     for column in batch.columns() {
-        if number(column) != Some(dtype) {
+        if column.ty().dtype() != Some(dtype) {
             let name = Name(column.field().name());
             return refuse!(DEVX_IMPOSSIBLE, "column {name} is {}, the first one is {}", column.ty(), first.ty());
         }
