@@ -375,8 +375,11 @@ impl Drop for Owned {
 pub unsafe fn release(array: *mut DevxCudaArray) {
     // SAFETY: the caller's contract.
     if let Some(array) = unsafe { array.as_mut() } {
-        // SAFETY: as above.
-        unsafe { crate::memory::release(array) }
+        // Moved out first, because what holds the struct may end with the release.
+        let mut taken = *array;
+        array.disarm();
+        // SAFETY: as above; there is one live copy.
+        unsafe { crate::memory::release(&mut taken) }
     }
 }
 

@@ -58,4 +58,21 @@ TEST(what_is_wrong_is_named_and_nothing_is_taken) {
     CHECK_REFUSED(devx_cuda_array_import(&array, NULL, &tensor, NULL, &error), DEVX_RELEASED, "array.release is NULL");
 }
 
+struct holder {
+    devx_cuda_array array;
+};
+
+static void free_holder(devx_cuda_array *array) {
+    array->release = NULL;
+    free(array->private_data);
+}
+
+TEST(what_a_release_ends_may_hold_the_array) {
+    struct holder *const holder = calloc(1, sizeof *holder);
+    CHECK(holder != NULL);
+    holder->array.private_data = holder;
+    holder->array.release = free_holder;
+    devx_cuda_array_release(&holder->array);
+}
+
 CHECK_MAIN()
