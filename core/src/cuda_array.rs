@@ -33,7 +33,9 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, Refused, Result, refuse};
 use crate::layout;
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Foreign, Owner, Releasable, Slab, TailSize, Vacant, collected, entry, repeated, vector};
+use crate::memory::{
+    Foreign, Owner, Releasable, Slab, TailSize, Vacant, collected, entry, release_given, repeated, vector,
+};
 use crate::order::{Ready, release_behind};
 use crate::runtime::cuda::Event;
 use crate::runtime::cuda::pointer::{self, Place};
@@ -374,13 +376,7 @@ impl Drop for Owned {
 /// `array` is NULL, or points to a valid array (released or not) that nobody else uses during the call.
 pub unsafe fn release(array: *mut DevxCudaArray) {
     // SAFETY: the caller's contract.
-    if let Some(array) = unsafe { array.as_mut() } {
-        // Moved out first, because what holds the struct may end with the release.
-        let mut taken = *array;
-        array.disarm();
-        // SAFETY: as above; there is one live copy.
-        unsafe { crate::memory::release(&mut taken) }
-    }
+    unsafe { release_given(array) }
 }
 
 struct Export {

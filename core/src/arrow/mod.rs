@@ -41,7 +41,7 @@ pub use value::Value;
 use crate::abi::arrow_data::{ArrowArray, ArrowSchema};
 use crate::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use crate::abi::arrow_stream::ArrowArrayStream;
-use crate::memory::{Releasable, release};
+use crate::memory::release_given;
 
 /// The deepest nesting that is accepted. The root has depth 1.
 pub const MAX_DEPTH: usize = 64;
@@ -57,7 +57,7 @@ pub const MAX_NODES: usize = 1 << 20;
 /// `array` is NULL, or points to a valid `ArrowArray` (released or not) that nobody else uses now.
 pub unsafe fn release_array(array: *mut ArrowArray) {
     // SAFETY: the caller's contract.
-    unsafe { release_if_given(array) }
+    unsafe { release_given(array) }
 }
 
 /// Like [`release_array`], but for a schema.
@@ -66,7 +66,7 @@ pub unsafe fn release_array(array: *mut ArrowArray) {
 /// Same as [`release_array`].
 pub unsafe fn release_schema(schema: *mut ArrowSchema) {
     // SAFETY: the caller's contract.
-    unsafe { release_if_given(schema) }
+    unsafe { release_given(schema) }
 }
 
 /// Like [`release_array`], but for a stream.
@@ -75,7 +75,7 @@ pub unsafe fn release_schema(schema: *mut ArrowSchema) {
 /// Same as [`release_array`].
 pub unsafe fn release_stream(stream: *mut ArrowArrayStream) {
     // SAFETY: the caller's contract.
-    unsafe { release_if_given(stream) }
+    unsafe { release_given(stream) }
 }
 
 /// Like [`release_array`], but for a stream of device arrays.
@@ -84,15 +84,5 @@ pub unsafe fn release_stream(stream: *mut ArrowArrayStream) {
 /// Same as [`release_array`].
 pub unsafe fn release_device_stream(stream: *mut ArrowDeviceArrayStream) {
     // SAFETY: the caller's contract.
-    unsafe { release_if_given(stream) }
-}
-
-/// # Safety
-/// `given` is NULL, or points to a valid struct that nobody else uses now.
-unsafe fn release_if_given<T: Releasable>(given: *mut T) {
-    // SAFETY: the caller's contract.
-    if let Some(given) = unsafe { given.as_mut() } {
-        // SAFETY: as above.
-        unsafe { release(given) }
-    }
+    unsafe { release_given(stream) }
 }

@@ -98,6 +98,22 @@ pub(crate) unsafe fn release<T: Releasable>(value: &mut T) {
     }
 }
 
+/// Releases a struct that somebody holds and nobody takes, if it is not released yet. NULL is accepted.
+///
+/// # Safety
+/// `given` is NULL, or points to a valid struct (released or not) that nobody else uses now.
+pub(crate) unsafe fn release_given<T: Releasable>(given: *mut T) {
+    // SAFETY: the caller's contract.
+    if let Some(given) = unsafe { given.as_mut() } {
+        // Moved out first, because what holds the struct may end with the release.
+        // SAFETY: valid for reads; after `disarm` there is one live copy, this one.
+        let mut taken = unsafe { std::ptr::read(given) };
+        given.disarm();
+        // SAFETY: as above.
+        unsafe { release(&mut taken) }
+    }
+}
+
 impl<T: Releasable> Drop for Foreign<T> {
     fn drop(&mut self) {
         // SAFETY: the struct was moved to us, so we release it and, by `take`, nobody else does.

@@ -23,7 +23,7 @@ pub(crate) use counted::Weak;
 pub use counted::{Counted, CountedRoom};
 pub(crate) use fallible::{string, zeros};
 pub(crate) use fill::fill_in;
-pub(crate) use foreign::{Foreign, Releasable, release};
+pub(crate) use foreign::{Foreign, Releasable, release, release_given};
 pub(crate) use held::held_by_bindings;
 pub(crate) use lazy::Lazy;
 pub(crate) use owner::InOrder;
