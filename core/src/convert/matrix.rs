@@ -44,7 +44,7 @@ struct Columns {
 /// matrix in place even if they touch, because no driver copies from two allocations at once.
 ///
 /// # Errors
-/// `DEVX_DEVICE` if nulls would have to be counted in device memory.
+/// `DEVX_DEVICE` if nulls would have to be counted in device memory, `DEVX_DRIVER`.
 pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
     let columns = match columns(batch) {
         Ok(columns) => columns,
@@ -64,25 +64,25 @@ pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
             )));
         }
     }
-    Ok(match apart(batch, &columns) {
+    Ok(match apart(batch, &columns)? {
         Some(reason) => Plan::Copy { bytes: columns.bytes, reason },
         None => Plan::View,
     })
 }
 
 /// The reason why the columns cannot be seen as one matrix in place.
-fn apart(batch: &Batch, columns: &Columns) -> Option<Cow<'static, str>> {
+fn apart(batch: &Batch, columns: &Columns) -> Result<Option<Cow<'static, str>>> {
     let rows = batch.length();
     if distance(columns, rows).is_none() {
-        return Some("the columns do not follow each other in memory at equal distances".into());
+        return Ok(Some("the columns do not follow each other in memory at equal distances".into()));
     }
-    let first = columns.starts.first()?.cast();
-    let may_be_several = batch.device() != Device::CPU && !columns.in_one_block && columns.bytes > 0;
-    if may_be_several && pointer::ends_within(first, columns.bytes) {
-        return Some("the columns follow each other in memory, but lie in several allocations".into());
+    let first = columns.starts.first().map_or(std::ptr::null(), |first| first.cast());
+    let may_be_apart = columns.starts.len() > 1 && columns.bytes > 0 && !columns.in_one_block;
+    if may_be_apart && batch.device() != Device::CPU && pointer::ends_within(first, columns.bytes)? {
+        return Ok(Some("the columns follow each other in memory, but lie in several allocations".into()));
     }
     // At these distances all columns are aligned if one is.
-    misaligned(first, rows, columns.dtype)
+    Ok(misaligned(first, rows, columns.dtype))
 }
 
 fn columns(batch: &Batch) -> Result<Columns> {

@@ -123,7 +123,15 @@ pub fn require(address: *const c_void, bytes: usize, declared: Device) -> Result
     Ok(())
 }
 
-/// Whether the driver knows an allocation at `address` that ends before the `bytes` bytes from there do.
-pub(crate) fn ends_within(address: *const c_void, bytes: usize) -> bool {
-    ask(address).is_ok_and(|found| found.place.ordinal >= 0 && bytes as CUdeviceptr > found.left(address))
+/// Whether the driver knows an allocation at `address` that ends before the `bytes` bytes from there do. Without a driver,
+/// nobody knows one.
+///
+/// # Errors
+/// `DEVX_DRIVER`.
+pub(crate) fn ends_within(address: *const c_void, bytes: usize) -> Result<bool> {
+    if Driver::get().is_err() {
+        return Ok(false);
+    }
+    let found = ask(address)?;
+    Ok(found.place.ordinal >= 0 && bytes as CUdeviceptr > found.left(address))
 }
