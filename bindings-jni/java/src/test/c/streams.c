@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #define CALL(result, name) JNIEXPORT result JNICALL Java_dev_devexchange_Streams_##name
 
@@ -34,6 +35,16 @@ CALL(jstring, text)(JNIEnv *env, jclass class) {
 }
 
 static void keep_text(const char *said) { snprintf(text, sizeof text, "%s", said == NULL ? "" : said); }
+
+/* The thread of the last call of an asynchronous producer's `cancel`, or of a handler's `on_error`. */
+static char caller[16];
+
+static void keep_caller(void) { prctl(PR_GET_NAME, caller); }
+
+CALL(jstring, caller)(JNIEnv *env, jclass class) {
+    (void)class;
+    return (*env)->NewStringUTF(env, caller);
+}
 
 static void *make(size_t bytes) {
     void *made = calloc(1, bytes);
@@ -257,6 +268,7 @@ static void source_request(struct ArrowAsyncProducer *self, int64_t n) {
 }
 
 static void source_cancel(struct ArrowAsyncProducer *self) {
+    keep_caller();
     source *source = self->private_data;
     pthread_mutex_lock(&source->lock);
     source->cancelled = 1;
@@ -422,6 +434,7 @@ static int sink_next_in_java(struct ArrowAsyncDeviceStreamHandler *self, struct 
 static void sink_error(struct ArrowAsyncDeviceStreamHandler *self, int code, const char *message,
                        const char *metadata) {
     (void)metadata;
+    keep_caller();
     keep_text(message);
     ((sink *)self->private_data)->result = -code;
 }

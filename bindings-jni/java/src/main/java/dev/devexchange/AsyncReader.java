@@ -50,6 +50,9 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     private final Bell<AsyncReader> bell;
     private final Serial signals;
 
+    /** Looks for the schema even during a signal, because a subscriber may be waiting for it there. */
+    private final Serial looks;
+
     /** Tells further subscribers that there is a subscriber already. */
     private final Executor others;
 
@@ -83,6 +86,7 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         super(Handle.Kind.ASYNC_READER);
         this.bell = new Bell<>(this, AsyncReader::rung);
         this.signals = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
+        this.looks = new Serial(Dispatcher.WORKERS, this::look, this::giveUp);
         this.others = Dispatcher.executor(executor, AsyncReader::logOther);
         Long token = Dispatcher.register(bell, null);
         try {
@@ -219,13 +223,15 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         signals.schedule();
     }
 
-    /** Called when there is news. Looks for the schema at once: a subscriber may be waiting for it within a signal. */
+    /**
+     * Called when there is news. Runs on the thread of the queue, so it does not look itself: the last call that leaves
+     * a reader which was closed meanwhile cancels the producer, and so calls foreign code.
+     */
     private void rung() {
-        try {
-            look();
-        } finally {
-            schedule();
+        if (!schema.isDone()) {
+            looks.schedule();
         }
+        schedule();
     }
 
     private void giveUp(Throwable why) {

@@ -6,6 +6,7 @@ import static dev.devexchange.Check.refused;
 import static dev.devexchange.Streams.NEVER;
 import static dev.devexchange.Streams.batch;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -248,6 +249,23 @@ class AsyncReaderTest extends AsyncStreams {
         assertEquals(List.of("subscribed", "0 {k=0}", "error"), collector.signals);
         assertEquals(Status.CLOSED, ((DevExchangeException) collector.error).status());
         assertEquals(List.of(), logged);
+    }
+
+    /** A producer whose {@code cancel} waits must not keep events from others. */
+    @Test
+    void theThreadOfTheEventsCancelsNoProducer() throws Exception {
+        for (int round = 0; round < 4000; round++) {
+            AsyncReader reader = AsyncReader.create();
+            Streams.produceAsync(reader.handlerAddress(), NEVER, NEVER);
+            // About as long as it takes until the event of the schema is there.
+            long end = System.nanoTime() + round % 200 * 500;
+            while (System.nanoTime() < end) {
+                Thread.onSpinWait();
+            }
+            reader.close();
+            Streams.nothingLives();
+            assertFalse(Streams.caller().startsWith("devexchange-eve"), "round " + round);
+        }
     }
 
     @Test

@@ -30,6 +30,12 @@ final class Streams {
 
     static native String text();
 
+    /**
+     * The name of the thread that last cancelled a producer of {@link #produceAsync} or told a {@link #sink} of an
+     * error, as the system has it: at most 15 bytes.
+     */
+    static native String caller();
+
     static native void produce(long address, boolean device, int batches, int failAt);
 
     static native long consume(long address, boolean device, int most);
