@@ -23,9 +23,9 @@ import java.util.concurrent.atomic.AtomicReference;
  * or does not fit the stream is cancelled, and the consumer gets an error.
  *
  * <p>The handler is called on daemon threads of this library, or on an executor of the program, one call after the
- * other. {@code onNext} takes the batch and closes it; its {@link Batch#metadata} goes to the consumer, too. The
- * handler is released once, at the end of the stream or when the writer is closed before that; then the consumer gets
- * an error ({@code EPIPE}).
+ * other; if {@link #close} ends the stream, the last calls may come on the thread that closes. {@code onNext} takes the
+ * batch and closes it; its {@link Batch#metadata} goes to the consumer, too. The handler is released once, at the end
+ * of the stream or when the writer is closed before that; then the consumer gets an error ({@code EPIPE}).
  */
 public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscriber<Batch>, AutoCloseable {
     /** The code for errors without a code of their own ({@code errno.h}). */
@@ -69,7 +69,7 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         this.steps = new Serial(Dispatcher.executor(executor, this::giveUp), this::step, this::giveUp);
         this.schema = schema;
         Scratch block = Metadata.offHeap(metadata);
-        Long token = Dispatcher.register(bell, null);
+        Long token = Dispatcher.register(bell, forgotten(bell, completion));
         try {
             of(Native.asyncWriterCreate(
                     handler, deviceType.value(), block == null ? 0 : block.address, token));
@@ -79,6 +79,20 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
         } finally {
             Reference.reachabilityFence(block);
         }
+    }
+
+    /**
+     * What to do when the native writer is gone: a writer that was collected takes no step, which would tell that its
+     * stream has ended. Must not refer to the writer.
+     */
+    private static Runnable forgotten(Bell<AsyncWriter> bell, CompletableFuture<Void> completion) {
+        return () -> {
+            if (!completion.isDone() && bell.isForgotten()) {
+                DevExchangeException why = new DevExchangeException(
+                        Status.CLOSED, "AsyncWriter: the writer was collected before the end of the stream");
+                Dispatcher.WORKERS.execute(() -> completion.completeExceptionally(why));
+            }
+        };
     }
 
     /**
@@ -162,11 +176,11 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
      * <li>a {@link DevExchangeException}: {@link Status#CALLBACK} if the consumer refused something, {@link
      *     Status#INVALID_ARGUMENT} for an invalid request of the consumer, {@link Status#MISMATCH}, {@link
      *     Status#DEVICE} or {@link Status#NOT_READY} for a batch that could not be sent, {@link Status#CLOSED} if the
-     *     writer was closed before the end;
+     *     writer was closed, or collected as garbage, before the end;
      * <li>the exception of the executor that rejected a task, or of the publisher when it was asked for more.
      * </ul>
      *
-     * @return a stage that completes on the thread of the last call of the handler, or on the thread that cancels the
+     * @return a stage that completes on a thread of this library, on the executor, or on the thread that cancels the
      *     publisher
      */
     public CompletionStage<Void> completion() {
@@ -409,7 +423,8 @@ public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscr
 
     /**
      * Ends the stream if it is not over: cancels the publisher on this thread, and tells the consumer that the producer
-     * went away. Closing twice is fine.
+     * went away. That, and the release of the handler, also happens on this thread, or at the end of a call of the
+     * writer that is running. Closing twice is fine.
      */
     @Override
     public void close() {

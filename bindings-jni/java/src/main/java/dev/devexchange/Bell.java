@@ -31,6 +31,11 @@ final class Bell<T> implements Dispatcher.Task {
         kept = null;
     }
 
+    /** Whether the reader or writer was collected. */
+    boolean isForgotten() {
+        return of.refersTo(null);
+    }
+
     @Override
     public void start(long token) {
         T known = of.get();

@@ -6,12 +6,15 @@ import static dev.devexchange.Check.refused;
 import static dev.devexchange.Streams.NEVER;
 import static dev.devexchange.Streams.batch;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Flow;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -51,6 +54,30 @@ class AsyncWriterTest extends AsyncStreams {
             assertEquals(EPIPE, reader.producerError().code());
             refused(Status.CALLBACK, () -> reader.schema(PATIENCE), "went away");
         }
+    }
+
+    /** Only the last call of the handler, which comes from {@code close}, is on the thread of the program. */
+    @Test
+    void whoClosesAWriterTellsItsConsumer() throws Exception {
+        long sink = Streams.sink(NEVER, NEVER);
+        AsyncWriter writer = writer(sink);
+        Thread closes = new Thread(writer::close, "it closes");
+        closes.start();
+        closes.join();
+        assertEquals(-EPIPE, Streams.awaitSink(sink));
+        assertEquals("it closes", Streams.caller());
+        ends(writer, Status.CLOSED, "closed");
+    }
+
+    @Test
+    void aWriterThatIsCollectedCompletes() throws Exception {
+        long sink = Streams.sink(NEVER, NEVER);
+        CompletableFuture<Void> completion = writer(sink).completion().toCompletableFuture();
+        Check.collected(completion::isDone);
+        ExecutionException thrown = assertThrows(ExecutionException.class, completion::get);
+        DevExchangeException why = assertInstanceOf(DevExchangeException.class, thrown.getCause());
+        assertEquals(Status.CLOSED, why.status());
+        assertEquals(-EPIPE, Streams.awaitSink(sink));
     }
 
     /** Such a consumer is on the thread of the writer, and so are its calls of this library. */
