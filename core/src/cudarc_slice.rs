@@ -67,10 +67,11 @@ use crate::device::{Device, DeviceType};
 use crate::dtype::Element;
 use crate::error::{Error, Refused, Result, caught, refuse};
 use crate::memory::{Owner, Vacant};
-use crate::order::{Ready, release_behind};
+use crate::order::{GiveUp, Ready, release_behind};
 use crate::runtime::cuda::context;
 use crate::runtime::cuda::driver::{Code, Driver};
-use crate::runtime::cuda::lost;
+use crate::runtime::cuda::lost::{self, Held};
+use crate::runtime::cuda::reaper::Later;
 use crate::stream::{LEGACY, PER_THREAD, RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::view::Whole;
@@ -178,7 +179,20 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
 }
 
 /// Drops a slice on any thread: cudarc makes its context current where necessary, and leaves it current.
-fn give_up<T>(slice: CudaSlice<T>, queued: Stream) {
+fn give_up<T: 'static>(slice: CudaSlice<T>, queued: Stream) {
+    // The free and cudarc's waits would become part of the graph.
+    if queued.is_capturing() == Ok(true) {
+        return match Later::new().ok().zip(Vacant::find()) {
+            Some((later, room)) => {
+                let release = move || give_up(slice, queued);
+                later.release_after_capture(queued, Owner::releasing(room, None, release));
+            }
+            None => {
+                std::mem::forget(slice);
+                lost::abandon(Owner::none());
+            }
+        };
+    }
     match queued.enter() {
         Ok(_current) => drop(slice),
         // In a child of `fork` the memory is the parent's, and after the end of the driver it is gone. Otherwise it is lost,
@@ -220,6 +234,7 @@ impl Tensor {
             );
         }
         self.wait(queued)?;
+        let is_captured = queued.is_capturing()?;
         let _current = queued.enter()?;
         let address = self.data().expose_provenance() as u64;
         // cudarc makes two events, and panics if it cannot.
@@ -232,20 +247,22 @@ impl Tensor {
             Ok(slice)
         })?;
         let held = ManuallyDrop::new((ManuallyDrop::into_inner(slice), Arc::clone(stream)));
-        Ok(BorrowedSlice { held, tensor: self.clone(), queued })
+        Ok(BorrowedSlice { held, tensor: self.clone(), queued, is_captured })
     }
 }
 
 /// A tensor as a slice of cudarc ([`Tensor::as_cuda_slice`]). Wherever cudarc takes a `&CudaSlice`, pass `&*` of this. Drop it
 /// when all work with it is queued.
-pub struct BorrowedSlice<T> {
+pub struct BorrowedSlice<T: 'static> {
     /// Never dropped: on drop, the slice would free memory that is not its own.
     held: ManuallyDrop<(CudaSlice<T>, Arc<CudaStream>)>,
     tensor: Tensor,
     queued: Stream,
+    /// Whether the stream was captured when the slice was made, so that cudarc's events are of the capture.
+    is_captured: bool,
 }
 
-impl<T> BorrowedSlice<T> {
+impl<T: 'static> BorrowedSlice<T> {
     /// Returns a view for writing the elements. Work that is queued on the stream afterwards sees the new values.
     ///
     /// # Errors
@@ -265,7 +282,7 @@ impl<T> BorrowedSlice<T> {
 }
 
 /// There is no `DerefMut`: a slice that was swapped out for another one would be dropped by its new holder.
-impl<T> Deref for BorrowedSlice<T> {
+impl<T: 'static> Deref for BorrowedSlice<T> {
     type Target = CudaSlice<T>;
 
     fn deref(&self) -> &CudaSlice<T> {
@@ -273,26 +290,66 @@ impl<T> Deref for BorrowedSlice<T> {
     }
 }
 
-impl<T> Drop for BorrowedSlice<T> {
+impl<T: 'static> Drop for BorrowedSlice<T> {
     fn drop(&mut self) {
         // SAFETY: taken once, because this value is being dropped.
         let (slice, stream) = unsafe { ManuallyDrop::take(&mut self.held) };
-        // Current until the stream is given up, and possibly its context with it.
-        let current = self.queued.enter();
-        if current.is_ok() {
-            // Frees nothing, and makes the stream wait for the work queued on other streams.
-            let _address = slice.leak();
-        } else {
-            // The driver must not be called, or it fails: the release of the tensor, below, deals with that.
-            std::mem::forget(slice);
+        let (slice, whole, queued) = (Some(ManuallyDrop::new(slice)), Whole::Tensor(self.tensor.clone()), self.queued);
+        let mut last = Last { slice, stream, whole, queued };
+        // After the capture, its events could not be waited for.
+        if self.is_captured {
+            last.end_slice();
         }
-        release_behind(Whole::Tensor(self.tensor.clone()), self.queued);
-        drop(stream);
-        drop(current);
+        release_behind(last, queued);
     }
 }
 
-impl<T> fmt::Debug for BorrowedSlice<T> {
+/// What is given up of a [`BorrowedSlice`] after the work on its stream.
+struct Last<T> {
+    slice: Option<ManuallyDrop<CudaSlice<T>>>,
+    stream: Arc<CudaStream>,
+    whole: Whole,
+    queued: Stream,
+}
+
+impl<T> Last<T> {
+    /// Frees nothing, and makes the stream wait for the work queued on other streams.
+    fn end_slice(&mut self) {
+        let Some(slice) = self.slice.take() else { return };
+        // Otherwise the driver must not be called, or it fails: the release of the tensor deals with that.
+        if let Ok(_current) = self.queued.enter() {
+            let _address = ManuallyDrop::into_inner(slice).leak();
+        }
+    }
+
+    fn into_whole(self) -> Whole {
+        // Current until the stream is given up, and possibly its context with it.
+        match self.queued.enter() {
+            Ok(_current) => drop(self.stream),
+            Err(_) => std::mem::forget(self.stream),
+        }
+        self.whole
+    }
+}
+
+impl<T: 'static> GiveUp for Last<T> {
+    fn note(&mut self, stream: Stream) -> Result<()> {
+        if stream.is_capturing() != Ok(true) {
+            self.end_slice();
+        }
+        self.whole.note(stream)
+    }
+
+    fn give_up(self) {
+        self.into_whole().give_up();
+    }
+
+    fn keep(self) -> Held {
+        self.into_whole().keep()
+    }
+}
+
+impl<T: 'static> fmt::Debug for BorrowedSlice<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BorrowedSlice")
             .field("tensor", &self.tensor)

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
@@ -10,9 +11,11 @@ use devexchange_core::abi::types::{
     DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_MISMATCH, DEVX_PANIC, DEVX_READ_ONLY, DEVX_UNSUPPORTED,
 };
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
-use devexchange_core::{Batch, Device, DeviceType, Element, Stream, Tensor, convert};
+use devexchange_core::runtime::releases_waiting;
+use devexchange_core::{Batch, Element, Stream, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::devices::two_devices;
+use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::freeing::{Consumer, Foreign, N};
 use devexchange_tests::sim::{self, Session};
 use half::{bf16, f16};
@@ -85,6 +88,62 @@ fn a_slice_of_a_default_stream_is_given_up_on_any_thread() {
     });
 }
 
+/// During a capture the free would become part of the graph, and so would cudarc's waits for work outside of it.
+#[test]
+fn a_slice_is_given_up_after_a_capture_of_its_stream() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let cudarc = context();
+        let [stream, _other] = streams(&cudarc);
+        let tensor = taken(written(&stream), &[N as i64]);
+        let captured = stream.cu_stream() as u64;
+        sim::begin_capture(captured, 1);
+        drop(tensor);
+        assert_eq!(releases_waiting(), 1);
+        assert_eq!(sim::end_capture(captured), 0, "the capture is intact");
+        sim::settle();
+    });
+}
+
+/// The work is noted after the capture, on a thread that may be late.
+#[test]
+fn a_borrowed_slice_keeps_its_stream_until_its_work_is_noted() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        for is_borrowed_before in [true, false] {
+            let (memory, busy, consumer) = (Foreign::allocate(), Foreign::allocate(), Consumer::begin());
+            let [stream] = streams(&context());
+            let captured = stream.cu_stream() as u64;
+            let mut tensor = foreign::tensor(memory.address, N, CUDA0, memory.on_release());
+            // SAFETY: the memory is ready.
+            unsafe { tensor.produced_on(sim::on(captured)) }.expect("not shared");
+            let borrow = || tensor.as_cuda_slice::<u8>(&stream).expect("borrowed");
+            let before = is_borrowed_before.then(borrow);
+            sim::begin_capture(captured, 1);
+            drop(before.unwrap_or_else(borrow));
+            drop(tensor);
+            // The reaper is in another release while the capture ends, and then the program's stream.
+            let (began, begun) = channel();
+            let (end, ended) = channel();
+            let on_release = busy.on_release();
+            let other = foreign::tensor(busy.address, N, CUDA0, move || {
+                began.send(()).expect("heard");
+                ended.recv().expect("told");
+                on_release();
+            });
+            other.used_on(consumer.on()).expect("used");
+            drop(other);
+            begun.recv().expect("told");
+            assert_eq!(sim::end_capture(captured), 0, "the capture is intact");
+            drop(stream);
+            end.send(()).expect("heard");
+            memory.end();
+            busy.end();
+            consumer.end();
+        }
+    });
+}
+
 #[test]
 fn the_current_context_stays() {
     let session = Session::new();
@@ -113,12 +172,7 @@ fn a_tensor_is_a_slice_behind_its_producer_and_used_until_the_work_is_done() {
         let cudarc = context();
         let [stream, other] = streams(&cudarc);
         let (memory, producer) = (Foreign::allocate(), sim::stream());
-        let mut tensor = devexchange_tests::foreign::tensor(
-            memory.address,
-            N,
-            Device { kind: DeviceType::CUDA, id: 0 },
-            memory.on_release(),
-        );
+        let mut tensor = foreign::tensor(memory.address, N, CUDA0, memory.on_release());
         sim::fill(memory.address, 7, N, producer);
         // SAFETY: the work that fills it is queued there.
         unsafe { tensor.produced_on(sim::on(producer)) }.expect("not shared");
