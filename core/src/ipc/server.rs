@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::export::{Exported, export_batch, export_tensor};
 use super::message::check_name;
 use super::offers::Shared;
-use super::serving::{Loop, SERVING};
+use super::serving::{Loop, is_thread_of};
 use super::socket::Socket;
 use super::socket_file::SocketFile;
 use crate::arrow::Batch;
@@ -151,7 +151,7 @@ impl Drop for Offering {
         shared.count_change();
         let _ = rustix::io::write(&shared.wake, &1_u64.to_ne_bytes());
         // On the server's own thread, a release may be what drops the server.
-        if self.thread.is_some() && !SERVING.get() {
+        if self.thread.is_some() && !is_thread_of(shared) {
             self.wait();
         }
     }

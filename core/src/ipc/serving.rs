@@ -41,8 +41,13 @@ fn exporter() -> u64 {
 }
 
 thread_local! {
-    /// Whether this is the thread of a server.
-    pub(super) static SERVING: Cell<bool> = const { Cell::new(false) };
+    /// The server whose thread this is, by the address of its [`Shared`]; 0 on any other thread.
+    static SERVING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this is the thread of a server.
+pub(super) fn is_thread_of(server: &Shared) -> bool {
+    SERVING.get() == std::ptr::from_ref(server).addr()
 }
 
 /// The state of the thread. It has all it needs for messages from the start, so that it can answer without memory.
@@ -82,7 +87,7 @@ impl Loop {
 
     pub(super) fn run(mut self, listener: Socket) {
         self.listener = Some(listener);
-        SERVING.set(true);
+        SERVING.set(std::ptr::from_ref(self.shared.header()).addr());
         loop {
             if self.shared.header().closed.load(SeqCst) {
                 self.stop_listening();

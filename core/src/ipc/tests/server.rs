@@ -1,17 +1,20 @@
 //! Servers and their clients: addresses, names, offers, releases, and ends.
 
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use super::{Importing, address, numbers_and_texts, shared, soon};
+use super::{Importing, address, numbers_and_texts, patient, shared, soon};
 use crate::abi::types::*;
 use crate::arrow::builder::ArrayBuilder;
 use crate::device::Device;
 use crate::dlpack::Copying;
+use crate::error::Error;
 use crate::ipc::credentials::Credentials;
 use crate::ipc::server::Server;
 use crate::ipc::socket::Socket;
 use crate::ipc::{Client, connect};
 use crate::memory::Owner;
+use crate::tensor::{Flags, Tensor, TensorDesc};
 
 #[test]
 fn a_tensor_is_the_same_memory_in_all_its_imports() {
@@ -175,6 +178,38 @@ fn who_asks_a_server_that_ends_is_told_so() {
         drop(server);
         let error = asking.join().expect("ended");
         assert_eq!(error.status(), DEVX_CLOSED, "{error}");
+    }
+}
+
+/// A release on the thread of a server may be what ends another server. Its address is free then, as on any other thread.
+#[test]
+fn a_server_that_ends_on_the_thread_of_another_one_frees_its_address() {
+    let server = Server::bind(&address("ends-another")).expect("bound");
+    let client = connect(&address("ends-another")).expect("connected");
+    for i in 0..100 {
+        let ends = address(&format!("ended-{i}"));
+        let (memory, other, (tell, told)) = (shared(&[1]), Server::bind(&ends).expect("bound"), channel());
+        let desc = TensorDesc {
+            data: memory.data(),
+            device: Device::CPU,
+            dtype: memory.dtype(),
+            shape: &[1],
+            strides: None,
+            byte_offset: 0,
+            flags: Flags::READ_ONLY,
+        };
+        let owner = Owner::on_release(move || {
+            drop((memory, other));
+            let _ = tell.send(Socket::listen(&ends).map(drop));
+        });
+        // SAFETY: the owner keeps the memory.
+        let tensor = unsafe { Tensor::from_raw_parts(&desc, owner) }.map_err(Error::from).expect("a tensor");
+        server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+        drop(tensor);
+        let imported = client.tensor("t").expect("imported");
+        assert_eq!(server.withdraw("t"), Ok(true));
+        drop(imported);
+        told.recv_timeout(patient(20_000)).expect("released").expect("the address is free");
     }
 }
 
