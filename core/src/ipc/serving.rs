@@ -1,13 +1,14 @@
 //! The thread of a server: admits importers, gives them what is offered, and keeps it until they release it or are gone.
 
 use std::cell::Cell;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::changes::Changes;
 use super::export::Exported;
@@ -18,7 +19,7 @@ use super::socket::{Received, Room, Sent, Socket, timespec};
 use super::wire::Writer;
 use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
 use crate::error::{Error, Result, refuse};
-use crate::fork::Lock;
+use crate::fork::{Lock, Process};
 use crate::ledger::Entry;
 use crate::memory::{Slab, Sorted, collected, vector};
 use crate::trace;
@@ -34,10 +35,24 @@ const MAX_LEASES: usize = 1 << 16;
 const HEAD: usize = 64;
 /// How long the thread pauses after the system failed.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Returns a number that distinguishes this process from others, whatever their process ids.
-fn exporter() -> u64 {
-    static EXPORTER: Lock<Option<u64>> = Lock::new(None);
-    *EXPORTER.lock().get_or_insert_with(|| RandomState::new().build_hasher().finish())
+
+/// Returns a number that distinguishes this process from others, also from its forks, whatever their process ids.
+///
+/// # Errors
+/// `DEVX_SYSTEM`.
+fn exporter() -> Result<u64> {
+    static EXPORTER: Lock<Option<(Process, u64)>> = Lock::new(None);
+    let mut known = EXPORTER.lock();
+    if let Some((_, number)) = known.filter(|(process, _)| process.is_here()) {
+        return Ok(number);
+    }
+    // Not from the hashes of std, which forks of one process seed alike.
+    let mut bytes = [0; 8];
+    retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))
+        .map_err(|errno| Error::system("getrandom", errno))?;
+    let number = u64::from_ne_bytes(bytes);
+    *known = Some((Process::here(), number));
+    Ok(number)
 }
 
 thread_local! {
@@ -154,7 +169,7 @@ impl Loop {
             user.and_then(|()| reserved.map_err(|_| Error::no_memory(size_of::<Connection>())))
         };
         let greeted = welcome.and_then(|()| {
-            let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter() };
+            let hello = Message::Hello { protocol: PROTOCOL, exporter: exporter()? };
             let changes = shared.changes.as_ref().map(Changes::as_fd);
             say(&socket, out, &hello, changes.as_slice())
         });
@@ -272,5 +287,42 @@ impl Drop for Connection {
         // Counted until the leases are really given up.
         self.shared.header().leases.fetch_sub(count, SeqCst);
         self.socket.shut();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::exporter;
+
+    /// The number that a fork of this process has as an exporter.
+    fn of_fork() -> u64 {
+        let (mut from, to) = std::io::pipe().expect("a pipe");
+        // SAFETY: the child writes a few bytes and ends without running handlers.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "a child");
+        if pid == 0 {
+            let number = exporter().expect("a number");
+            let written = rustix::io::write(&to, &number.to_ne_bytes());
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(written != Ok(8))) };
+        }
+        drop(to);
+        let mut number = [0; 8];
+        from.read_exact(&mut number).expect("written");
+        // SAFETY: a child of this process.
+        assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+        u64::from_ne_bytes(number)
+    }
+
+    #[test]
+    fn each_fork_is_another_exporter() {
+        let before = [of_fork(), of_fork()];
+        let own = exporter().expect("a number");
+        assert_eq!(exporter(), Ok(own));
+        let mut all = [before[0], before[1], own, of_fork(), of_fork()];
+        all.sort_unstable();
+        assert!(all.windows(2).all(|two| two[0] != two[1]), "{all:?}");
     }
 }
