@@ -34,6 +34,7 @@ impl Sim {
             let ctx = match known {
                 Some(ctx) => ctx,
                 None => {
+                    c.unsafe_call()?;
                     let ctx = c.new_context(device, true, flags);
                     c.device_mut(device)?.primary = Some(ctx);
                     ctx

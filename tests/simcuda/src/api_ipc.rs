@@ -92,6 +92,7 @@ impl Sim {
         let mine = self.is_mine(handle);
         self.call("cuIpcOpenMemHandle_v2", Need::Init, |c| {
             let (ctx, device) = c.here()?;
+            c.unsafe_call()?;
             if handle.magic != MEM || handle.len == 0 || flags > 1 {
                 return Err(Code::INVALID_VALUE);
             }
@@ -120,6 +121,7 @@ impl Sim {
     #[track_caller]
     pub fn ipc_close_mem(&self, address: u64) -> CuResult<()> {
         self.release("cuIpcCloseMemHandle", address, |c| {
+            c.unsafe_call()?;
             let base = c.freeable(address, &[AllocKind::Imported])?;
             if let Some(a) = c.st.allocs.get_mut(&base)
                 && a.opened > 1

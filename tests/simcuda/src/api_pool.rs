@@ -40,6 +40,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_create(&self, props: PoolProps) -> CuResult<u64> {
         self.call("cuMemPoolCreate", Need::Init, |c| {
+            c.unsafe_call()?;
             let device = c.device(props.device)?;
             if props.handle_types & !HANDLE_TYPE_FD != 0 {
                 return Err(Code::NOT_SUPPORTED);
@@ -56,6 +57,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_destroy(&self, pool: u64) -> CuResult<()> {
         self.release("cuMemPoolDestroy", pool, |c| {
+            c.unsafe_call()?;
             let p = c.pool(pool)?;
             if p.default {
                 return Err(Code::INVALID_VALUE);
@@ -76,6 +78,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_trim(&self, pool: u64, keep: u64) -> CuResult<()> {
         self.call("cuMemPoolTrimTo", Need::Init, |c| {
+            c.unsafe_call()?;
             let p = c.pool(pool)?;
             p.reserved = p.reserved.min(p.used.max(keep));
             Ok(())
@@ -129,6 +132,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_set_access(&self, pool: u64, access: &[(i32, u32)]) -> CuResult<()> {
         self.call("cuMemPoolSetAccess", Need::Init, |c| {
+            c.unsafe_call()?;
             let own = c.pool(pool)?.device;
             for (device, flags) in access {
                 let device = c.device(*device)?;
@@ -146,6 +150,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_access(&self, pool: u64, device: i32) -> CuResult<u32> {
         self.call("cuMemPoolGetAccess", Need::Init, |c| {
+            c.unsafe_call()?;
             let device = c.device(device)?;
             let p = c.pool(pool)?;
             let none = if device == p.device { 3 } else { 0 };
@@ -189,6 +194,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_export(&self, pool: u64, handle_type: u32, flags: u64) -> CuResult<u32> {
         self.call("cuMemPoolExportToShareableHandle", Need::Init, |c| {
+            c.unsafe_call()?;
             let p = c.pool(pool)?;
             match &p.shared {
                 Some(shared) if handle_type == HANDLE_TYPE_FD && flags == 0 && !p.imported => Ok(shared.fd()),
@@ -201,6 +207,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_import(&self, fd: u32, handle_type: u32, flags: u64) -> CuResult<u64> {
         self.call("cuMemPoolImportFromShareableHandle", Need::Init, |c| {
+            c.unsafe_call()?;
             let (_, device) = c.here()?;
             if handle_type != HANDLE_TYPE_FD || flags != 0 {
                 return Err(Code::INVALID_VALUE);
@@ -217,6 +224,7 @@ impl Sim {
     pub fn pool_export_pointer(&self, address: u64) -> CuResult<PoolPointer> {
         let instance = self.inner.instance;
         self.call("cuMemPoolExportPointer", Need::Init, |c| {
+            c.unsafe_call()?;
             let (base, alloc) = c.st.live(address).ok_or(Code::INVALID_VALUE)?;
             let exportable = alloc.pool.and_then(|p| c.st.pools.get(&p)).is_some_and(|p| p.shared.is_some());
             match &alloc.bytes {
@@ -232,6 +240,7 @@ impl Sim {
     #[track_caller]
     pub fn pool_import_pointer(&self, pool: u64, pointer: PoolPointer) -> CuResult<u64> {
         self.call("cuMemPoolImportPointer", Need::Init, |c| {
+            c.unsafe_call()?;
             let (ctx, _) = c.here()?;
             let p = c.pool(pool)?;
             let device = p.device;

@@ -4,7 +4,7 @@
 
 mod world;
 
-use simcuda::{CaptureStatus, Code, LEGACY, Mode};
+use simcuda::{CaptureStatus, Code, LEGACY, Mode, PoolProps};
 use world::World;
 
 const GLOBAL: u32 = 0;
@@ -37,7 +37,7 @@ fn a_violation_invalidates_and_the_end_says_so() {
     let w = World::lenient(Mode::Lazy, 1);
     let (a, s, e) = (w.dev(8), w.nb(), w.event());
     type Breaks = fn(&World, u64, u64, u64) -> Code;
-    let broken: [Breaks; 10] = [
+    let broken: [Breaks; 13] = [
         |w, s, _, _| w.stream_synchronize(s).unwrap_err(),
         |w, s, _, _| w.stream_query(s).unwrap_err(),
         |w, _, _, _| w.ctx_synchronize().unwrap_err(),
@@ -48,6 +48,9 @@ fn a_violation_invalidates_and_the_end_says_so() {
         |w, s, _, _| w.stream_device(s).unwrap_err(),
         |w, _, _, _| w.pool_attribute(w.default_pool(0).unwrap(), 4).unwrap_err(),
         |w, _, _, _| w.pool_set_attribute(w.default_pool(0).unwrap(), 4, 0).unwrap_err(),
+        |w, _, _, _| w.pool_create(PoolProps::default()).unwrap_err(),
+        |w, _, _, _| w.pool_trim(w.default_pool(0).unwrap(), 0).unwrap_err(),
+        |w, _, _, _| w.primary_retain(1).unwrap_err(),
     ];
     for (n, breaks) in broken.into_iter().enumerate() {
         w.stream_begin_capture(s, GLOBAL).unwrap();

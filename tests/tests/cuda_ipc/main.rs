@@ -229,20 +229,47 @@ fn an_event_of_this_process_becomes_one_of_both() {
     });
 }
 
-/// Offers query no event in a way that would break another stream's capture.
+/// Offers and imports call the driver in a way that leaves another stream's capture intact, also imports that fail.
 #[test]
 fn captures_of_others_stay_intact() {
+    const NAME: &str = "captures_of_others_stay_intact";
     let session = Session::new();
+    if part().is_some() {
+        session.begin(sim::schedules(1)[0]);
+        let (client, other) = (theirs("captures"), sim::stream());
+        sim::begin_capture(other, 0);
+        for name in ["plain", "pooled"] {
+            if !sim::on_gpu() {
+                sim::fail("cuIpcOpenEventHandle", 1, 801, false);
+                client.tensor(name).expect_err("no event");
+                sim::fail_clear();
+            }
+            drop(client.tensor(name).expect("imported"));
+        }
+        sim::settle();
+        assert_eq!(sim::end_capture(other), 0, "the capture is intact");
+        sim::destroy(other);
+        return say("done");
+    }
     session.each(5, || {
         let server = ipc::Server::bind(&own("captures")).expect("bound");
         let (stream, other) = (sim::stream(), sim::stream());
         let tensor = filled(plain(), 7, stream);
         server.offer_tensor("first", &tensor, Copying::Never).expect("offered");
         sim::begin_capture(other, 0);
-        server.offer_tensor("second", &tensor, Copying::Never).expect("offered");
-        assert_eq!(sim::end_capture(other), 0, "the capture is intact");
-        drop((server, tensor));
+        let pool = Pool::shareable(PoolOptions::default()).expect("a manager");
+        let pooled =
+            Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))).expect("a tensor");
+        let pooled = filled(pooled, 8, stream);
+        server.offer_tensor("plain", &tensor, Copying::Never).expect("offered");
+        server.offer_tensor("pooled", &pooled, Copying::Never).expect("offered");
+        let mut peer = start(NAME, "importer", &[]);
+        peer.expect("done");
+        peer.end();
+        soon("it is released", || server.leases() == 0);
+        drop((server, tensor, pooled, pool));
         sim::settle();
+        assert_eq!(sim::end_capture(other), 0, "the capture is intact");
         sim::synchronize(stream);
         sim::destroy(stream);
         sim::destroy(other);

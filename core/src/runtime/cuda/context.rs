@@ -41,6 +41,7 @@ pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
         return Ok(*context);
     }
     let device = device(driver, ordinal)?;
+    let _apart = Apart::enter(driver)?;
     let mut context = std::ptr::null_mut();
     // SAFETY: a call of the driver with room for its result.
     driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.primary_ctx_retain)(&mut context, device) })?;

@@ -64,6 +64,7 @@ pub(crate) fn share(address: *const c_void, name: &str) -> Result<Shared> {
     }
     let ordinal = place.device.id;
     let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
+    let _apart = Apart::enter(driver)?;
     let how = if found.pool.is_null() {
         let mut handle = CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: a call of the driver with room for its result.
@@ -233,6 +234,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         let Some(driver) = Driver::loaded() else { return };
+        let _apart = Apart::enter(driver);
         let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = all.get_mut(&self.key) else { return };
         known.count -= 1;
@@ -271,6 +273,7 @@ impl ImportedPool {
     fn open(ordinal: i32, peer: u64, pool: u64, fd: &OwnedFd) -> Result<Counted<Self>> {
         let driver = Driver::get()?;
         let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
+        let _apart = Apart::enter(driver)?;
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|known| !known.is_gone());
         if let Some(known) = pools.get(&(peer, pool)).and_then(Weak::upgrade) {
@@ -291,6 +294,7 @@ impl ImportedPool {
 impl Drop for ImportedPool {
     fn drop(&mut self) {
         let Some(driver) = Driver::loaded() else { return };
+        let _apart = Apart::enter(driver);
         // SAFETY: the last use of the pool; all memory from it was given back before.
         let code = unsafe { (driver.mem_pool_destroy)(self.handle) };
         lost::check_returned("an imported memory pool", code);

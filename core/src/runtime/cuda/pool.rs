@@ -48,11 +48,11 @@ impl MemoryPool {
         // The device has to be in use before it has pools.
         context::primary(driver, ordinal)?;
         let props = properties(ordinal, handles);
+        let _apart = Apart::enter(driver)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: a call of the driver with room for its result.
         driver.check("cuMemPoolCreate", unsafe { (driver.mem_pool_create)(&mut handle, &props) })?;
         let pool = Self { handle, ordinal };
-        let _apart = Apart::enter(driver)?;
         let mut keep = keep;
         let attribute = Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_uint;
         // SAFETY: a pool that is alive, and a value of the attribute's type.
@@ -113,6 +113,7 @@ impl Drop for MemoryPool {
     fn drop(&mut self) {
         // A forked process, or one whose driver is gone, leaves the pool to the system.
         let Some(driver) = Driver::loaded() else { return };
+        let _apart = Apart::enter(driver);
         // SAFETY: the last use of the pool; the driver keeps it until its memory is given back.
         let code = unsafe { (driver.mem_pool_destroy)(self.handle) };
         lost::check_returned("a memory pool", code);
