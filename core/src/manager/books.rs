@@ -242,14 +242,64 @@ impl Books {
     /// Gives back all memory that goes with a device. When this returns, the driver has the memory, and the device may
     /// be reset.
     pub(super) fn reset(&self, ordinal: i32) {
+        // Not with what is given back later: another thread could take some of it, and give it back after this returns.
+        let mut last = None;
         let mut state = self.lock();
-        let State { live, later, statistics, .. } = &mut *state;
+        let State { live, statistics, .. } = &mut *state;
         for (number, live) in live.iter_mut().filter(|(_, live)| live.ordinal == Some(ordinal) && !live.is_over) {
             live.end(statistics);
-            live.before = later.replace(*number);
+            live.before = last.replace(*number);
         }
         drop(state);
+        while let Some(ended) = last.and_then(|number| self.lock().live.remove(&number)) {
+            last = ended.before;
+            // Without the lock, as everywhere.
+            drop(ended);
+        }
         self.flush();
         before_reset(ordinal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Otherwise the reset could return while another thread is still giving some of it back.
+    #[test]
+    fn what_is_reset_is_given_back_by_no_other_thread() {
+        let (books, threads) = (Books::new().expect("memory"), Arc::new(Mutex::new(Vec::new())));
+        let (began, begun) = channel();
+        let (end, ended) = channel();
+        let first = Arc::new(Mutex::new(Some((began, ended))));
+        let held = [(); 2].map(|()| {
+            let (threads, first) = (Arc::clone(&threads), Arc::clone(&first));
+            let owner = Owner::on_release(move || {
+                threads.lock().expect("not poisoned").push(std::thread::current().id());
+                let is_first = first.lock().expect("not poisoned").take();
+                if let Some((began, ended)) = is_first {
+                    began.send(()).expect("heard");
+                    ended.recv().expect("told");
+                }
+            });
+            let device = Device { kind: DeviceType::CUDA_HOST, id: 0 };
+            let allocated = Allocated { address: std::ptr::null_mut(), device, bytes: 1, owner, ready: Ready::Now };
+            books.enter(0, 1, || Ok(allocated)).expect("entered")
+        });
+        let flushed = books.clone();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                begun.recv().expect("told");
+                flushed.flush();
+                end.send(()).expect("heard");
+            });
+            books.reset(0);
+        });
+        assert_eq!(*threads.lock().expect("not poisoned"), [std::thread::current().id(); 2]);
+        drop(held);
+        assert_eq!(threads.lock().expect("not poisoned").len(), 2);
     }
 }
