@@ -11,7 +11,7 @@ use pyo3::{ffi, intern};
 
 use crate::arrow::batch;
 use crate::python::aside::Aside;
-use crate::python::call::{self, Deeper};
+use crate::python::call::{self, Deeper, Reference};
 use crate::python::error::Result;
 use crate::python::queue::{self, Held};
 use crate::python::{interpreter, raised};
@@ -32,7 +32,7 @@ unsafe impl Send for Kept {}
 impl Source {
     pub(crate) fn new(iterator: Bound<'_, PyIterator>) -> Self {
         let address = NonNull::new(iterator.as_ptr());
-        let owner = queue::owner(Held::Object(iterator.into_any().unbind()));
+        let owner = queue::owner(Held::Object(Reference::new(iterator.into_any())));
         Self(address.map(|iterator| Kept { iterator, _owner: owner }))
     }
 

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::manager::memory::Memory;
-use crate::python::call::{self, Arguments};
+use crate::python::call::{self, Arguments, Reference};
 use crate::python::class::Class;
 use crate::python::error::{self, Error, Result, refuse, wrong_type};
 use crate::python::queue::{self, Held};
@@ -27,7 +27,7 @@ static DEVICE: Class = Class::new("devexchange._types", "Device");
 /// A Python object that is a manager.
 #[derive(Debug)]
 struct Written {
-    object: Arc<Py<PyAny>>,
+    object: Arc<Reference>,
     /// The optional methods that the object has.
     methods: Vec<&'static str>,
     /// Holds the object, too, and has Python give it up, after the reference above is gone.
@@ -46,7 +46,7 @@ pub(crate) fn manager(object: &Bound<'_, PyAny>) -> Result<Shared> {
         }
     }
     Ok(Shared::of_callbacks(|| {
-        let object = Arc::new(object.clone().unbind());
+        let object = Arc::new(Reference::new(object.clone()));
         let owner = queue::owner(Held::Manager { object: Arc::clone(&object), closes: methods.contains(&"close") });
         Ok(Written { object, methods, _owner: owner })
     })?)
@@ -97,7 +97,7 @@ fn giving_back(release: &Bound<'_, PyAny>, stream: Hold) -> Result<Owner> {
     if !release.is_callable() {
         return wrong_type!("release is {release:?}: a function without arguments, or None, is needed");
     }
-    Ok(queue::owner(Held::Call(release.clone().unbind(), stream)))
+    Ok(queue::owner(Held::Call(Reference::new(release.clone()), stream)))
 }
 
 /// Like [`argument::number`], but for a number from 0 on that a manager returned: a wrong one is not the caller's fault.

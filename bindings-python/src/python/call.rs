@@ -1,6 +1,7 @@
-//! Calls of foreign Python code: functions, methods, properties.
+//! Calls of foreign Python code: functions, methods, properties, and the end of objects.
 
 use core::ffi::{CStr, c_char};
+use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 
 use pyo3::exceptions::PyAttributeError;
@@ -89,6 +90,37 @@ pub(crate) unsafe fn vectorcall_method(
     staying(|| unsafe { PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 1, names) })
 }
 
+/// A counted reference to an object, which is given up by an attached thread. Giving up the last one may run foreign code:
+/// `__del__`, or the `finally` of a generator.
+#[derive(Debug)]
+pub(crate) struct Reference(ManuallyDrop<Py<PyAny>>);
+
+impl Reference {
+    pub(crate) fn new(object: Bound<'_, PyAny>) -> Self {
+        Self(ManuallyDrop::new(object.unbind()))
+    }
+
+    pub(crate) fn bind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.0.bind(py)
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        // SAFETY: attached, and nobody uses the reference after this.
+        staying(|| unsafe { Py_DecRef(self.0.as_ptr()) });
+    }
+}
+
+/// Gives a buffer back to the object that lent it, which may end.
+///
+/// # Safety
+/// Attached; the object filled the view in, and it is given back once.
+pub(crate) unsafe fn give_back(view: &mut ffi::Py_buffer) {
+    // SAFETY: the caller's contract.
+    staying(|| unsafe { PyBuffer_Release(view) });
+}
+
 /// Runs foreign code. The code may let other threads run Python, and try to go on when the interpreter ends. CPython before
 /// 3.14 then ends a daemon thread (`pthread_exit`), wherever it is. This unwinds the whole stack, and aborts the process at
 /// the first function that must not be unwound. So the thread stays here, as all threads do since 3.14. A foreign thread does
@@ -114,6 +146,8 @@ fn staying<T>(run: impl FnOnce() -> T) -> T {
 unsafe extern "C-unwind" {
     fn PyObject_GetAttrString(object: *mut ffi::PyObject, name: *const c_char) -> *mut ffi::PyObject;
     fn PyObject_CallObject(function: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject;
+    fn PyBuffer_Release(view: *mut ffi::Py_buffer);
+    fn Py_DecRef(object: *mut ffi::PyObject);
     // Public since CPython 3.9, and part of the stable ABI since 3.12, with the same arguments.
     fn PyObject_VectorcallMethod(
         name: *mut ffi::PyObject,

@@ -16,21 +16,22 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::python::aside::Aside;
+use crate::python::call::Reference;
 use crate::python::{call, interpreter};
 
 /// A Python object that keeps memory alive.
 pub(crate) enum Held {
     /// An object that is only held.
     #[expect(dead_code, reason = "it is held, and dropped")]
-    Object(Py<PyAny>),
+    Object(Reference),
     /// A buffer that an object has lent; it must not move.
     Buffer(Box<ffi::Py_buffer>),
     /// A function that is called without arguments when it is given up. Its exception goes to `sys.unraisablehook`. It may
     /// need a stream, which is held until then.
-    Call(Py<PyAny>, #[expect(dead_code, reason = "as above")] Hold),
+    Call(Reference, #[expect(dead_code, reason = "as above")] Hold),
     /// A manager that is written in Python. If it has a method `close`, that is called when the manager is given up; its
     /// exception goes to `sys.unraisablehook`, too.
-    Manager { object: Arc<Py<PyAny>>, closes: bool },
+    Manager { object: Arc<Reference>, closes: bool },
 }
 
 // SAFETY: only threads that are attached to the interpreter touch the buffer.
@@ -41,7 +42,7 @@ impl Drop for Held {
         match self {
             Self::Object(_) | Self::Manager { closes: false, .. } => {}
             // SAFETY: the object that lent the buffer filled it in, and `drain`, which is attached, drops it.
-            Self::Buffer(buffer) => unsafe { ffi::PyBuffer_Release(&raw mut **buffer) },
+            Self::Buffer(buffer) => unsafe { call::give_back(buffer) },
             Self::Call(function, _) => tell(function, |function| Ok(function.clone())),
             Self::Manager { object, .. } => tell(object, |object| object.getattr("close")),
         }
@@ -49,7 +50,7 @@ impl Drop for Held {
 }
 
 /// Calls a function whose exception has no caller to go to.
-fn tell(object: &Py<PyAny>, function: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>) {
+fn tell(object: &Reference, function: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>) {
     Python::attach(|py| {
         let object = object.bind(py);
         if let Err(error) = function(object).and_then(|function| call::call(&function, ())) {

@@ -8,9 +8,9 @@ use devexchange_core::{DType, Device, Flags, Owner, Tensor as CoreTensor, Tensor
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::python::aside;
 use crate::python::error::{Result, refuse};
 use crate::python::queue::{self, Held};
+use crate::python::{aside, call};
 use crate::tensor::Tensor;
 use crate::tensor::type_object::New;
 
@@ -39,7 +39,7 @@ pub(super) fn view_of(obj: &Bound<'_, PyAny>) -> Result<CoreTensor> {
     }
     let Described { data, dtype, shape, strides, flags } = Described::new(&view).inspect_err(|_| {
         // SAFETY: attached; the view was filled in above, and is given back only here.
-        unsafe { ffi::PyBuffer_Release(&raw mut *view) }
+        unsafe { call::give_back(&mut view) }
     })?;
     let owner = queue::owner(Held::Buffer(view));
     let strides = strides.as_deref();

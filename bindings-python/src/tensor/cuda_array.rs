@@ -15,9 +15,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
 use crate::order::{raw_stream, stream};
+use crate::python::call::{self, Reference};
 use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::queue::{self, Held};
-use crate::python::{argument, call, waiting};
+use crate::python::{argument, waiting};
 use crate::tensor::type_object::{self, New};
 
 // ---- in ----
@@ -176,7 +177,7 @@ impl Source {
                 },
             },
             mask,
-            _owner: queue::owner(Held::Object(obj.clone().unbind())),
+            _owner: queue::owner(Held::Object(Reference::new(obj.clone()))),
         })
     }
 

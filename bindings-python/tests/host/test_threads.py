@@ -442,6 +442,46 @@ def test_interpreter_ends_while_daemon_threads_run_python_for_us(call):
     assert time.monotonic() - begun < 8
 
 
+ENDS = ["from_buffer(Memory(8))", "MemoryManager(Manager())", "empty(1, manager=manager)", "BatchStream.of(schema, Batches())"]
+
+
+@pytest.mark.parametrize("call", ENDS)
+def test_interpreter_ends_while_daemon_threads_give_up_objects(call):
+    """As above, but in the program's own code that runs when the last reference to an object goes."""
+    run(
+        PRELUDE
+        + f"""
+    import contextlib, pyarrow, threading, time
+    from devexchange import BatchStream, MemoryManager, empty, from_buffer
+    class Ends:
+        def __del__(self):
+            time.sleep(0)
+    class Memory(Ends, bytearray):
+        pass
+    class Release(Ends):
+        def __call__(self):
+            pass
+    class Manager(Ends):
+        def allocate(self, request):
+            return kept.ctypes.data, Release()
+    class Batches(Ends):
+        def __iter__(self):
+            return self
+        def __next__(self):
+            raise StopIteration
+    kept, schema, manager = numpy.zeros(1), pyarrow.schema([("n", pyarrow.int64())]), MemoryManager(Manager())
+    def go_on():
+        while True:
+            with contextlib.suppress(devexchange.Error):
+                {call}
+    for _ in range(3):
+        threading.Thread(target=go_on, daemon=True).start()
+    time.sleep(0.3)
+    """,
+        str(TESTS),
+    )
+
+
 def test_releases_while_another_library_has_the_main_thread_call_it():
     """From CPython 3.13 on, a thread may let others run Python while it asks for such a call."""
     run(
