@@ -1,6 +1,6 @@
 //! Calls of foreign Python code: functions, methods, properties, and the end of objects.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_int};
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 
@@ -112,6 +112,16 @@ impl Drop for Reference {
     }
 }
 
+/// Asks an object for a view of its memory (buffer protocol).
+pub(crate) fn buffer(obj: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Box<ffi::Py_buffer>> {
+    let mut view = Box::new(ffi::Py_buffer::new());
+    // SAFETY: attached, an object, and room for the view.
+    match staying(|| unsafe { PyObject_GetBuffer(obj.as_ptr(), &raw mut *view, flags) }) {
+        0 => Ok(view),
+        _ => Err(PyErr::fetch(obj.py())),
+    }
+}
+
 /// Gives a buffer back to the object that lent it, which may end.
 ///
 /// # Safety
@@ -146,6 +156,7 @@ fn staying<T>(run: impl FnOnce() -> T) -> T {
 unsafe extern "C-unwind" {
     fn PyObject_GetAttrString(object: *mut ffi::PyObject, name: *const c_char) -> *mut ffi::PyObject;
     fn PyObject_CallObject(function: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject;
+    fn PyObject_GetBuffer(object: *mut ffi::PyObject, view: *mut ffi::Py_buffer, flags: c_int) -> c_int;
     fn PyBuffer_Release(view: *mut ffi::Py_buffer);
     fn Py_DecRef(object: *mut ffi::PyObject);
     // Public since CPython 3.9, and part of the stable ABI since 3.12, with the same arguments.

@@ -32,11 +32,7 @@ pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<New> {
 
 /// See [`from_buffer`].
 pub(super) fn view_of(obj: &Bound<'_, PyAny>) -> Result<CoreTensor> {
-    let mut view = Box::new(ffi::Py_buffer::new());
-    // SAFETY: attached, and there is room for the view.
-    if unsafe { ffi::PyObject_GetBuffer(obj.as_ptr(), &raw mut *view, ffi::PyBUF_RECORDS_RO) } != 0 {
-        return Err(PyErr::fetch(obj.py()).into());
-    }
+    let mut view = call::buffer(obj, ffi::PyBUF_RECORDS_RO)?;
     let Described { data, dtype, shape, strides, flags } = Described::new(&view).inspect_err(|_| {
         // SAFETY: attached; the view was filled in above, and is given back only here.
         unsafe { call::give_back(&mut view) }
@@ -50,11 +46,7 @@ pub(super) fn view_of(obj: &Bound<'_, PyAny>) -> Result<CoreTensor> {
 
 /// The bytes of an object with the buffer protocol, and the owner that keeps them in place.
 pub(crate) fn bytes_of(obj: &Bound<'_, PyAny>) -> Result<(*mut c_void, usize, Owner)> {
-    let mut view = Box::new(ffi::Py_buffer::new());
-    // SAFETY: attached, and there is room for the view.
-    if unsafe { ffi::PyObject_GetBuffer(obj.as_ptr(), &raw mut *view, ffi::PyBUF_SIMPLE) } != 0 {
-        return Err(PyErr::fetch(obj.py()).into());
-    }
+    let view = call::buffer(obj, ffi::PyBUF_SIMPLE)?;
     Ok((view.buf, view.len as usize, queue::owner(Held::Buffer(view))))
 }
 

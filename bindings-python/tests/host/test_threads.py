@@ -374,7 +374,10 @@ def test_interpreter_ends_while_raw_threads_release():
     )
 
 
-@pytest.mark.parametrize("call", ["from_dlpack(Array())", "from_arrow(table)", "from_cuda_array_interface(Array())"])
+ASKS = ["from_dlpack(Array())", "from_arrow(table)", "from_cuda_array_interface(Array())", "from_buffer(Array())"]
+
+
+@pytest.mark.parametrize("call", ASKS)
 def test_interpreter_ends_while_daemon_threads_ask_producers(call):
     """CPython before 3.14 ends such a thread within the producer's method, where the method lets other threads run."""
     run(
@@ -393,9 +396,13 @@ def test_interpreter_ends_while_daemon_threads_ask_producers(call):
         def __cuda_array_interface__(self):
             time.sleep(0)
             raise ValueError
+        # Python does not ask this before 3.12.
+        def __buffer__(self, flags):
+            time.sleep(0)
+            return memoryview(values)
     def go_on():
         while True:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, TypeError):
                 devexchange.{call}
     for _ in range(3):
         threading.Thread(target=go_on, daemon=True).start()
