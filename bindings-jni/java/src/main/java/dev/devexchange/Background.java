@@ -25,12 +25,21 @@ final class Background {
     /** Makes a thread, without starting it. It keeps nothing of the caller, which may be an application of a server. */
     @SuppressWarnings("removal")
     static Thread thread(String name, Runnable run) {
-        PrivilegedAction<Thread> make = () -> new Thread(null, run, name, 0, false);
+        PrivilegedAction<Thread> make = () -> new Thread(top(), run, name, 0, false);
         // Before JDK 24, a thread keeps the class loaders of everybody on the stack, up to `doPrivileged`.
         Thread thread = Runtime.version().feature() < 24 ? AccessController.doPrivileged(make) : make.run();
         thread.setDaemon(true);
         thread.setContextClassLoader(ClassLoader.getSystemClassLoader());
         return thread;
+    }
+
+    /** The group above all others. The caller's own group can be an application's: it would be kept, and interrupted. */
+    private static ThreadGroup top() {
+        ThreadGroup group = Thread.currentThread().getThreadGroup();
+        while (group.getParent() != null) {
+            group = group.getParent();
+        }
+        return group;
     }
 
     /**

@@ -24,7 +24,8 @@ final class ApplicationScenario {
     private static WeakReference<ClassLoader> run() throws Exception {
         Loader loader = new Loader();
         Class<?> type = loader.loadClass(Application.class.getName());
-        Thread thread = new Thread((Runnable) type.getDeclaredConstructor().newInstance());
+        Object application = type.getDeclaredConstructor().newInstance();
+        Thread thread = new Thread((ThreadGroup) application, (Runnable) application);
         thread.setContextClassLoader(loader);
         thread.start();
         thread.join();
@@ -51,22 +52,29 @@ final class ApplicationScenario {
         }
     }
 
-    /** Brings all threads of the library into being. */
-    public static final class Application implements Runnable {
+    /** Brings all threads of the library into being, from a thread in a group of its own. */
+    public static final class Application extends ThreadGroup implements Runnable {
         private static final ThreadLocal<Application> INHERITED = new InheritableThreadLocal<>();
 
         /** Creates the application. */
-        public Application() {}
+        @SuppressWarnings("removal")
+        public Application() {
+            super("application");
+            // Before JDK 19, the group above keeps a group until it is destroyed: now when its last thread ends.
+            setDaemon(true);
+        }
 
         @Override
         public void run() {
             INHERITED.set(this);
-            Allocator allocator = request -> Allocation.of(room(request.bytes()), Application::new);
-            try (MemoryManager manager = MemoryManager.of(allocator, Application::new);
+            Allocator allocator = request -> Allocation.of(room(request.bytes()), Application::released);
+            try (MemoryManager manager = MemoryManager.of(allocator, Application::released);
                     Memory memory = manager.allocate(MemoryRequest.of(Device.CPU, 8))) {
                 Tensor.create(memory.byteBuffer(), DType.INT8, new long[] {8}, null).close();
             }
         }
+
+        private static void released() {}
 
         private static ByteBuffer room(long bytes) {
             return ByteBuffer.allocateDirect((int) bytes).order(ByteOrder.nativeOrder());
