@@ -42,12 +42,13 @@ interrupted (Ctrl-C) on a Julia thread, the call that led to it throws the `Inte
 logged if `DEVEXCHANGE_TRACE` is set. `release()`, if given, is called once, on a task of this module, when the stream
 was released; not if this constructor throws.
 
-**Who runs the source.** On a Julia thread, a consumer's call for a batch calls `source` directly. On any other thread
-no Julia code can run: the consumer waits while a Julia task runs `source`. So a Julia thread must be free to run tasks
-as long as foreign threads consume: the program yields now and then (`wait`, `fetch`, `sleep`, input and output), and
-does not block its threads in foreign calls that wait for such a consumer. Make such a call with `@threadcall`, which
-leaves Julia's threads free. If no task takes up a foreign thread's call for `patience` seconds (`Inf` for no limit),
-the call and the stream fail (`DEVX_NOT_READY`). When Julia ends, calls that still wait fail (`DEVX_CLOSED`).
+**Who runs the source.** On a Julia thread, a consumer's call for a batch calls `source` directly; the task that made
+the call stays on that thread from then on, as after `@async`. On any other thread no Julia code can run: the consumer
+waits while a Julia task runs `source`. So a Julia thread must be free to run tasks as long as foreign threads consume:
+the program yields now and then (`wait`, `fetch`, `sleep`, input and output), and does not block its threads in foreign
+calls that wait for such a consumer. Make such a call with `@threadcall`, which leaves Julia's threads free. If no task
+takes up a foreign thread's call for `patience` seconds (`Inf` for no limit), the call and the stream fail
+(`DEVX_NOT_READY`). When Julia ends, calls that still wait fail (`DEVX_CLOSED`).
 
 Throws `DEVX_DEVICE` for a type of device that this library has no runtime for, `DEVX_INVALID_ARGUMENT` for an invalid
 `source` or `release` and for a negative `patience`, `DEVX_CLOSED`.

@@ -52,7 +52,13 @@ function asked_through(hand_over, make, record::Ref, @nospecialize(object), @nos
 end
 
 # Answers a call to the object with this number, on a Julia thread.
-serve(number::UInt64, call::Ptr{Call}) = respond(deliver_now_and_then, note_interrupt, number, call)
+function serve(number::UInt64, call::Ptr{Call})
+    # The caller is C code, which has to go on on its thread: it may hold a lock of that thread, or use thread-local memory.
+    # From Julia 1.7 on, a task that has waited goes on on any thread, unless it is sticky. It stays sticky, as after
+    # `@async`, whose tasks rely on it.
+    current_task().sticky = true
+    return respond(deliver_now_and_then, note_interrupt, number, call)
+end
 
 # An interrupt (Ctrl-C) cannot be thrown through C, so it is noted here and thrown by the Julia call of this task that
 # led to it (see `error_of`). If the caller was someone else, such as a foreign consumer on this thread, a later failure

@@ -302,6 +302,16 @@ end
         end
     end
     close(s)
+    # The consumer is C code, which goes on on the thread that it called on, even if the source waits.
+    seen = Any[]
+    function watched()
+        before = (current_task().sticky, Threads.threadid())
+        sleep(0.001)
+        push!(seen, (before, (current_task().sticky, Threads.threadid())))
+        return nothing
+    end
+    fetch(Threads.@spawn pull(puller(BatchStream(NUMBERED, watched))))
+    @test length(seen) == 1 && seen[1][1] == seen[1][2] && seen[1][1][1]
     @test nothing_left()
 end
 
