@@ -9,14 +9,15 @@ from typing import Any
 class Error(Exception):
     """A call was refused: nothing was taken, nothing was changed. The text names the field and the value."""
 
-    #: The number that the C API returns for this error (``DEVX_…``).
-    status: int
+    #: The number that the C API returns for this error (``DEVX_…``). By default it is one for which the library raises
+    #: this class, so that an exception of a memory manager or of a source of batches stays what it is.
+    status: int = 27  # DEVX_CALLBACK
     #: The code of the device driver's failed call, or 0.
     driver_code: int
 
-    def __init__(self, message: str, status: int = 0, driver_code: int = 0) -> None:
+    def __init__(self, message: str = "", status: int | None = None, driver_code: int = 0) -> None:
         super().__init__(message)
-        self.status = status
+        self.status = type(self).status if status is None else status
         self.driver_code = driver_code
 
     @property
@@ -37,17 +38,25 @@ class Error(Exception):
 class Refused(Error, BufferError):
     """The exchange is not possible as requested: other device, read-only, only with a copy, unsupported."""
 
+    status = 17  # DEVX_UNSUPPORTED
+
 
 class InvalidValue(Error, ValueError):
     """An invalid value: a shape, a stream, lengths that do not fit; or something that is closed already."""
+
+    status = 2  # DEVX_INVALID_ARGUMENT
 
 
 class InvalidType(Error, TypeError):
     """Types that do not match: schema and array, column and element type."""
 
+    status = 13  # DEVX_MISMATCH
+
 
 class OutOfRange(Error, IndexError, KeyError):
     """There is no row or column with this number, or no column with this name (elsewhere a KeyError)."""
+
+    status = 23  # DEVX_OUT_OF_RANGE
 
     # KeyError's own would show the text quoted, as a key.
     __str__ = Exception.__str__
@@ -55,6 +64,8 @@ class OutOfRange(Error, IndexError, KeyError):
 
 class OutOfMemory(Error, MemoryError):
     """Memory could not be allocated."""
+
+    status = 21  # DEVX_OUT_OF_MEMORY
 
 
 class Failed(Error, RuntimeError):
@@ -64,9 +75,13 @@ class Failed(Error, RuntimeError):
 class SystemFailed(Error, OSError):
     """A call of the operating system failed, or another process did not do its part: the text says which and how."""
 
+    status = 29  # DEVX_SYSTEM
+
 
 class TimedOut(Refused, TimeoutError):
     """The result of a wait did not come within the given time."""
+
+    status = 25  # DEVX_NOT_READY
 
 
 # Programs and tracebacks name them as members of the package.

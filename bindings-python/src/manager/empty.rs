@@ -27,14 +27,14 @@ pub(crate) fn empty(
     dtype: Option<&Bound<'_, PyAny>>,
     device: Option<&Bound<'_, PyAny>>,
     stream: Option<&Bound<'_, PyAny>>,
-    manager: Option<&MemoryManager>,
+    manager: Option<&Bound<'_, PyAny>>,
 ) -> Result<New> {
     queue::drain();
     let shape = shape::from_python(shape)?;
     let dtype = dtype.map_or(Ok(DType::FLOAT64), dtype::from_python)?;
     let device = device.map_or(Ok(Device::CPU), device::asked)?;
     let stream = stream_or_none(device, stream)?;
-    let manager = manager.map(MemoryManager::get).transpose()?;
+    let manager = manager.map(|manager| MemoryManager::wanted(manager, "manager")).transpose()?;
     let made = raised::calling(py, || match manager {
         Some(manager) => Tensor::allocate_with(&*manager, device, dtype, &shape, stream),
         None => Tensor::allocate(device, dtype, &shape, stream),

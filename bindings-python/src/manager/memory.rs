@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use devexchange_core::manager::Allocated;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::device;
 use crate::order::stream;
 use crate::python::aside;
-use crate::python::error::Result;
+use crate::python::error::{Result, wrong_type};
 use crate::python::handle::Handle;
 
 /// Uninitialised memory of a `MemoryManager`.
 ///
 /// It is given back once: by `close`, at the end of a `with` block, or when nothing refers to this object any more, on
-/// whatever thread that is. It can outlive its manager.
+/// whatever thread that is. It can outlive its manager. For an array over a manager's memory see `empty`.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct Memory(Handle<Arc<Allocated>>);
 
@@ -40,6 +40,12 @@ impl Drop for Memory {
 
 #[pymethods]
 impl Memory {
+    #[new]
+    #[pyo3(signature = (*_arguments, **_options), text_signature = None)]
+    fn refuse_new(_arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> Result<Self> {
+        wrong_type!("Memory has no constructor: MemoryManager.allocate and MemoryManager.pin make one")
+    }
+
     /// Address of the first byte; 0 if no bytes were requested.
     #[getter]
     fn address(&self) -> Result<usize> {
@@ -70,6 +76,12 @@ impl Memory {
     fn synchronize(&self, py: Python<'_>) -> Result<()> {
         let memory = self.get()?;
         Ok(py.detach(|| memory.synchronize())?)
+    }
+
+    /// Refuses. Without this, NumPy would make an array of one object.
+    #[pyo3(signature = (*_arguments, **_options))]
+    fn __array__(&self, _arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> Result<()> {
+        wrong_type!("Memory has no elements: empty(shape, dtype, manager=manager) makes a Tensor, which NumPy takes")
     }
 
     /// Gives the memory back. Closing again does nothing.

@@ -58,6 +58,14 @@ impl MemoryManager {
         self.0.get()
     }
 
+    /// The manager that an argument is, which is called `what`.
+    fn wanted(given: &Bound<'_, PyAny>, what: &str) -> Result<Shared> {
+        match given.cast::<Self>() {
+            Ok(manager) => manager.get().get(),
+            Err(_) => wrong_type!("{what} is {given:?}: a MemoryManager is needed, which MemoryManager(object) makes"),
+        }
+    }
+
     /// Calls the manager, detached from the interpreter: it may call Python on its own, or wait for the device, which may
     /// wait for a callback in Python.
     fn ask<T: Send>(
@@ -118,8 +126,8 @@ impl MemoryManager {
     /// At most 64 managers can be stacked.
     #[staticmethod]
     #[pyo3(signature = (inner, limit=None))]
-    fn limited(inner: &Self, limit: Option<&Bound<'_, PyAny>>) -> Result<Self> {
-        Self::of(Limited::new(inner.get()?, limit_of(limit)?)?)
+    fn limited(inner: &Bound<'_, PyAny>, limit: Option<&Bound<'_, PyAny>>) -> Result<Self> {
+        Self::of(Limited::new(Self::wanted(inner, "inner")?, limit_of(limit)?)?)
     }
 
     /// Prepares for allocations on a device; can be called any number of times.

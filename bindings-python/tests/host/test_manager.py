@@ -411,12 +411,27 @@ def test_manager_in_python_that_hands_on_memory_of_another_one():
     assert counting.inner.statistics().bytes == 0
 
 
+def test_objects_that_are_no_manager_or_array():
+    with pytest.raises(TypeError, match=r"^manager is .*: a MemoryManager is needed, which MemoryManager\(object\) makes"):
+        empty(1, manager=object())
+    with pytest.raises(TypeError, match="^inner is 5: a MemoryManager is needed"):
+        MemoryManager.limited(5)
+    with pytest.raises(TypeError, match="^Memory has no constructor: MemoryManager.allocate"):
+        devexchange.Memory()
+    memory = MemoryManager.host_only().allocate(8, CPU)
+    for act in (numpy.asarray, numpy.array, lambda memory: numpy.array(memory, dtype="f4")):
+        with pytest.raises(TypeError, match="^Memory has no elements: empty"):
+            act(memory)
+
+
 @pytest.mark.parametrize(
     "raised, kind, text",
     [
         (KeyError("mine"), devexchange.Failed, "allocate: KeyError: 'mine'"),
         (MemoryError("full"), devexchange.OutOfMemory, "allocate: MemoryError: full"),
         (NotImplementedError("no"), devexchange.Refused, "allocate: NotImplementedError: no"),
+        (devexchange.Refused("no"), devexchange.Refused, "^allocate: no$"),
+        (devexchange.OutOfMemory(), devexchange.OutOfMemory, "^allocate returned DEVX_OUT_OF_MEMORY$"),
         (devexchange.InvalidValue("odd", 8, 3), devexchange.InvalidValue, "allocate: .*odd"),
     ],
 )
