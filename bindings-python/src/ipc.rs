@@ -201,6 +201,11 @@ impl Server {
         self.close(py);
     }
 
+    /// Refuses, for `pickle` and `copy`.
+    fn __reduce__(&self) -> Result<()> {
+        wrong_type!("a Server cannot be pickled: give other processes its address, for a Client")
+    }
+
     fn __repr__(&self, py: Python<'_>) -> String {
         let closed = if self.server.get().is_err() { " closed" } else { "" };
         format!("<devexchange.ipc.Server {:?}{closed}>", self.address.bind(py))
@@ -281,6 +286,11 @@ impl Client {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
         self.close();
+    }
+
+    /// Refuses, for `pickle` and `copy`.
+    fn __reduce__(&self) -> Result<()> {
+        wrong_type!("a Client cannot be pickled: give the other process the address, for a Client of its own")
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

@@ -10,7 +10,7 @@ use devexchange_core::memory::push;
 use devexchange_core::{Batch, BatchStream};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyMapping, PySlice, PyString, PyTuple};
 
 use crate::arrow::column::Column;
 use crate::arrow::schema::{self, Schema};
@@ -126,6 +126,8 @@ impl RecordBatch {
 
     /// Returns `length` rows from `offset` on, or all from there, as a batch of their own.
     ///
+    /// `batch[i:j]` works as with any sequence of rows.
+    ///
     /// It shares the memory: nothing is copied. On a GPU it has the order of the whole batch, and work declared with `used_on`
     /// for it counts for the whole.
     ///
@@ -147,8 +149,14 @@ impl RecordBatch {
         Ok(Column::new(batch, &raw))
     }
 
-    fn __getitem__(&self, which: &Bound<'_, PyAny>) -> Result<Column> {
-        self.column(which)
+    fn __getitem__<'py>(&self, which: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+        let py = which.py();
+        if let Ok(slice) = which.cast::<PySlice>() {
+            let batch = self.get()?;
+            let (offset, length) = argument::rows(slice, batch.length(), "batch")?;
+            return Ok(Bound::new(py, Self::new(batch.slice(offset, length)?))?.into_any());
+        }
+        Ok(Bound::new(py, self.column(which)?)?.into_any())
     }
 
     /// Whether there is a column with this name.
@@ -238,7 +246,8 @@ impl RecordBatch {
 
     /// Returns the matrix as a NumPy array, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
     ///
-    /// Raises BufferError if the batch cannot be a matrix, ValueError if a copy is needed and `copy` is False.
+    /// An array that is no record batch becomes what its `root` becomes. Raises BufferError if the batch cannot be a matrix,
+    /// ValueError if a copy is needed and `copy` is False.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,
@@ -246,6 +255,9 @@ impl RecordBatch {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
+        if self.get()?.schema().root().format() != "+s" {
+            return self.root()?.__array__(py, dtype, copy);
+        }
         let matrix = self.to_matrix(py, copy.filter(|copy| !copy), None).map_err(|error| error.for_numpy(py))?;
         numpy::array(py, matrix, dtype, copy)
     }
@@ -338,6 +350,14 @@ impl RecordBatch {
         Ok(unsafe { self.get()?.export_device(address.pointer()) }?)
     }
 
+    /// Refuses, for `pickle` and `copy`: memory belongs to a process.
+    fn __reduce__(&self) -> Result<()> {
+        wrong_type!(
+            "a RecordBatch cannot be pickled: copy_to copies it, devexchange.ipc shares its memory with another process, \
+             and pyarrow.record_batch(batch) can be pickled"
+        )
+    }
+
     /// Gives up this object's part of the memory; whoever it was handed to keeps theirs.
     ///
     /// Closing again does nothing.
@@ -376,6 +396,11 @@ fn find(batch: &Batch, which: &Bound<'_, PyAny>) -> Result<DevxColumn> {
             Some(column) => Ok(column.to_raw()),
             None => refuse!(DEVX_OUT_OF_RANGE, "there is no column {text:?}"),
         };
+    }
+    if !argument::is_index(which) {
+        return wrong_type!(
+            "column is {which:?}: an int or a str was expected; RecordBatch.of makes a batch of some of the columns"
+        );
     }
     let index = argument::index(which)?;
     let counted = index.map(|index| if index < 0 { index + n as i64 } else { index });
@@ -420,6 +445,10 @@ pub(crate) fn wanted(obj: &Bound<'_, PyAny>, given: impl Display) -> Result<Batc
         Some(batch) => Ok(batch),
         None if has_stream(obj)? => wrong_type!(
             "{given} {}: it has only __arrow_c_stream__, of which from_arrow gives the batches one by one",
+            obj.get_type()
+        ),
+        None if obj.hasattr(intern!(obj.py(), "__dlpack__"))? => wrong_type!(
+            "{given} {}: a tensor is no array of Arrow; to_column of a Tensor makes one, and from_dlpack a Tensor",
             obj.get_type()
         ),
         None => wrong_type!(

@@ -3,14 +3,14 @@
 use devexchange_core::abi::types::{DEVX_OUT_OF_RANGE, DevxColumn};
 use devexchange_core::{Batch, Column as CoreColumn, Error as CoreError};
 use pyo3::prelude::*;
-use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
 
 use crate::arrow::batch::RecordBatch;
-use crate::arrow::{export, metadata, schema, value};
+use crate::arrow::{self, metadata, schema, value};
 use crate::convert;
+use crate::dlpack::export::{self, Asked};
 use crate::python::argument;
-use crate::python::error::{Result, refuse};
+use crate::python::error::{Result, wrong_type};
 use crate::python::handle::Kept;
 use crate::python::in_order::InOrder;
 use crate::tensor::numpy;
@@ -103,12 +103,34 @@ impl Column {
         Ok(New(convert::tensor(py, self.view()?, copy)?))
     }
 
+    /// Returns the device type and number (array API).
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        let device = self.batch.device();
+        (device.kind.0, device.id)
+    }
+
+    /// Returns a capsule with the column as a tensor, for one consumer (array API). It is read-only unless it is a copy.
+    ///
+    /// The arguments are those of `Tensor.__dlpack__`, `copy` is as for `to_tensor`, and the errors are those of both.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<&Bound<'py, PyAny>>,
+        dl_device: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>> {
+        let asked = Asked::read(stream, max_version, dl_device, copy)?;
+        export::export(py, convert::tensor(py, self.view()?, copy.filter(|copy| !copy))?, &asked)
+    }
+
     /// Returns the values as a NumPy array, which is read-only unless it is a copy (`numpy.asarray`, `numpy.array`).
     ///
     /// Raises BufferError for values that cannot be a tensor (texts, nulls), ValueError if a copy is needed and `copy` is
     /// False.
     #[pyo3(signature = (dtype=None, copy=None))]
-    fn __array__<'py>(
+    pub(crate) fn __array__<'py>(
         &self,
         py: Python<'py>,
         dtype: Option<&Bound<'py, PyAny>>,
@@ -139,7 +161,7 @@ impl Column {
 
     /// Returns a capsule with the schema (Arrow PyCapsule interface).
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>> {
-        export::schema(py, self.view()?.share()?.schema())
+        arrow::export::schema(py, self.view()?.share()?.schema())
     }
 
     /// Returns capsules with schema and array, for one consumer, like those of a batch.
@@ -149,7 +171,7 @@ impl Column {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyTuple>> {
-        export::array(py, self.view()?.share()?, requested_schema)
+        arrow::export::array(py, self.view()?.share()?, requested_schema)
     }
 
     /// Like `__arrow_c_array__`, but with device and event.
@@ -161,8 +183,8 @@ impl Column {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> Result<Bound<'py, PyTuple>> {
         let batch = self.view()?.share()?;
-        export::refuse_arguments(kwargs)?;
-        export::device_array(py, batch, requested_schema)
+        arrow::export::refuse_arguments(kwargs)?;
+        arrow::export::device_array(py, batch, requested_schema)
     }
 
     fn __len__(&self) -> usize {
@@ -171,11 +193,8 @@ impl Column {
 
     fn __getitem__<'py>(&self, py: Python<'py>, row: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         if let Ok(slice) = row.cast::<PySlice>() {
-            let PySliceIndices { start, step, slicelength, .. } = slice.indices(self.length as isize)?;
-            if step != 1 {
-                return refuse!(DEVX_INVALID_ARGUMENT, "step is {step}: the rows of a column follow each other");
-            }
-            return Ok(Bound::new(py, self.part(start as i64, slicelength as i64)?)?.into_any());
+            let (offset, length) = argument::rows(slice, self.length, "column")?;
+            return Ok(Bound::new(py, self.part(offset, length)?)?.into_any());
         }
         let counted = argument::index(row)?.map(|row| if row < 0 { row + self.length } else { row });
         match counted.filter(|counted| (0..self.length).contains(counted)) {
@@ -190,6 +209,11 @@ impl Column {
     fn __iter__(slf: Bound<'_, Self>) -> InOrder {
         let length = slf.get().__len__();
         InOrder::new(slf.into_any(), length)
+    }
+
+    /// Refuses, for `pickle` and `copy`: memory belongs to a process.
+    fn __reduce__(&self) -> Result<()> {
+        wrong_type!("a Column cannot be pickled: pyarrow.array(column) and to_pylist can be pickled")
     }
 
     fn __repr__(&self) -> Result<String> {

@@ -110,6 +110,11 @@ impl Schema {
         self.0.root().n_children()
     }
 
+    /// Refuses, for `pickle` and `copy`.
+    fn __reduce__(&self) -> Result<()> {
+        wrong_type!("a Schema cannot be pickled: pyarrow.schema(schema) can be pickled")
+    }
+
     fn __repr__(&self) -> String {
         format!("<devexchange.Schema {}>", fields(&self.0))
     }

@@ -6,10 +6,10 @@ use devexchange_core::order::{self, Ready};
 use devexchange_core::{Device, RawStream, Tensor as CoreTensor};
 use pyo3::prelude::*;
 
-use crate::copy;
-use crate::dlpack::capsule;
-use crate::order::raw_stream;
+use crate::dlpack::{capsule, version};
+use crate::order::{raw_stream, stream};
 use crate::python::error::{Result, refuse};
+use crate::{copy, device};
 
 /// The request of a consumer to `__dlpack__`.
 pub(crate) struct Asked {
@@ -17,6 +17,20 @@ pub(crate) struct Asked {
     pub(crate) max_version: Option<(u32, u32)>,
     pub(crate) device: Option<Device>,
     pub(crate) copy: Option<bool>,
+}
+
+impl Asked {
+    /// Reads the arguments of `__dlpack__`.
+    pub(crate) fn read(
+        stream: Option<&Bound<'_, PyAny>>,
+        max_version: Option<&Bound<'_, PyAny>>,
+        dl_device: Option<&Bound<'_, PyAny>>,
+        copy: Option<bool>,
+    ) -> Result<Self> {
+        let max_version = max_version.map(version::from_python).transpose()?;
+        let device = dl_device.map(device::asked).transpose()?;
+        Ok(Self { stream: stream::optional(stream)?, max_version, device, copy })
+    }
 }
 
 /// Exports a tensor in a capsule. A legacy consumer cannot be told that memory is read-only or a copy, so it gets a copy only

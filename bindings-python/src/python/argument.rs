@@ -7,7 +7,8 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PySequence, PyString};
+use pyo3::types::slice::PySliceIndices;
+use pyo3::types::{PySequence, PySlice, PyString};
 
 use crate::python::error::{Result, refuse, wrong_type};
 
@@ -52,6 +53,15 @@ pub(crate) fn offset(given: &Bound<'_, PyAny>) -> PyResult<i64> {
 /// Reads the number of requested rows; by default all from `offset` on.
 pub(crate) fn length(given: Option<&Bound<'_, PyAny>>, offset: i64, all: i64) -> Result<i64> {
     given.map_or(Ok((all - offset).max(0)), |length| number(length, "length", 0, i64::MAX))
+}
+
+/// Reads a slice of rows (`i:j`) out of `all` rows: the number of the first row, and how many there are.
+pub(crate) fn rows(slice: &Bound<'_, PySlice>, all: i64, what: &str) -> Result<(i64, i64)> {
+    let PySliceIndices { start, step, slicelength, .. } = slice.indices(all as isize)?;
+    if step != 1 {
+        return refuse!(DEVX_INVALID_ARGUMENT, "step is {step}: the rows of a {what} follow each other");
+    }
+    Ok((start as i64, slicelength as i64))
 }
 
 /// Reads the entries of a sequence with `each`; `None` if there are more than `most`. The sequence is not asked for its

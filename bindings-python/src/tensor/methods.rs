@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::arrow::batch::RecordBatch;
+use crate::dlpack::address;
 use crate::dlpack::consumer::Maker;
 use crate::dlpack::export::{self, Asked};
-use crate::dlpack::{address, version};
 use crate::order::stream;
 use crate::python::address::Address;
 use crate::python::argument;
@@ -120,8 +120,8 @@ impl Tensor {
 
     /// Returns `length` indices along one dimension from `offset` on, or all from there, as a tensor of its own.
     ///
-    /// The slice shares the memory: nothing is copied. On a GPU it has the order of the whole tensor, and work declared with
-    /// `used_on` for the slice counts for the whole.
+    /// Negative dimensions count from the end. The slice shares the memory: nothing is copied. On a GPU it has the order of the
+    /// whole tensor, and work declared with `used_on` for the slice counts for the whole.
     ///
     /// Raises IndexError if there is no such dimension or it has too few indices, BufferError if the first element of the
     /// slice begins within a byte.
@@ -133,6 +133,8 @@ impl Tensor {
         length: Option<&Bound<'_, PyAny>>,
     ) -> Result<New> {
         let tensor = self.get()?;
+        let counted = if dimension < 0 { dimension.saturating_add(tensor.shape().len() as i64) } else { dimension };
+        let dimension = if counted < 0 { dimension } else { counted };
         let extent = usize::try_from(dimension).ok().and_then(|index| tensor.shape().get(index)).copied();
         Ok(New(tensor.slice(dimension, offset, argument::length(length, offset, extent.unwrap_or(0))?)?))
     }
@@ -239,9 +241,7 @@ impl Tensor {
         dl_device: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
-        let max_version = max_version.map(version::from_python).transpose()?;
-        let device = dl_device.map(device::asked).transpose()?;
-        let asked = Asked { stream: stream::optional(stream)?, max_version, device, copy };
+        let asked = Asked::read(stream, max_version, dl_device, copy)?;
         export::export(py, self.get()?, &asked)
     }
 
@@ -325,6 +325,14 @@ impl Tensor {
         no_number()
     }
 
+    /// Refuses, for `pickle` and `copy`: memory belongs to a process.
+    fn __reduce__(&self) -> Result<()> {
+        wrong_type!(
+            "a Tensor cannot be pickled: copy_to copies it, devexchange.ipc shares its memory with another process, and \
+             numpy.array(tensor) can be pickled"
+        )
+    }
+
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
         // SAFETY: Python gives the address of a view, to be filled in.
         unsafe { buffer::lend(slf, view, flags) }
@@ -366,7 +374,7 @@ fn no_number<T>() -> Result<T> {
 }
 
 fn dimension_of(given: &Bound<'_, PyAny>) -> PyResult<i64> {
-    Ok(argument::number(given, "dimension", 0, i64::MAX)?)
+    Ok(argument::number(given, "dimension", i64::MIN, i64::MAX)?)
 }
 
 /// Gives up a tensor's part of the memory after the work queued on a stream so far.

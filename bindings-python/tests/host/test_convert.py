@@ -112,6 +112,39 @@ def test_batch_that_is_no_matrix(batch, text):
         ours.to_matrix()
 
 
+def test_array_without_columns_as_an_array_of_numpy():
+    theirs = pyarrow.array([1, 2, 3])
+    array = numpy.asarray(from_arrow(theirs))
+    assert (array.tolist(), array.flags.writeable) == ([1, 2, 3], False)
+    assert array.ctypes.data == theirs.buffers()[1].address
+    assert numpy.array(from_arrow(theirs), dtype="f4").dtype == "f4"
+    with pytest.raises(BufferError, match="1 of 2 values of int64 are null"):
+        numpy.asarray(from_arrow(pyarrow.array([1, None])))
+
+
+def test_column_as_a_tensor_of_anybody():
+    theirs = pyarrow.record_batch({"n": [1, 2, 3], "b": [True, False, True], "t": ["a", "b", "c"]})
+    ours = from_arrow(theirs)
+    column = ours["n"]
+    assert column.__dlpack_device__() == (1, 0)
+    array = numpy.from_dlpack(column)
+    assert (array.tolist(), array.flags.writeable) == ([1, 2, 3], False)
+    assert array.ctypes.data == theirs["n"].buffers()[1].address
+    assert numpy.from_dlpack(column, copy=True).flags.writeable
+    assert from_dlpack(column[1:]).read_only
+    assert numpy.from_dlpack(ours["b"]).tolist() == [True, False, True]
+    with pytest.raises(BufferError, match="a copy of 3 bytes is needed"):
+        numpy.from_dlpack(ours["b"], copy=False)
+    with pytest.raises(BufferError, match="utf8 has no element type in DLPack"):
+        numpy.from_dlpack(ours["t"])
+    with pytest.raises(BufferError, match="READ_ONLY"):
+        column.__dlpack__()
+    with pytest.raises(ValueError, match="stream"):
+        column.__dlpack__(stream=7)
+    del theirs, ours, column, array
+    assert devexchange.outstanding() == 0
+
+
 def test_tensor_that_is_no_batch():
     for array in [numpy.arange(3), numpy.zeros((2, 2, 2)), numpy.zeros((2, 2), bool), numpy.zeros((2, 2), complex)]:
         tensor = from_dlpack(array)

@@ -14,9 +14,12 @@ from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 
+import pyarrow
 import pytest
 
 import devexchange
+import devexchange.ipc
+from devexchange import _errors
 
 
 def test_version():
@@ -52,6 +55,38 @@ def test_exceptions(kind, builtin):
         assert (type(each), str(each), each.status, each.driver_code) == (kind, "text", 7, 700)
         assert each.__notes__ == ["a note"]
     assert (error.status_name, kind("text", 9999).status_name) == ("DEVX_INVALID_SHAPE", "DEVX_?")
+
+
+@pytest.mark.parametrize("kind", [getattr(devexchange, name) for name in devexchange.__all__ if name in dir(_errors)])
+def test_exception_of_a_program_has_a_status(kind):
+    class Manager:
+        def allocate(self, request):
+            raise kind("full")
+
+    error = kind("text")
+    assert error.status_name.startswith("DEVX_") and error.status != 0
+    with pytest.raises(devexchange.Error, match="^allocate: full$") as raised:
+        devexchange.MemoryManager(Manager()).allocate(1, "cpu")
+    assert raised.value.status == error.status
+    # The base class has no status of its own, and time is up only for the library's own waits.
+    others = {devexchange.Error: devexchange.Failed, devexchange.TimedOut: devexchange.Refused}
+    assert type(raised.value) is others.get(kind, kind)
+
+
+def test_things_of_a_process_are_not_pickled():
+    batch = devexchange.from_arrow(pyarrow.record_batch({"n": [1]}))
+    with devexchange.ipc.Server(f"@test-pickled-{os.getpid()}") as server, devexchange.ipc.Client(server.address) as client:
+        for thing, text in [
+            (devexchange.empty(1), "devexchange.ipc shares its memory"),
+            (batch, "devexchange.ipc shares its memory"),
+            (batch["n"], "to_pylist"),
+            (batch.schema, "pyarrow.schema"),
+            (server, "give other processes its address"),
+            (client, "give the other process the address"),
+        ]:
+            for act in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match=f"^a {type(thing).__name__} cannot be pickled: .*{text}"):
+                    act(thing)
 
 
 def test_ledger():
@@ -292,7 +327,7 @@ def mistakes(tensor: Tensor, batch: RecordBatch) -> None:
     devexchange.empty(2, 3)  # type: ignore[arg-type]
     devexchange.from_dlpack(batch)  # type: ignore[arg-type]
     tensor.to(OfJax)  # type: ignore[arg-type]
-    batch[1.5]  # type: ignore[index]
+    batch[1.5]  # type: ignore[call-overload]
 """
 
 

@@ -81,6 +81,19 @@ def test_slices_as_of_any_sequence():
         column["n"]
 
 
+def test_rows_of_a_batch_as_of_any_sequence():
+    theirs = pyarrow.record_batch({"n": [10, 11, 12, 13]})
+    ours = from_arrow(theirs)
+    for rows in (slice(None), slice(1, 3), slice(-2, None), slice(3, 1), slice(2, 99), slice(None, -1)):
+        assert isinstance(ours[rows], RecordBatch)
+        assert ours[rows].to_pylist() == theirs.to_pylist()[rows]
+    with pytest.raises(ValueError, match="step is -1: the rows of a batch follow each other"):
+        ours[::-1]
+    for wrong in (["n"], 1.5, None):
+        with pytest.raises(TypeError, match="^column is .*: an int or a str was expected; RecordBatch.of makes"):
+            ours[wrong]
+
+
 def test_rows_that_are_not_there():
     ours = from_arrow(pyarrow.record_batch({"n": [10, 11, 12, 13]}))
     for part in (ours, ours["n"]):
@@ -113,7 +126,7 @@ def test_parts_of_a_tensor():
         numpy.testing.assert_array_equal(seen, expected)
         assert part.shape == expected.shape
         assert not seen.size or (numpy.shares_memory(seen, values) and seen.ctypes.data == expected.ctypes.data)
-    last = whole.slice(0, 1).slice(1, 2).slice(2, 3)
+    last = whole.slice(0, 1).slice(1, 2).slice(-1, 3)
     address = values.ctypes.data
     del values, whole, part, expected, seen
     assert (numpy.from_dlpack(last).item(), last.data_ptr) == (23.0, address + 23 * 4)
@@ -123,8 +136,9 @@ def test_parts_that_a_tensor_has_not():
     whole = devexchange.empty((2, 3), "int32")
     with pytest.raises(IndexError, match="dimension is 2: the tensor has 2"):
         whole.slice(2)
-    with pytest.raises(ValueError, match="dimension is -1"):
-        whole.slice(-1)
+    for beyond in (-3, -(2**63)):
+        with pytest.raises(IndexError, match=f"dimension is {beyond}: the tensor has 2"):
+            whole.slice(beyond)
     with pytest.raises(IndexError, match="offset is 1 and length is 2: dimension 0 has an extent of 2"):
         whole.slice(0, 1, 2)
     with pytest.raises(IndexError, match="offset is 4 and length is 0: dimension 1 has an extent of 3"):
@@ -152,6 +166,7 @@ def test_a_batch_of_columns_of_anybody():
     [
         ({}, ValueError, "there is no column"),
         ({"n": pyarrow.array([1]), "m": pyarrow.array([1, 2])}, ValueError, 'column "m" has length 2, the first one has 1'),
+        ({"n": numpy.arange(2)}, TypeError, "column \"n\" is of <class 'numpy.ndarray'>: .* to_column of a Tensor makes one"),
         ({"n": [1, 2]}, TypeError, "column \"n\" is of <class 'list'>: neither a RecordBatch nor"),
         ({"n": pyarrow.chunked_array([[1]])}, TypeError, "ChunkedArray'>: it has only __arrow_c_stream__, of which from_arrow"),
         ({1: pyarrow.array([1])}, TypeError, "columns has 1: a str was expected"),
@@ -164,3 +179,10 @@ def test_columns_that_make_no_batch(columns, error, text):
     with pytest.raises(error, match=text):
         RecordBatch.of(columns)
     assert devexchange.outstanding() == 0
+
+
+def test_tensor_is_no_column_by_itself():
+    tensor = devexchange.from_dlpack(numpy.arange(3))
+    with pytest.raises(TypeError, match="^column \"n\" is of <class 'devexchange.Tensor'>: .*; to_column of a Tensor makes one"):
+        RecordBatch.of({"n": tensor})
+    assert RecordBatch.of({"n": tensor.to_column()})["n"].to_pylist() == [0, 1, 2]
