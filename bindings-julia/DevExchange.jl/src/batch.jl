@@ -98,7 +98,8 @@ end
 
 Imports an Arrow array in host memory from its producer. `array` is a `Ref` or `Ptr` of [`ArrowArray`](@ref); `schema`
 is one of [`ArrowSchema`](@ref), which is imported, too, or a [`Schema`](@ref), which is shared. A `Ptr{Cvoid}` is
-accepted for either. No buffer is read or copied.
+accepted for either: `Ptr{Cvoid}(n)` of an address that Java or Python gives as a number `n`. No buffer is read or
+copied.
 
 On success each imported struct is moved from (its `release` is NULL) and released once, when the last user is gone. On
 failure both structs are untouched, and the caller still has to release them.

@@ -110,7 +110,8 @@ end
 
 Imports a DLPack tensor from its producer, without a copy. Element type and number of dimensions are those of the
 tensor, known only at run time: pass the result to a function that works on it, or state the type. `Ptr{Cvoid}` is
-accepted, too, but no other pointer (`DEVX_INVALID_ARGUMENT`).
+accepted, too, but no other pointer (`DEVX_INVALID_ARGUMENT`). An address that Java or Python gives as a number `n` is
+`Ptr{Cvoid}(n)`, and `UInt(pointer)` is the number for them.
 
 `stream` is the stream that the producer was given in the request, a [`DeviceStream`](@ref) or a number: the data is
 ready for work that is queued on it from now on. With `nothing`, data on CUDA is taken to be in the order of the legacy

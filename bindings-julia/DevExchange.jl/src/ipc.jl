@@ -2,10 +2,12 @@
 
 """
     IpcServer(address)
+    IpcServer(f, address)
 
 An exporter. Other processes of the same user can import what it offers under names ([`offer`](@ref)) with an
 [`IpcClient`](@ref), without a copy. `address` is the path of a socket, or '@' and a name to which no file corresponds.
-A thread of the library answers importers; it does not need Julia.
+A thread of the library answers importers; it does not need Julia. The second form, for a `do` block, calls `f(server)`,
+closes the server, and returns what `f` returned.
 
 **Ownership, threads.** `close(server)` ends all offers, and waits until the address is free again, for a second at
 most. What was given stays valid, and its memory is kept ([`leases`](@ref)), until it is released or its importer is
@@ -23,9 +25,11 @@ end
 
 """
     IpcClient(address; timeout=10)
+    IpcClient(f, address; timeout=10)
 
 An importer's connection to the [`IpcServer`](@ref) at an address: [`import_tensor`](@ref), [`import_batch`](@ref). The
-client waits up to `timeout` seconds for each answer (`Inf` for no limit); the calling thread blocks meanwhile.
+client waits up to `timeout` seconds for each answer (`Inf` for no limit); the calling thread blocks meanwhile. The second
+form, for a `do` block, calls `f(client)`, closes the client, and returns what `f` returned.
 
 An exporter is trusted like a producer in this process: that the memory holds what the exporter says (the offsets of a
 batch are followed as they are), and that nobody writes it while it is read here. No check can find that.
@@ -56,6 +60,17 @@ function IpcClient(address::AbstractString; timeout::Real=DEVX_IPC_TIMEOUT_NS ÷
     return IpcClient(made(Handle{TAG_IPC_CLIENT}) do out
         @checked devx_ipc_client_create(text::Ptr{UInt8}, limit::Int64, out::Ptr{Ptr{Cvoid}})
     end)
+end
+
+IpcServer(f, address::AbstractString) = closing(f, IpcServer(address))
+IpcClient(f, address::AbstractString; keywords...) = closing(f, IpcClient(address; keywords...))
+
+function closing(f, x::Union{IpcServer,IpcClient})
+    try
+        return f(x)
+    finally
+        close(x)
+    end
 end
 
 Base.isopen(x::Union{IpcServer,IpcClient}) = isopen(x.handle)

@@ -79,6 +79,16 @@ function Base.values(c::NumberColumn{S}) where {S<:PlainNumber}
 end
 
 """
+    unsafe_wrap(Array, c::Column) -> Vector
+
+Returns the elements of a column of integers or floats without nulls as a `Vector` over the same memory, as `values(c)`
+does. Throws `DEVX_COPY_REQUIRED` for any other column; `collect(c)` copies it.
+"""
+Base.unsafe_wrap(::Type{Array}, c::NumberColumn{<:PlainNumber}) = values(c)
+Base.unsafe_wrap(::Type{Array}, c::Column) = throw(DevExchangeError(DEVX_COPY_REQUIRED,
+    "eltype is $(eltype(c)): only numbers without nulls are in memory as in a Julia array; `collect(column)` copies others"))
+
+"""
     name(c::Column) -> String
 
 The name of a column; empty if it has none.

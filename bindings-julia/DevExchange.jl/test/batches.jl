@@ -215,6 +215,12 @@ end
     @test refused(() -> b[:nope], DX.DEVX_OUT_OF_RANGE, "nope")
     v = values(again[1])
     @test v isa Vector{Float64} && pointer(v) == pointer(numbers)
+    w = unsafe_wrap(Array, again[1])
+    @test w isa Vector{Float64} && pointer(w) == pointer(numbers)
+    @test refused(() -> unsafe_wrap(Array, b[:flags]), DX.DEVX_COPY_REQUIRED, "eltype is Bool", "collect(column)")
+    gaps = Batch((x=[1.5, missing],))
+    @test refused(() -> unsafe_wrap(Array, gaps[:x]), DX.DEVX_COPY_REQUIRED, "eltype is Union{Missing, Float64}")
+    close(gaps)
     # Elements that are not aligned are copied to memory that is.
     bytes = collect(0x01:0x21)
     for (T, width) in ((Int16, 2), (Int32, 4), (Float64, 8), (NTuple{2,Float32}, 4))

@@ -172,6 +172,28 @@ end
     @test !ispath(path)
 end
 
+@testset "ipc: do blocks close" begin
+    address, mine, theirs = address_of_test("do"), Ref{Any}(), Ref{Any}()
+    t = allocate_shared(Int, 2)
+    t .= [3, 4]
+    total = IpcServer(address) do server
+        mine[] = server
+        offer(server, "t", t)
+        IpcClient(address; timeout=60) do client
+            theirs[] = client
+            u = import_tensor(client, "t")
+            n = sum(u)
+            close(u)
+            return n
+        end
+    end
+    @test total == 7 && !isopen(mine[]) && !isopen(theirs[])
+    @test_throws ErrorException("in the block") IpcServer(server -> (mine[] = server; error("in the block")), address)
+    @test !isopen(mine[]) && refused(() -> IpcClient(identity, address), DX.DEVX_SYSTEM, "connect")
+    close(t)
+    @test comes(nothing_left)
+end
+
 # Closes nothing: the finalizers release everything.
 @noinline function forgotten_exchange(address)
     server, client = IpcServer(address), IpcClient(address)
