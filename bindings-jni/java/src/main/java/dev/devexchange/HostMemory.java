@@ -52,7 +52,8 @@ final class HostMemory {
             throw new DevExchangeException(
                     Status.INVALID_ARGUMENT,
                     name + " has byte order " + buffer.order() + ": it must be the native one, "
-                            + ByteOrder.nativeOrder());
+                            + ByteOrder.nativeOrder() + "; order(ByteOrder.nativeOrder()) sets it, also on what slice, "
+                            + "duplicate and asReadOnlyBuffer return, which begin with BIG_ENDIAN");
         }
         return Calls.bufferAddress(buffer) + buffer.position();
     }

@@ -12,6 +12,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.ReadOnlyBufferException;
 import java.util.Arrays;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 
@@ -276,6 +277,13 @@ class TensorTest {
                 Status.INVALID_ARGUMENT,
                 () -> Tensor.create(Direct.room(8).order(Direct.otherOrder()), DType.INT8, new long[] {8}, null),
                 "data", "byte order " + Direct.otherOrder());
+        for (ByteBuffer derived : List.of(Direct.room(8).slice(), Direct.room(8).asReadOnlyBuffer())) {
+            refused(
+                    Status.INVALID_ARGUMENT,
+                    () -> Tensor.create(derived, DType.INT8, new long[] {8}, null),
+                    "order(ByteOrder.nativeOrder()) sets it, also on what slice,");
+            Tensor.create(derived.order(ByteOrder.nativeOrder()), DType.INT8, new long[] {8}, null).close();
+        }
         ByteBuffer odd = Direct.room(17).position(1);
         refused(
                 Status.INVALID_ARGUMENT,
