@@ -183,6 +183,6 @@ def test_columns_that_make_no_batch(columns, error, text):
 
 def test_tensor_is_no_column_by_itself():
     tensor = devexchange.from_dlpack(numpy.arange(3))
-    with pytest.raises(TypeError, match="^column \"n\" is of <class 'devexchange.Tensor'>: .*; to_column of a Tensor makes one"):
+    with pytest.raises(TypeError, match="is of <class 'devexchange.Tensor'>: .*; to_column of a Tensor makes one"):
         RecordBatch.of({"n": tensor})
     assert RecordBatch.of({"n": tensor.to_column()})["n"].to_pylist() == [0, 1, 2]
