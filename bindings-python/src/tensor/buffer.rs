@@ -19,7 +19,8 @@ use crate::tensor::type_object::New;
 /// Returns a view of the memory of an object with the buffer protocol.
 ///
 /// Such objects are bytes, bytearray, array.array, memoryview, NumPy arrays and others. The buffer stays locked until the
-/// last user of the tensor is gone.
+/// last user of the tensor is gone. An object that refers to the tensor made over it has to close the tensor, because
+/// Python's cycle collector cannot see such a cycle.
 ///
 /// Raises TypeError for objects without the protocol, BufferError for elements that are not numbers in this machine's byte
 /// order.

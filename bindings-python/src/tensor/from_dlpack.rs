@@ -16,7 +16,8 @@ use crate::tensor::type_object::{self, New};
 
 /// Takes a tensor from an object with `__dlpack__`, or whose type has `__dlpack_c_exchange_api__`.
 ///
-/// The tensor is a view of the same memory, which is released when the last user of the tensor is gone.
+/// The tensor is a view of the same memory, which is released when the last user of the tensor is gone. An object that refers
+/// to the tensor made over it has to close the tensor, because Python's cycle collector cannot see such a cycle.
 ///
 /// `device` is where the elements are wanted: a name such as "cpu", "cuda" or "cuda:1", a pair of device type and number
 /// (`Device`), or a `torch.device`; by default where they are. `copy` is True to always copy, False to never copy, None to

@@ -2,7 +2,9 @@
 
 import array
 import ctypes
+import gc
 import hashlib
+import weakref
 import zlib
 
 import numpy
@@ -156,6 +158,21 @@ def test_lent_view_outlives_the_tensor():
     assert view.tobytes() == b"abc"
     view.release()
     source.append(0)
+
+
+class Memory(bytearray):
+    """A buffer that can keep the tensor over it."""
+
+
+@pytest.mark.parametrize("take", [from_buffer, lambda source: from_dlpack(numpy.frombuffer(source))])
+def test_object_that_keeps_the_tensor_over_it_ends_once_the_tensor_is_closed(take):
+    source = Memory(8)
+    source.tensor = take(source)
+    source.tensor.close()
+    gone = weakref.ref(source)
+    del source
+    gc.collect()
+    assert gone() is None
 
 
 def test_contiguous_view_that_was_asked_for():
