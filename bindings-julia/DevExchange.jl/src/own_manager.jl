@@ -56,9 +56,10 @@ nothing to do.
 **Who runs the functions.** They are called from any thread, also several at a time. On a Julia thread they run
 directly. A foreign thread waits while a Julia task runs them, under the conditions and with the `patience` (in seconds)
 that [`BatchStream`](@ref BatchStream(::Schema, ::Any)) describes. The `release` functions run in tasks of this module,
-like all releases ([`drain`](@ref)). Before `reset` and `trim`, all releases that are due have run; before `allocate`,
-too, unless another task is running them. So a `release` function must not wait for a task that calls this manager. If
-the stream of a request is closed meanwhile, it is destroyed only after the `release` function of that memory has run.
+like all releases ([`drain`](@ref)). Before `reset` and `trim`, all releases that are due have run, unless a `release`
+function makes the call; before `allocate`, too, unless any task is running them. So a `release` function must not wait
+for a task that calls this manager. If the stream of a request is closed meanwhile, it is destroyed only after the
+`release` function of that memory has run.
 
 Throws `DEVX_INVALID_ARGUMENT` for a function that cannot be called in this way and for a negative `patience`.
 """

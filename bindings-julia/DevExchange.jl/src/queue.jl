@@ -70,8 +70,11 @@ releases handles that only a finalizer gave up. Returns how many there were. You
 module is woken for each release. Call it to wait for releases, for example before you look at [`outstanding`](@ref).
 
 Any task may call it. It waits for another task that is delivering, so a `release` function must not wait for a task
-that calls `drain`. It may wait for other things: requests of foreign threads and batches of asynchronous streams are
-delivered meanwhile; other releases are not.
+that calls `drain`. Nor may it wait for a task that goes through a [`BatchStream`](@ref), or whose calls run a source or
+a manager written in Julia: so that loops that never wait release something, too, these calls now and then deliver what
+is due, on the calling task. It may wait for other things: requests of foreign threads and batches of asynchronous
+streams are delivered meanwhile; other releases are not. Called by a `release` function itself, `drain` does nothing and
+returns 0: release functions are called one after the other.
 
 When Julia ends, everything that is due is delivered. A `release` function that waits for something then has a second,
 or less if there are several; it does not keep others from being called.
@@ -243,7 +246,22 @@ is_event(token) = token & TAG_MASK in (TAG_WAKE, TAG_REQUEST)
 # Takes the oldest token that is due.
 next_due() = lock(() -> isempty(DUE) ? nothing : popfirst!(DUE), DUE_CHANGED)
 
+# Within a `release` function this does nothing: the call that runs the function delivers the rest. Nested releases would
+# overflow the stack if there are many.
 function deliver_all()
+    storage = task_local_storage()
+    haskey(storage, DELIVERING) && return 0
+    try
+        storage[DELIVERING] = true
+        return deliver_what_is_due()
+    finally
+        delete!(storage, DELIVERING)
+    end
+end
+
+const DELIVERING = :devexchange_delivering
+
+function deliver_what_is_due()
     total = 0
     while true
         # Repeated, because what was delivered may have released more.

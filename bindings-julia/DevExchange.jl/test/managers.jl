@@ -291,6 +291,21 @@ end
     @test weak.value == [3.0] && unsafe_load(Ptr{Float64}(pointer(p))) == 3.0
     foreach(close, (p, m))
     @test nothing_left()
+    # Release functions whose calls would deliver releases are called one after the other, however many there are.
+    m = MemoryManager(request -> counted(log, request.bytes))
+    delivered, depth, deepest, called = Any[], Ref(0), Ref(0), Ref(0)
+    function released(k)
+        depth[] += 1
+        deepest[] = max(deepest[], depth[])
+        isodd(k) ? close(allocate(m, 8, DX.CPU)) : push!(delivered, drain())
+        depth[] -= 1
+        called[] += 1
+    end
+    foreach(k -> close(Tensor([1.0]; release=() -> released(k))), 1:10_000)
+    drain()
+    @test called[] == 10_000 && deepest[] == 1 && all(iszero, delivered)
+    close(m)
+    @test nothing_left() && live(log) == 0
 end
 
 @testset "managers: foreign threads" begin
