@@ -80,6 +80,7 @@ When Julia ends, everything that is due is delivered. A `release` function that 
 or less if there are several; it does not keep others from being called.
 """
 function drain()
+    is_delivering() && return 0
     lock(DRAINING)
     try
         return deliver_all()
@@ -192,7 +193,7 @@ function deliver_now_and_then()
 end
 
 function deliver_if_idle()
-    trylock(DRAINING) || return nothing
+    !is_delivering() && trylock(DRAINING) || return nothing
     try
         deliver_all()
     finally
@@ -246,11 +247,8 @@ is_event(token) = token & TAG_MASK in (TAG_WAKE, TAG_REQUEST)
 # Takes the oldest token that is due.
 next_due() = lock(() -> isempty(DUE) ? nothing : popfirst!(DUE), DUE_CHANGED)
 
-# Within a `release` function this does nothing: the call that runs the function delivers the rest. Nested releases would
-# overflow the stack if there are many.
 function deliver_all()
     storage = task_local_storage()
-    haskey(storage, DELIVERING) && return 0
     try
         storage[DELIVERING] = true
         return deliver_what_is_due()
@@ -259,6 +257,9 @@ function deliver_all()
     end
 end
 
+# Whether this task is within a `release` function. Then the call that runs the function delivers the rest: nested releases
+# would overflow the stack if there are many.
+is_delivering() = haskey(task_local_storage(), DELIVERING)
 const DELIVERING = :devexchange_delivering
 
 function deliver_what_is_due()
