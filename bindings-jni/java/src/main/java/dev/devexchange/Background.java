@@ -33,7 +33,7 @@ final class Background {
         return thread;
     }
 
-    /** The group above all others. The caller's own group can be an application's: it would be kept, and interrupted. */
+    /** The group above all others. The caller's own can be an application's: it would be kept, and interrupted. */
     private static ThreadGroup top() {
         ThreadGroup group = Thread.currentThread().getThreadGroup();
         while (group.getParent() != null) {
