@@ -77,6 +77,11 @@ impl Device {
     /// Host memory.
     pub const CPU: Self = Self { kind: DeviceType::CPU, id: 0 };
 
+    /// Memory of one GPU. Whether there is such a GPU is found out by the call that uses it.
+    pub const fn cuda(id: i32) -> Self {
+        Self { kind: DeviceType::CUDA, id }
+    }
+
     /// Whether a device from outside is host memory, written as in DLPack (0) or as in Arrow (−1).
     #[inline]
     pub(crate) fn is_cpu(kind: DeviceType, id: i64) -> bool {

@@ -30,6 +30,12 @@ fn a_type_is_called_as_in_dlpack() {
 }
 
 #[test]
+fn a_gpu_is_named_without_a_driver() {
+    assert_eq!(Device::cuda(1), Device { kind: DeviceType::CUDA, id: 1 });
+    assert_eq!(Device::cuda(1).to_string(), "cuda:1");
+}
+
+#[test]
 fn the_cpu_is_one_and_others_say_why_they_are_none() {
     for id in [0, -1] {
         assert_eq!(Device::new(DeviceType::CPU, id), Ok(Device::CPU));
