@@ -186,11 +186,18 @@ impl From<fmt::Arguments<'_>> for Text {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reason { status, driver_code, message, .. } = self.reason();
-        match status_name(*status) {
-            Some(name) => write!(f, "{}: {message}", name.to_string_lossy())?,
-            None => write!(f, "status {}: {message}", status.0)?,
-        }
+        write!(f, "{status}: {message}")?;
         if *driver_code != 0 { write!(f, " (the driver's code is {driver_code})") } else { Ok(()) }
+    }
+}
+
+/// Writes the name of the status, for example `DEVX_INVALID_SHAPE`.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match status_name(*self) {
+            Some(name) => f.pad(&name.to_string_lossy()),
+            None => write!(f, "status {}", self.0),
+        }
     }
 }
 
@@ -203,6 +210,10 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// A refusal that gives back what the call was given.
+///
+/// `?` makes an [`Error`] of it in a function that returns this crate's [`Result`]. In a function that returns another kind
+/// of error (`anyhow::Error`, `Box<dyn Error>`), `?` keeps the `Refused` itself, and what was not taken with it;
+/// `.map_err(Error::from)?` makes it an [`Error`] there, whose status a `downcast_ref` finds.
 #[derive(Debug)]
 pub struct Refused<T> {
     /// Why the call was refused.

@@ -614,4 +614,6 @@ fn a_refusal_is_an_error_of_std() {
     assert_eq!(format!("{error:?}"), "DEVX_INVALID_SHAPE: shape[0] is -1: an extent cannot be negative");
     let error = Error::driver(DevxStatus(7777), 3, "a new one");
     assert_eq!(format!("{error:?}"), "status 7777: a new one (the driver's code is 3)");
+    assert_eq!(error.status().to_string(), "status 7777");
+    assert_eq!(format!("{:>12}", DEVX_DEVICE), " DEVX_DEVICE");
 }
