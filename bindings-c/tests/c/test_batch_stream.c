@@ -300,7 +300,9 @@ TEST(an_error_of_a_source_stays_and_is_told_to_foreign_consumers) {
     static struct {
         devx_status status;
         int code;
-    } const all[] = {{DEVX_OUT_OF_MEMORY, ENOMEM}, {DEVX_UNSUPPORTED, ENOTSUP}, {DEVX_CALLBACK, EIO}, {4711, EINVAL}};
+    } const all[] = {
+        {DEVX_OUT_OF_MEMORY, ENOMEM}, {DEVX_UNSUPPORTED, ENOTSUP}, {DEVX_CALLBACK, EIO}, {DEVX_SYSTEM, EIO}, {4711, EINVAL},
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
         struct tally tally = {0};
         struct source *source = new_source(&tally, 1);

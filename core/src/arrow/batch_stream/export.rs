@@ -12,7 +12,7 @@ use crate::abi::arrow_device_stream::ArrowDeviceArrayStream;
 use crate::abi::arrow_stream::ArrowArrayStream;
 use crate::abi::types::{
     DEVX_CALLBACK, DEVX_DEVICE, DEVX_DRIVER, DEVX_IMPOSSIBLE, DEVX_NULL_ARGUMENT, DEVX_OUT_OF_MEMORY, DEVX_PANIC,
-    DEVX_UNSUPPORTED,
+    DEVX_SYSTEM, DEVX_UNSUPPORTED,
 };
 use crate::device::DeviceType;
 use crate::error::{Error, Refused, Result, caught};
@@ -129,7 +129,7 @@ fn errno(error: &Error) -> c_int {
         _ if error.errno() != 0 => error.errno(),
         DEVX_OUT_OF_MEMORY => libc::ENOMEM,
         DEVX_UNSUPPORTED | DEVX_IMPOSSIBLE => libc::ENOTSUP,
-        DEVX_CALLBACK | DEVX_DRIVER | DEVX_PANIC => libc::EIO,
+        DEVX_CALLBACK | DEVX_DRIVER | DEVX_SYSTEM | DEVX_PANIC => libc::EIO,
         _ => libc::EINVAL,
     }
 }
