@@ -238,6 +238,9 @@ TEST(limits_and_host_memory) {
     CHECK_OK(devx_manager_create_host_only(&host, &error));
     CHECK_REFUSED(devx_manager_create_limited(host, -2, &limited, &error), DEVX_INVALID_ARGUMENT, "limit is -2");
     CHECK_REFUSED(devx_manager_create_pool(1, -2, &limited, &error), DEVX_INVALID_ARGUMENT, "keep is -2");
+    request.stream = 0;
+    CHECK_REFUSED(devx_manager_allocate(host, &request, &more, &error), DEVX_INVALID_STREAM, "stream is 0: -1 is no stream");
+    request.stream = -1;
     request.reserved = 1;
     CHECK_REFUSED(devx_manager_allocate(host, &request, &more, &error), DEVX_INVALID_ARGUMENT, "reserved is 1");
     request.reserved = 0;

@@ -25,6 +25,13 @@ impl Request {
         }
         let request = Self::named(DeviceType(raw.device_type), raw.device_id, bytes)?;
         let device = Device { kind: DeviceType::CUDA, id: request.ordinal };
+        // What a record has that was filled with zeros.
+        if raw.stream == 0 {
+            return refuse!(
+                DEVX_INVALID_STREAM,
+                "stream is 0: -1 is no stream, 1 the legacy default stream, 2 the per-thread one, others are handles"
+            );
+        }
         // SAFETY: the caller's contract.
         let stream = unsafe { RawStream::new(raw.stream) };
         let stream = (stream != RawStream::NO_SYNC).then(|| device.stream_with(device, stream)).transpose()?;
