@@ -3,7 +3,7 @@
 #
 #   PREFIX=/usr/local [LIBDIR=lib] [DESTDIR=/stage] [STATIC_TLS=no] scripts/install.sh install|uninstall
 #
-# LIBDIR is relative to PREFIX (lib, lib64, lib/x86_64-linux-gnu). The installed tree in PREFIX can be moved as a whole.
+# LIBDIR is below PREFIX (lib, lib64, lib/x86_64-linux-gnu, or PREFIX and one of these). The installed tree in PREFIX can be moved as a whole.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -21,7 +21,6 @@ fail() { echo "install: $*" >&2; exit 1; }
 read_settings() {
   prefix=${PREFIX:-/usr/local}
   libdir=${LIBDIR:-lib}
-  case $libdir in /* | *..*) fail "LIBDIR is below PREFIX, so it is relative: $libdir" ;; esac
   case $prefix in
     /*) ;;
     *)
@@ -29,6 +28,8 @@ read_settings() {
       prefix=$DEVX_ROOT/$prefix
       ;;
   esac
+  case $libdir in "$prefix"/?*) libdir=${libdir#"$prefix"/} ;; esac
+  case $libdir in /* | *..*) fail "LIBDIR is $libdir: it must be below PREFIX, which is $prefix; for example LIBDIR=lib64" ;; esac
   to=${DESTDIR:-}$prefix
 }
 
@@ -119,6 +120,13 @@ refresh_loader_cache() {
 # The headers of the standards have names that others use too: a header that is no longer the one we installed stays.
 uninstall_all() {
   local file
+  if [ ! -e "$to/$libdir/$real_name" ] && [ ! -e "$to/include/devexchange.h" ]; then
+    echo "devexchange $DEVX_VERSION is not installed in $to"
+    return
+  fi
+  if [ ! -e "$to/$libdir/$real_name" ]; then
+    fail "no $real_name in $to/$libdir: was it installed with another LIBDIR?"
+  fi
   while read -r file; do rm -f "$to/$file"; done < <(list_products)
   while read -r file; do
     if cmp -s "$headers/$file" "$to/include/$file"; then rm -f "$to/include/$file"

@@ -146,6 +146,26 @@ check_stage_and_uninstall() {
   check "make uninstall" make "${args[@]}" uninstall || return 0
   left=$(find "$work/stage" ! -type d -printf '%P ')
   if [ -z "$left" ]; then ok "uninstall leaves no file"; else not_ok "uninstall leaves no file" "$left"; fi
+  check_places
+}
+
+# LIBDIR may repeat PREFIX, as packagers write it, and an uninstall elsewhere removes nothing.
+check_places() {
+  local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX=/opt/devexchange DESTDIR="$work/places") said
+  check "make install with LIBDIR below PREFIX" make "${args[@]}" LIBDIR=/opt/devexchange/lib64 install || return 0
+  if [ -e "$work/places/opt/devexchange/lib64/libdevexchange.so" ]; then ok "LIBDIR may repeat PREFIX"
+  else not_ok "LIBDIR may repeat PREFIX" "$(find "$work/places" -name 'libdevexchange.so' | sed -n 1p)"; fi
+  said=$(make "${args[@]}" uninstall 2>&1 || true)
+  case $said in
+    *"another LIBDIR?"*) ok "uninstall with another LIBDIR says so" ;;
+    *) not_ok "uninstall with another LIBDIR says so" "$said" ;;
+  esac
+  check "make uninstall with LIBDIR below PREFIX" make "${args[@]}" LIBDIR=/opt/devexchange/lib64 uninstall || return 0
+  said=$(make "${args[@]}" uninstall 2>&1 || true)
+  case $said in
+    *"is not installed in"*) ok "an uninstall of nothing says so" ;;
+    *) not_ok "an uninstall of nothing says so" "$said" ;;
+  esac
 }
 
 # Without cargo, install uses the library that is built, and no other library than the one asked for. HOME plays no
