@@ -302,11 +302,13 @@ def test_batch_on_the_device(cuda):
         again.__arrow_c_array__()
 
 
-def test_column_on_the_device_as_a_tensor(cuda):
+@pytest.mark.parametrize("given", [lambda column: column.to_tensor(copy=False), lambda column: column])
+def test_column_on_the_device_as_a_tensor(cuda, given):
     there = from_arrow(pyarrow.array(VALUES.ravel())).copy_to(CUDA, cuda.producer)
-    tensor = there.root.to_tensor(copy=False)
+    producer = given(there.root)
+    assert producer.__dlpack_device__() == CUDA
     there.close()
-    view = StridedMemoryView.from_dlpack(tensor, stream_ptr=driver.number(cuda.consumer))
+    view = StridedMemoryView.from_dlpack(producer, stream_ptr=driver.number(cuda.consumer))
     elements = driver.download(view.ptr, VALUES.nbytes, cuda.consumer)
     numpy.testing.assert_array_equal(elements.view("f4"), VALUES.ravel())
 
