@@ -29,10 +29,16 @@ final class NativeLibrary {
     /** Loads the library that the property names, or else the one that the jar carries. */
     static void load() {
         String given = System.getProperty(PROPERTY);
-        if (given == null) {
-            loadResource();
-        } else {
-            loadGiven(given);
+        try {
+            if (given == null) {
+                loadResource();
+            } else {
+                loadGiven(given);
+            }
+        } catch (IllegalCallerException denied) {
+            Module caller = NativeLibrary.class.getModule();
+            String name = caller.isNamed() ? caller.getName() : "ALL-UNNAMED";
+            throw error("this JVM denies native access; --enable-native-access=" + name + " allows it", denied);
         }
     }
 

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.File;
 import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -136,6 +137,21 @@ class DevExchangeTest {
     void theDirectoryForTemporaryFilesMayBeARelativePath() throws IOException, InterruptedException {
         Jvm.End end = Jvm.run(List.of("-Djava.io.tmpdir=target"), Map.of(), Version.class);
         assertEquals(new Jvm.End(0, DevExchange.version() + System.lineSeparator()), end);
+    }
+
+    /** Since JDK 24 the JVM can be told to load no library for modules that were not allowed to use native code. */
+    @Test
+    void aJvmThatDeniesNativeAccessSaysHowToAllowIt() throws IOException, InterruptedException {
+        if (Runtime.version().feature() < 24) {
+            return;
+        }
+        String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
+        String classes = Jvm.place(DevExchange.class) + File.pathSeparator + Jvm.place(Version.class);
+        Jvm.End end = Jvm.end(new ProcessBuilder(
+                java, "--illegal-native-access=deny", "-cp", classes, Version.class.getName()));
+        assertEquals(1, end.status(), end.output());
+        String expected = "this JVM denies native access; --enable-native-access=ALL-UNNAMED allows it";
+        assertTrue(end.output().contains("UnsatisfiedLinkError: " + expected), end.output());
     }
 
     /** The program of another JVM. */
