@@ -170,7 +170,8 @@ abstract class ColumnRows {
     private DevExchangeException mismatch(String wanted) {
         return new DevExchangeException(
                 Status.MISMATCH,
-                "the values of column \"" + is().name() + "\" have format " + is().format() + ": not " + wanted);
+                "the values of column \"" + is().name() + "\" have format " + is().format() + " (" + is().typeName()
+                        + "): not " + wanted);
     }
 
     private String decode(byte[] bytes, long row) {

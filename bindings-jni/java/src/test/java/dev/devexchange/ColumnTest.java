@@ -75,7 +75,7 @@ class ColumnTest {
                 column.getDouble(0)));
         through(Format.FLOAT64, Node.of(1, NONE, Direct.doubles(0.1)), column -> {
             assertEquals(0.1, column.getDouble(0));
-            refused(Status.MISMATCH, () -> column.getLong(0), "\"c\"", "format g", "long");
+            refused(Status.MISMATCH, () -> column.getLong(0), "\"c\"", "format g (float64): not a long");
         });
     }
 
