@@ -24,7 +24,9 @@ import java.util.concurrent.atomic.AtomicReference;
  *
  * <p>The handler is called on daemon threads of this library, or on an executor of the program, one call after the
  * other; if {@link #close} ends the stream, the last calls may come on the thread that closes. {@code onNext} takes the
- * batch and closes it; its {@link Batch#metadata} goes to the consumer, too. The handler is released once, at the end
+ * batch and closes it; its {@link Batch#metadata} goes to the consumer, too. A batch that the publisher never gives
+ * stays the program's: {@link java.util.concurrent.SubmissionPublisher}, for example, drops what it holds after a cancel
+ * and in {@code closeExceptionally}, and only the garbage collector closes it. The handler is released once, at the end
  * of the stream or when the writer is closed before that; then the consumer gets an error ({@code EPIPE}).
  */
 public final class AsyncWriter extends Owned<AsyncWriter> implements Flow.Subscriber<Batch>, AutoCloseable {
