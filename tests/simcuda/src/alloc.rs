@@ -150,6 +150,7 @@ impl Call<'_> {
                 sync_memops: false,
                 opened: 0,
                 imported_by: None,
+                of_graph: false,
                 origin,
                 excused: false,
             },

@@ -173,7 +173,10 @@ impl Sim {
         self.release("cuMemFreeAsync", address, |c| {
             let stream = c.stream(stream)?;
             let base = c.freeable(address, &[AllocKind::Device])?;
-            let len = c.st.allocs.get(&base).map_or(0, |a| a.len);
+            let (len, of_graph) = c.st.allocs.get(&base).map_or((0, false), |a| (a.len, a.of_graph));
+            if !of_graph {
+                c.no_free_in_capture(stream)?;
+            }
             let touch = Touch::whole(base, len, AccessKind::Free);
             let (_, seq) = c.submit(stream, crate::state::Work::Free(base), &[touch], Vec::new())?;
             let site = c.site();
@@ -211,7 +214,10 @@ impl Call<'_> {
         }
         let base = self.make(Want { kind: AllocKind::Device, len: n, device, ctx, flags: 0, pool: Some(pool) })?;
         let touch = Touch::whole(base, n, AccessKind::Alloc);
-        self.submit(stream, crate::state::Work::Nothing, &[touch], Vec::new())?;
+        let (_, seq) = self.submit(stream, crate::state::Work::Nothing, &[touch], Vec::new())?;
+        if let Some(a) = self.st.allocs.get_mut(&base) {
+            a.of_graph = seq == 0;
+        }
         Ok(base)
     }
 

@@ -189,6 +189,14 @@ impl Call<'_> {
         Err(Code::CAPTURE_UNSUPPORTED)
     }
 
+    /// A capture can free only what a capture has allocated.
+    pub(crate) fn no_free_in_capture(&mut self, stream: u64) -> CuResult<()> {
+        let Some(id) = self.capture_of(stream) else { return Ok(()) };
+        self.invalidate(id);
+        self.capture_violation("a capture cannot free memory from outside of it");
+        Err(Code::INVALID_VALUE)
+    }
+
     /// The captures of blocking streams for which this stream, if it is the legacy stream, would have to wait.
     fn captures_before(&self, stream: u64) -> Vec<u64> {
         let Some(s) = self.st.streams.get(&stream).filter(|s| s.kind == StreamKind::Legacy) else { return Vec::new() };

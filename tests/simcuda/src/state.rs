@@ -272,6 +272,8 @@ pub(crate) struct Alloc {
     /// one.
     pub(crate) opened: u32,
     pub(crate) imported_by: Option<IpcHandle>,
+    /// Whether a capture allocated it.
+    pub(crate) of_graph: bool,
     pub(crate) origin: Site,
     pub(crate) excused: bool,
 }

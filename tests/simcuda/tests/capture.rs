@@ -64,6 +64,21 @@ fn a_violation_invalidates_and_the_end_says_so() {
 }
 
 #[test]
+fn a_capture_frees_only_its_own_memory() {
+    let w = World::lenient(Mode::Lazy, 1);
+    let s = w.nb();
+    let before = w.mem_alloc_async(8, s).unwrap();
+    w.stream_begin_capture(s, RELAXED).unwrap();
+    let own = w.mem_alloc_async(8, s).unwrap();
+    w.mem_free_async(own, s).unwrap();
+    assert_eq!(w.stream_is_capturing(s), Ok(CaptureStatus::Active));
+    assert_eq!(w.mem_free_async(before, s), Err(Code::INVALID_VALUE));
+    assert_eq!((w.stream_end_capture(s), w.take_findings().len()), (Err(Code::CAPTURE_INVALIDATED), 1));
+    w.mem_free_async(before, s).unwrap();
+    w.stream_synchronize(s).unwrap();
+}
+
+#[test]
 fn modes_name_the_threads_that_must_be_careful() {
     for (mode, mine, other) in [(GLOBAL, false, false), (THREAD_LOCAL, false, true), (RELAXED, true, true)] {
         for here in [true, false] {
