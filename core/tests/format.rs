@@ -102,6 +102,11 @@ fn names_have_the_time_zone() {
     }
     let error = TypeName::parse("ts:UTC").unwrap_err();
     assert_eq!(error.message(), "format is \"ts:UTC\": not a format string of Arrow");
+    for (name, format) in [("int32", "i"), ("float64", "g"), ("utf8", "u"), ("date32", "tdD"), ("binary_view", "vz")] {
+        let error = TypeName::parse(name).unwrap_err();
+        let expected = format!("format is {name:?}: not a format string of Arrow, in which {name} is {format:?}");
+        assert_eq!(error.message(), expected);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
+use crate::text;
 
 /// Unit of a time, timestamp or duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -272,8 +273,26 @@ impl Type {
         };
         match parsed {
             Some(parsed) => Ok(parsed),
-            None => refuse!(DEVX_INVALID_FORMAT, "format is {format:?}: not a format string of Arrow"),
+            None => match Self::format_named(format) {
+                Some(meant) => refuse!(
+                    DEVX_INVALID_FORMAT,
+                    "format is {format:?}: not a format string of Arrow, in which {format} is {meant:?}"
+                ),
+                None => refuse!(DEVX_INVALID_FORMAT, "format is {format:?}: not a format string of Arrow"),
+            },
         }
+    }
+
+    /// The format string of a type without parameters, by its name.
+    fn format_named(name: &str) -> Option<&'static str> {
+        const FORMATS: [&str; 21] = [
+            "n", "b", "c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g", "z", "Z", "u", "U", "vz", "vu", "tdD",
+            "tdm",
+        ];
+        FORMATS.into_iter().find(|format| {
+            let own = Self::parse(format).ok().and_then(|ty| text::formatted(format_args!("{ty}")));
+            own.is_some_and(|own| own == name)
+        })
     }
 
     /// Whether the type is a date, time, timestamp or duration.
