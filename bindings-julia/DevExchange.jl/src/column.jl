@@ -35,7 +35,8 @@ data; the values are the same.
 A time that is not within a day, and a point in time that `DateTime` cannot represent, throw `DEVX_OUT_OF_RANGE` on
 access.
 
-`values(column)` of integers and floats without nulls is a `Vector` over the same memory.
+`values(column)` of integers and floats without nulls is a `Vector` over the same memory, and so is
+`unsafe_wrap(Array, column)`, which throws for any other column.
 
 **Ownership.** A column keeps its batch from being finalized. After `close(batch)` it throws `DEVX_CLOSED`, even in
 `@inbounds` code. Any task may read, but not while another task closes the batch.
