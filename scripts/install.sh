@@ -3,7 +3,8 @@
 #
 #   PREFIX=/usr/local [LIBDIR=lib] [DESTDIR=/stage] [STATIC_TLS=no] scripts/install.sh install|uninstall
 #
-# LIBDIR is below PREFIX (lib, lib64, lib/x86_64-linux-gnu, or PREFIX and one of these). The installed tree in PREFIX can be moved as a whole.
+# LIBDIR is below PREFIX: lib, lib64, lib/x86_64-linux-gnu, or PREFIX followed by one of these. The installed tree in
+# PREFIX can be moved as a whole.
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
