@@ -26,8 +26,8 @@ threads. Any task may use a writer; the calls take turns. A call from within a c
 (`DEVX_BUSY`). A writer that was not closed sends the consumer an error when it is finalized.
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_ARGUMENT` if a callback is missing, `DEVX_DEVICE` for a type
-of device that this library has no runtime for; in these cases the handler is untouched. Throws `DEVX_CALLBACK` if the
-consumer refuses the schema, `DEVX_CLOSED` if it cancelled.
+of device that this library has no runtime for, `DEVX_CLOSED` if the schema is closed; in these cases the handler is
+untouched. Throws `DEVX_CALLBACK` if the consumer refuses the schema, `DEVX_CLOSED` if it cancelled.
 """
 struct AsyncWriter
     handle::Handle{TAG_ASYNC_WRITER}
@@ -36,8 +36,11 @@ struct AsyncWriter
     turn::ReentrantLock
 end
 
-function AsyncWriter(handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Schema; device_type::Integer=kDLCPU,
-                     metadata=())
+# A schema that is closed is refused before the handler is taken.
+AsyncWriter(handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Schema; keywords...) =
+    held(address -> started_writer(handler, address; keywords...), schema.handle)
+
+function started_writer(handler, schema; device_type::Integer=kDLCPU, metadata=())
     bell, turn = Bell(), ReentrantLock()
     handle = made(Handle{TAG_ASYNC_WRITER}) do out
         with_metadata(metadata) do block
@@ -50,7 +53,7 @@ function AsyncWriter(handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Schema
     w = AsyncWriter(handle, bell, turn)
     try
         in_turn(w) do writer
-            @checked devx_async_writer_start(writer::Ptr{Cvoid}, schema.handle::Handle)
+            @checked devx_async_writer_start(writer::Ptr{Cvoid}, schema::Ptr{Cvoid})
         end
     catch
         close(handle)

@@ -198,6 +198,13 @@ end
     @test refused(() -> AsyncWriter(null, NUMBERED), DX.DEVX_NULL_ARGUMENT)
     c, thrown = with_consumer(close; device_type=99)
     @test thrown.status == DX.DEVX_DEVICE && c[:releases] == 0
+    r, gone = AsyncReader(), Schema(DX.fields(NUMBERED)...)
+    close(gone)
+    h = DX.handler(r)
+    @test refused(() -> AsyncWriter(h, gone), DX.DEVX_CLOSED, "schema") && DX.producer_error(r).code == 0
+    close(AsyncWriter(h, NUMBERED))
+    @test next!(r) === nothing
+    close(r)
     @test nothing_left()
 end
 
