@@ -99,7 +99,7 @@ def test_matrix_keeps_its_source():
         (pyarrow.record_batch({"a": ["x"]}), "is utf8, which is not a number"),
         (pyarrow.record_batch({"a": [1], "b": [1.5]}), "column .b. is float64, the first one is int64"),
         (pyarrow.record_batch({"a": [True]}), "not a number"),
-        (pyarrow.record_batch({"a": pyarrow.array([1]).dictionary_encode()}), "not a number"),
+        (pyarrow.record_batch({"a": pyarrow.array([1]).dictionary_encode()}), "column .a. are indices into a dictionary"),
         (pyarrow.record_batch({}), "no columns"),
         (pyarrow.array([1, 2]), "no columns"),
     ],
