@@ -3,12 +3,15 @@
 mod patience;
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOptions, Wake};
+use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::manager::{Deferred, Driver, Limited, Shared};
-use devexchange_core::{DType, Device, Tensor, trace};
+use devexchange_core::{DType, Device, DeviceType, Schema, Tensor, trace};
 
 const FORKS: u32 = 400;
 const HANGS: Duration = Duration::from_secs(20);
@@ -34,6 +37,40 @@ fn in_a_child(act: impl FnOnce() -> bool) -> i32 {
         std::thread::sleep(Duration::from_micros(100));
     }
     status
+}
+
+/// A child that drops an asynchronous stream calls no peer, and so wakes nobody.
+#[test]
+fn asynchronous_streams_are_left_to_the_parent() {
+    let woken = Arc::new(AtomicU32::new(0));
+    let wake = || {
+        let woken = Arc::clone(&woken);
+        Some(Wake::new(move || drop(woken.fetch_add(1, Relaxed))).unwrap())
+    };
+    let reader = AsyncReader::new(ReaderOptions::default(), wake()).unwrap();
+    // SAFETY: a handler that nobody else has.
+    let writer = unsafe { AsyncWriter::new(reader.handler().unwrap(), DeviceType::CPU, None, wake()) }.unwrap();
+    writer.start(&Schema::new(&[FieldDesc::new(c"n", c"i")]).unwrap()).unwrap();
+    let mut kept = Some((reader, writer));
+    let given_up: [fn((AsyncReader, AsyncWriter)); 3] = [
+        |(reader, writer)| {
+            reader.cancel();
+            std::mem::forget((reader, writer));
+        },
+        |(reader, writer)| drop((reader, writer)),
+        |(reader, writer)| drop((writer, reader)),
+    ];
+    for give_up in given_up {
+        let before = woken.load(Relaxed);
+        let status = in_a_child(|| {
+            kept.take().map(give_up);
+            woken.load(Relaxed) == before
+        });
+        assert_eq!(status, 0);
+    }
+    let (reader, writer) = kept.unwrap();
+    writer.finish().unwrap();
+    assert!(matches!(reader.try_batch(), Poll::Ready(None)));
 }
 
 static IN_HANDLERS: Mutex<Option<(Shared, Tensor)>> = Mutex::new(None);

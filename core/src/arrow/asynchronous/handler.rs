@@ -9,7 +9,7 @@ use std::task::Poll;
 use super::bell::{Belled, Deadline, Turn};
 use super::reading::{Callback, Reading, Work};
 use super::task::Task;
-use super::{Caller, MetadataBlock, Wake, shielded};
+use super::{Caller, Home, MetadataBlock, Wake, shielded};
 use crate::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
 use crate::abi::arrow_data::ArrowSchema;
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
@@ -54,6 +54,7 @@ pub(super) struct Shared {
     reads_metadata: bool,
     /// Set when the handler is handed out.
     handed_out: OnceLock<Entry>,
+    pub(super) home: Home,
 }
 
 // SAFETY: the handler is written before it is handed out and then belongs to the producer, which calls one callback at
@@ -80,6 +81,7 @@ impl Shared {
             producer_error: OnceLock::new(),
             reads_metadata,
             handed_out: OnceLock::new(),
+            home: Home::here(),
         }))
     }
 

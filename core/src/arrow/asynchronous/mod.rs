@@ -65,8 +65,23 @@ pub use wake::Wake;
 pub use writer::AsyncWriter;
 
 use crate::error::caught;
+use crate::fork::generation;
 use crate::thread::Caller;
 use crate::trace;
+
+/// Notes in which process a stream was made. A child of `fork` leaves the stream to that process: the peer is there, and a
+/// thread that the child does not have may hold a lock of the stream or of the peer.
+struct Home(u64);
+
+impl Home {
+    fn here() -> Self {
+        Self(generation())
+    }
+
+    fn is_here(&self) -> bool {
+        self.0 == generation()
+    }
+}
 
 /// Runs the body of a callback of this library; a panic ends here.
 fn shielded<R>(otherwise: R, body: impl FnOnce() -> R) -> R {

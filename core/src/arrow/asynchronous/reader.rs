@@ -54,7 +54,7 @@ pub type Received = (Batch, Option<MetadataBlock>);
 /// nobody wants it. An error is returned once, after the batches that came before it. If the producer breaks the
 /// contract, the stream ends with an error with the code `EPROTO`, and the producer is asked to cancel.
 ///
-/// Dropping the reader cancels the stream. The handler stays valid until the producer releases it. That release waits
+/// Dropping the reader cancels the stream, except in a child of `fork`, which leaves it to its parent. The handler stays valid until the producer releases it. That release waits
 /// for a call of `request` or `cancel` on another thread, so the producer must not hold a lock during it that those
 /// functions take.
 pub struct AsyncReader(Slab<Shared>);
@@ -96,8 +96,11 @@ impl AsyncReader {
     }
 
     /// Asks the producer to stop, and discards what has come. The stream ends here, without an error. A second call
-    /// does nothing.
+    /// does nothing, and neither does a call in a child of `fork`.
     pub fn cancel(&self) {
+        if !self.0.header().home.is_here() {
+            return;
+        }
         self.0.header().state.with(|reading| reading.cancel());
         self.0.clone().header().settle();
     }
@@ -232,6 +235,10 @@ pub(super) fn in_time<T>(answer: Poll<T>, timeout: Option<Duration>, why: &'stat
 
 impl Drop for AsyncReader {
     fn drop(&mut self) {
+        if !self.0.header().home.is_here() {
+            // The last reference would give up what belongs to the producer.
+            return std::mem::forget(self.0.clone());
+        }
         self.cancel();
         self.0.header().state.silence();
     }

@@ -13,7 +13,7 @@ use super::producer::{Block, ring};
 use super::reader::in_time;
 use super::task::Offer;
 use super::writing::{Failure, Last, Said, Writing};
-use super::{MetadataBlock, Wake, offers};
+use super::{Home, MetadataBlock, Wake, offers};
 use crate::abi::arrow_async::ArrowAsyncDeviceStreamHandler;
 use crate::abi::arrow_data::ArrowSchema;
 use crate::arrow::batch_stream::{require_device_type, require_runtime, require_same_shape};
@@ -39,7 +39,7 @@ type Handler = ArrowAsyncDeviceStreamHandler;
 /// included, releases the handler: so a user that is woken must call one.
 ///
 /// The handler is released exactly once. If the writer is dropped before the end, it tells the consumer (`on_error`
-/// with `EPIPE`), unless the consumer cancelled.
+/// with `EPIPE`), unless the consumer cancelled. A writer that is dropped in a child of `fork` stays its parent's, as it is.
 pub struct AsyncWriter(Slab<Stream>);
 
 struct Stream {
@@ -52,6 +52,7 @@ struct Stream {
     shelf: usize,
     /// Present until the handler is released.
     entry: Mutex<Option<Entry>>,
+    home: Home,
 }
 
 // SAFETY: the handler can be called from any thread, one call at a time, which `Writing` ensures; everything else
@@ -103,6 +104,7 @@ impl AsyncWriter {
             schema: OnceLock::new(),
             shelf: offers::shelf(),
             entry,
+            home: Home::here(),
         })))
     }
 
@@ -409,6 +411,10 @@ impl Stream {
 
 impl Drop for AsyncWriter {
     fn drop(&mut self) {
+        if !self.0.header().home.is_here() {
+            // The last reference would give up what belongs to the consumer.
+            return std::mem::forget(self.0.clone());
+        }
         self.0.header().state().with(|writing| writing.abandon());
         self.0.header().settle_alone();
         self.0.header().state().silence();
