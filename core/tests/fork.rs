@@ -45,7 +45,10 @@ fn asynchronous_streams_are_left_to_the_parent() {
     let woken = Arc::new(AtomicU32::new(0));
     let wake = || {
         let woken = Arc::clone(&woken);
-        Some(Wake::new(move || drop(woken.fetch_add(1, Relaxed))).unwrap())
+        let counted = move || {
+            woken.fetch_add(1, Relaxed);
+        };
+        Some(Wake::new(counted).unwrap())
     };
     let reader = AsyncReader::new(ReaderOptions::default(), wake()).unwrap();
     // SAFETY: a handler that nobody else has.

@@ -54,9 +54,9 @@ pub type Received = (Batch, Option<MetadataBlock>);
 /// nobody wants it. An error is returned once, after the batches that came before it. If the producer breaks the
 /// contract, the stream ends with an error with the code `EPROTO`, and the producer is asked to cancel.
 ///
-/// Dropping the reader cancels the stream, except in a child of `fork`, which leaves it to its parent. The handler stays valid until the producer releases it. That release waits
-/// for a call of `request` or `cancel` on another thread, so the producer must not hold a lock during it that those
-/// functions take.
+/// Dropping the reader cancels the stream, except in a child of `fork`, which leaves it to its parent. The handler stays
+/// valid until the producer releases it. That release waits for a call of `request` or `cancel` on another thread, so the
+/// producer must not hold a lock during it that those functions take.
 pub struct AsyncReader(Slab<Shared>);
 
 impl AsyncReader {
