@@ -120,9 +120,13 @@ fn a_stub_is_no_driver_and_hides_none() {
     let mut compile = Command::new("cc");
     compile.args(["-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&library).arg(place.join("stub.c"));
     assert!(compile.status().expect("a C compiler").success());
-    let stub = place.to_str().expect("UTF-8");
+    // The same library by a name that no driver has on Linux: it is not loaded.
+    let other = place.join("other");
+    std::fs::create_dir_all(&other).expect("a directory");
+    std::fs::copy(&library, other.join("libnvcuda.so")).expect("copied");
+    let [stub, other] = [&place, &other].map(|path| path.to_str().expect("UTF-8"));
     let both = format!("{stub}:{}", driver.parent().and_then(Path::to_str).expect("UTF-8"));
-    for (path, said) in [(stub, "only the toolkit's stub of one"), (&both, "")] {
+    for (path, said) in [(stub, "only the toolkit's stub of one"), (&both, ""), (other, "libcuda.so.1 was not found")] {
         let output = peer::run("a_stub_is_no_driver_and_hides_none", &[("LD_LIBRARY_PATH", path), (STUB, said)]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{path}: {text}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemPoolProps,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUmemPoolProps,
     CUmemPoolPtrExportData, CUmemoryPool, CUstream, CUuuid,
 };
 use libloading::Library;
@@ -253,15 +253,10 @@ fn probe() -> std::result::Result<Driver, Absent> {
 fn open() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     // First by the name that every driver has for its clients: `libcuda.so` is a stub for linkers if the directories of
-    // the toolkit are searched, too.
+    // the toolkit are searched, too. No other name is tried: whatever has one is loaded, and runs, in this process.
     // SAFETY: loading a CUDA driver has no preconditions.
-    if let Ok(library) = unsafe { Library::new("libcuda.so.1") } {
-        return Some(LIBRARY.get_or_init(|| library));
-    }
-    // SAFETY: as above.
-    let present = unsafe { sys::is_culib_present() };
-    // SAFETY: present, so this does not panic.
-    present.then(|| unsafe { sys::culib() })
+    let library = ["libcuda.so.1", "libcuda.so"].into_iter().find_map(|name| unsafe { Library::new(name) }.ok())?;
+    Some(LIBRARY.get_or_init(|| library))
 }
 
 impl std::fmt::Display for Absent {
