@@ -118,7 +118,10 @@ private:
 /* Runs the body of a callback of the C API. Its callers cannot handle exceptions, so an exception becomes a status. */
 template <class Act> devx_status status_of(devx_error *error, Act &&act) noexcept {
     auto const said = [error](devx_status status, char const *what, std::int32_t driver_code = 0) noexcept {
-        std::size_t const length = std::min(std::strlen(what), sizeof error->message - 1);
+        std::size_t length = std::min(std::strlen(what), sizeof error->message - 1);
+        while (length > 0 && (what[length] & 0xc0) == 0x80) {
+            --length; /* cut at a character of UTF-8 */
+        }
         std::memcpy(error->message, what, length);
         error->message[length] = '\0';
         error->driver_code = driver_code;

@@ -90,6 +90,20 @@ TEST(a_stream_that_nobody_takes_is_released) {
     CHECK_INT(dx::outstanding(), 0);
 }
 
+TEST(a_long_text_of_an_exception_is_cut_at_a_character) {
+    std::string text;
+    while (text.size() < sizeof(devx_error::message)) {
+        text += "\xc3\xa4"; // one character
+    }
+    auto stream = dx::BatchStream::create(numbers_schema(), [&]() -> dx::Batch { throw dx::Error(DEVX_MISMATCH, text); });
+    auto handed = std::move(stream).export_move();
+    ArrowArray array{};
+    CHECK(handed->get_next(handed.get(), &array) != 0);
+    std::string const said = handed->get_last_error(handed.get());
+    CHECK_INT(said.size(), sizeof(devx_error::message) - 2);
+    CHECK(text.compare(0, said.size(), said) == 0);
+}
+
 TEST(what_a_source_throws_is_the_error_of_the_stream) {
     struct {
         void (*act)();
