@@ -487,8 +487,8 @@ devx_status devx_batch_of_columns(
  * Tells how a record batch can become a matrix: as a view, with a copy, or not at all, and why.
  * Nothing is taken.
  *
- * All columns have to be of the same number type. DEVX_DEVICE if nulls would have to be counted in
- * device memory.
+ * All columns have to be of the same number type. DEVX_DEVICE or DEVX_NOT_READY if nulls would have
+ * to be counted and the host cannot read the data.
  */
 devx_status devx_batch_plan_matrix(devx_batch_t const *batch, devx_plan *out, devx_error *error);
 
@@ -718,7 +718,8 @@ devx_status devx_column_list(
     devx_error *error);
 
 /**
- * Gives the number of nulls of a column. If it is not known, they are counted, in host memory only.
+ * Gives the number of nulls of a column. If it is not known, they are counted, in host memory only
+ * (else DEVX_DEVICE) and when the data is ready (else DEVX_NOT_READY).
  */
 devx_status devx_column_null_count(
     devx_batch_t const *batch,
@@ -743,7 +744,8 @@ devx_status devx_column_null_count_on(
  * Tells how a column can become a tensor: as a view, with a copy, or not at all, and why. Nothing
  * is taken.
  *
- * DEVX_DEVICE if nulls would have to be counted in device memory.
+ * DEVX_DEVICE or DEVX_NOT_READY if nulls would have to be counted and the host cannot read the
+ * data.
  */
 devx_status devx_column_plan_tensor(
     devx_batch_t const *batch,
@@ -824,8 +826,8 @@ devx_status devx_column_text(
  * The tensor has one dimension, and one more for each level of fixed-size lists. `copy` is
  * DEVX_COPY_NEVER, DEVX_COPY_IF_NEEDED or DEVX_COPY_ALWAYS. A view is read-only and keeps the
  * batch's memory alive. DEVX_COPY_REQUIRED or DEVX_IMPOSSIBLE, with the reason, if the plan is a
- * copy that `copy` does not allow, or impossible; DEVX_DEVICE if data would have to be read in
- * device memory.
+ * copy that `copy` does not allow, or impossible; DEVX_DEVICE or DEVX_NOT_READY if data would have
+ * to be read and the host cannot read it.
  */
 devx_status devx_column_to_tensor(
     devx_batch_t const *batch,
@@ -924,8 +926,8 @@ void devx_dlpack_release_legacy(struct DLManagedTensor **tensor);
  * Writes the name of an element type, for example "float32".
  *
  * The name and its terminating NUL go into the `capacity` bytes at `out`; 32 bytes are always
- * enough. `DEVX_INVALID_DTYPE` if the type is not one of DLPack's, `DEVX_INVALID_ARGUMENT` if there
- * is not enough room.
+ * enough. `DEVX_INVALID_DTYPE` if the type is not one of DLPack's, `DEVX_UNSUPPORTED` for opaque
+ * handles, `DEVX_INVALID_ARGUMENT` if there is not enough room.
  */
 devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_error *error);
 
@@ -998,8 +1000,8 @@ devx_status devx_ipc_plan_tensor(devx_tensor_t const *tensor, devx_plan *out, de
  * file.
  *
  * A thread of the library answers importers, at most 512 at once. Processes of other users are
- * refused. DEVX_INVALID_ARGUMENT for an invalid address (one has at most 107 bytes), DEVX_SYSTEM if
- * it is in use, for example.
+ * refused. DEVX_INVALID_ARGUMENT for an invalid address (a path or a name has at most 107 bytes),
+ * DEVX_SYSTEM if it is in use, for example.
  */
 devx_status devx_ipc_server_create(char const *address, devx_ipc_server_t **out, devx_error *error);
 

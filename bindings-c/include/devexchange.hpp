@@ -1348,8 +1348,8 @@ public:
         detail::check([&](devx_error *error) { return devx_column_dictionary_index(batch_, &raw_, row, &out, error); });
         return out;
     }
-    /* Tells how the column can become a tensor. Nothing is taken. Throws DEVX_DEVICE if nulls would have to be counted in
-     * device memory. */
+    /* Tells how the column can become a tensor. Nothing is taken. Throws DEVX_DEVICE or DEVX_NOT_READY if nulls would have to
+     * be counted and the host cannot read the data. */
     Plan plan_tensor() const {
         devx_plan out;
         detail::check([&](devx_error *error) { return devx_column_plan_tensor(batch_, &raw_, &out, error); });
@@ -1601,7 +1601,7 @@ public:
         detail::check([&](devx_error *error) { return devx_batch_check_pointers(get(), error); });
     }
     /* Tells how a record batch can become a matrix; all columns have to be of the same number type. Nothing is taken. Throws
-     * DEVX_DEVICE if nulls would have to be counted in device memory. */
+     * DEVX_DEVICE or DEVX_NOT_READY if nulls would have to be counted and the host cannot read the data. */
     Plan plan_matrix() const {
         devx_plan out;
         detail::check([&](devx_error *error) { return devx_batch_plan_matrix(get(), &out, error); });

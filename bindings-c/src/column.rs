@@ -179,7 +179,8 @@ unsafe fn devx_column_dictionary(
     })
 }
 
-/// Gives the number of nulls of a column. If it is not known, they are counted, in host memory only.
+/// Gives the number of nulls of a column. If it is not known, they are counted, in host memory only (else DEVX_DEVICE) and when
+/// the data is ready (else DEVX_NOT_READY).
 #[ffi_export]
 unsafe fn devx_column_null_count(
     batch: *const BatchHandle,

@@ -15,7 +15,7 @@ use crate::tensor::TensorHandle;
 
 /// Tells how a column can become a tensor: as a view, with a copy, or not at all, and why. Nothing is taken.
 ///
-/// DEVX_DEVICE if nulls would have to be counted in device memory.
+/// DEVX_DEVICE or DEVX_NOT_READY if nulls would have to be counted and the host cannot read the data.
 #[ffi_export]
 unsafe fn devx_column_plan_tensor(
     batch: *const BatchHandle,
@@ -34,8 +34,8 @@ unsafe fn devx_column_plan_tensor(
 ///
 /// The tensor has one dimension, and one more for each level of fixed-size lists. `copy` is DEVX_COPY_NEVER,
 /// DEVX_COPY_IF_NEEDED or DEVX_COPY_ALWAYS. A view is read-only and keeps the batch's memory alive. DEVX_COPY_REQUIRED or
-/// DEVX_IMPOSSIBLE, with the reason, if the plan is a copy that `copy` does not allow, or impossible; DEVX_DEVICE if data would
-/// have to be read in device memory.
+/// DEVX_IMPOSSIBLE, with the reason, if the plan is a copy that `copy` does not allow, or impossible; DEVX_DEVICE or
+/// DEVX_NOT_READY if data would have to be read and the host cannot read it.
 #[ffi_export]
 unsafe fn devx_column_to_tensor(
     batch: *const BatchHandle,
@@ -56,7 +56,8 @@ unsafe fn devx_column_to_tensor(
 
 /// Tells how a record batch can become a matrix: as a view, with a copy, or not at all, and why. Nothing is taken.
 ///
-/// All columns have to be of the same number type. DEVX_DEVICE if nulls would have to be counted in device memory.
+/// All columns have to be of the same number type. DEVX_DEVICE or DEVX_NOT_READY if nulls would have to be counted and the
+/// host cannot read the data.
 #[ffi_export]
 unsafe fn devx_batch_plan_matrix(
     batch: *const BatchHandle,

@@ -44,7 +44,8 @@ end
 
 Says how a column can become a [`Tensor`](@ref): as a view (numbers without nulls, also in fixed-size lists), with a
 copy (bools, which are bits in Arrow and bytes in DLPack, and values that are not aligned to their size), or not at all,
-and why. Throws `DEVX_CLOSED`, `DEVX_DEVICE` if nulls would have to be counted on the device.
+and why. Throws `DEVX_CLOSED`, `DEVX_DEVICE` or `DEVX_NOT_READY` if nulls would have to be counted and the host cannot read
+the data.
 """
 plan_tensor(c::Column) = planned(c.batch.handle) do address, record
     @checked devx_column_plan_tensor(address::Ptr{Cvoid}, Ref(c.record)::Ptr{DevxColumn}, record::Ptr{DevxPlan})
@@ -58,8 +59,8 @@ Makes a tensor of a column: one dimension, and one more for each level of fixed-
 memory. A view is read-only and keeps the batch's memory, even after the batch was closed. `copy` is `:never`,
 `:if_needed` or `:always`; see [`plan_tensor`](@ref).
 
-Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_DEVICE` if data would have to be read on the
-device, `DEVX_CLOSED`.
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_DEVICE` or `DEVX_NOT_READY` if data would have to be
+read and the host cannot read it, `DEVX_CLOSED`.
 """
 function Tensor(c::Column; copy=:never)
     code = copy_code(copy)
@@ -88,7 +89,8 @@ Makes an Arrow array of a tensor: its first dimension becomes the rows, the othe
 is not a record batch but the column itself: see [`root`](@ref). A view keeps the tensor's memory, even after the tensor
 was closed. `copy` is `:never`, `:if_needed` or `:always`; see [`plan_column`](@ref).
 
-Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`; for a copy `DEVX_DEVICE` or
+`DEVX_NOT_READY` if the host cannot read the data; `DEVX_CLOSED`.
 """
 function Batch(t::Tensor; name::AbstractString="", copy=:never)
     code = copy_code(copy)
@@ -115,7 +117,8 @@ Makes an Arrow array of the extension type `arrow.fixed_shape_tensor`: the first
 rows, and each row is a tensor of the other dimensions, whatever their order in memory. `Tensor(column)` turns a column
 of that type into a tensor of the same shape again. Otherwise like [`Batch(::Tensor)`](@ref).
 
-Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`, `DEVX_CLOSED`.
+Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_INVALID_TEXT`; for a copy `DEVX_DEVICE` or
+`DEVX_NOT_READY` if the host cannot read the data; `DEVX_CLOSED`.
 """
 function fixed_shape_column(t::Tensor; name::AbstractString="", copy=:never)
     code = copy_code(copy)
@@ -130,7 +133,7 @@ end
     plan_matrix(b::Batch) -> Plan
 
 Says how a record batch whose columns have one number type can become a matrix ([`matrix`](@ref)). Throws `DEVX_CLOSED`,
-`DEVX_DEVICE` if nulls would have to be counted on the device.
+`DEVX_DEVICE` or `DEVX_NOT_READY` if nulls would have to be counted and the host cannot read the data.
 """
 plan_matrix(b::Batch) = planned(b.handle) do address, record
     @checked devx_batch_plan_matrix(address::Ptr{Cvoid}, record::Ptr{DevxPlan})
@@ -172,7 +175,8 @@ Makes a record batch of a matrix, with a column for each column, named by `names
 view keeps the tensor's memory; a Julia matrix gives a view, because each of its columns is contiguous.
 
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_MISMATCH` if the number of names is not that of
-the columns, `DEVX_INVALID_TEXT`, `DEVX_INVALID_ARGUMENT` for an invalid name, `DEVX_CLOSED`.
+the columns, `DEVX_INVALID_TEXT`, `DEVX_INVALID_ARGUMENT` for an invalid name; for a copy `DEVX_DEVICE` or `DEVX_NOT_READY` if
+the host cannot read the data; `DEVX_CLOSED`.
 """
 function record_batch(t::Tensor; names=(), copy=:never)
     code = copy_code(copy)

@@ -59,7 +59,8 @@ pub(super) fn plan_values(tensor: &Tensor, in_order: bool) -> Plan {
 /// The result is not a record batch but the column itself. A view shares the tensor.
 ///
 /// # Errors
-/// Same as [`Plan::allow`]; `DEVX_INVALID_TEXT` for a name with a NUL in it.
+/// Same as [`Plan::allow`]; `DEVX_INVALID_TEXT` for a name with a NUL in it; for a copy `DEVX_DEVICE` or `DEVX_NOT_READY` if
+/// the host cannot read the data.
 pub fn column(tensor: &Tensor, name: &str, copy: Copying) -> Result<Batch> {
     let must_copy = plan_column(tensor).allow(copy)?;
     let tensor = if must_copy { tensor.copy()? } else { tensor.clone() };

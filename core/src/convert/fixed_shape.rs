@@ -103,7 +103,8 @@ pub fn plan_fixed_shape_column(tensor: &Tensor) -> Plan {
 /// memory in any order, which the permutation of the type then says.
 ///
 /// # Errors
-/// Same as [`Plan::allow`]; `DEVX_INVALID_TEXT` for a name with a NUL in it.
+/// Same as [`Plan::allow`]; `DEVX_INVALID_TEXT` for a name with a NUL in it; for a copy `DEVX_DEVICE` or `DEVX_NOT_READY` if
+/// the host cannot read the data.
 pub fn fixed_shape_column(tensor: &Tensor, name: &str, copy: Copying) -> Result<Batch> {
     let must_copy = plan_fixed_shape_column(tensor).allow(copy)?;
     let tensor = if must_copy { tensor.copy()? } else { tensor.clone() };

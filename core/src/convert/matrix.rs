@@ -44,7 +44,7 @@ struct Columns {
 /// matrix in place even if they touch, because no driver copies from two allocations at once.
 ///
 /// # Errors
-/// `DEVX_DEVICE` if nulls would have to be counted in device memory, `DEVX_DRIVER`.
+/// `DEVX_DEVICE` or `DEVX_NOT_READY` if nulls would have to be counted and the host cannot read the data, `DEVX_DRIVER`.
 pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
     let columns = match columns(batch) {
         Ok(columns) => columns,
@@ -136,8 +136,8 @@ fn distance(columns: &Columns, rows: i64) -> Option<i64> {
 /// then.
 ///
 /// # Errors
-/// Same as [`Plan::allow`]; `DEVX_NOT_READY` if a stream is needed but not given, `DEVX_DEVICE`, `DEVX_OUT_OF_MEMORY`,
-/// `DEVX_DRIVER`.
+/// Those of [`plan_matrix`] and [`Plan::allow`]; `DEVX_NOT_READY` also if a stream is needed but not given, `DEVX_DEVICE`,
+/// `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
 pub fn matrix(batch: &Batch, copy: Copying, stream: Option<Stream>) -> Result<Tensor> {
     let must_copy = plan_matrix(batch)?.allow(copy)?;
     let columns = columns(batch)?;
@@ -254,7 +254,7 @@ pub fn plan_batch(tensor: &Tensor) -> Plan {
 ///
 /// # Errors
 /// Same as [`Plan::allow`]; `DEVX_MISMATCH` for another number of names than columns, `DEVX_INVALID_TEXT`;
-/// `DEVX_DEVICE` for a copy of device memory.
+/// for a copy `DEVX_DEVICE` or `DEVX_NOT_READY` if the host cannot read the data.
 pub fn batch(tensor: &Tensor, names: &[&str], copy: Copying) -> Result<Batch> {
     let must_copy = plan_batch(tensor).allow(copy)?;
     let &[rows, columns] = tensor.shape() else {

@@ -20,7 +20,7 @@ use crate::view::View;
 /// How a column can become a tensor. Reads the validity buffer if the number of nulls is not known.
 ///
 /// # Errors
-/// `DEVX_DEVICE` if nulls would have to be counted in device memory.
+/// `DEVX_DEVICE` or `DEVX_NOT_READY` if nulls would have to be counted and the host cannot read the data.
 pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
     let values = innermost(column);
     let (ty, dtype) = (values.ty(), values.ty().dtype());
@@ -73,7 +73,7 @@ pub(super) fn misaligned(values: *const c_void, length: i64, dtype: DType) -> Op
 /// values whose address is not a multiple of their size.
 ///
 /// # Errors
-/// Same as [`Plan::allow`]; `DEVX_DEVICE` if data would have to be read in device memory.
+/// Same as [`Plan::allow`]; `DEVX_DEVICE` or `DEVX_NOT_READY` if data would have to be read and the host cannot read it.
 pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
     let must_copy = plan_tensor(column)?.allow(copy).map_err(|error| column.named(error))?;
     let values = innermost(column);

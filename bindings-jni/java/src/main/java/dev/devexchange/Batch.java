@@ -412,8 +412,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * Says how the batch, if all its columns have the same number type, can become a matrix. Nothing is taken.
      *
      * @return the plan
-     * @throws DevExchangeException {@link Status#CLOSED}; {@link Status#DEVICE} if nulls would have to be counted in
-     *     device memory
+     * @throws DevExchangeException {@link Status#DEVICE} or {@link Status#NOT_READY} if nulls would have to be counted
+     *     and the host cannot read the data, {@link Status#CLOSED}
      */
     public Plan planMatrix() {
         return plan("Batch.planMatrix", Native::batchPlanMatrix);
@@ -495,8 +495,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * Makes a stream wait, on the device, until the data of the batch may be touched. The host does not wait.
      *
      * @param stream the stream that work with the data will be queued on
-     * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured,
-     *     {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#DEVICE} if the batch is not on a device with streams,
+     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured, {@link Status#CLOSED}
      */
     public void waitOn(DeviceStream stream) {
         order("Batch.waitOn", stream, Native::batchWaitOn);

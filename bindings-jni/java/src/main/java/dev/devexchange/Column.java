@@ -9,8 +9,9 @@ import java.util.Map;
  * after that, every method fails with {@link Status#CLOSED}.
  *
  * <p>Rows are counted from 0, with the slices of all arrays above the column applied. Values are read from host memory
- * in place, without a copy of the column. To read many numbers fast, use {@link #valuesBuffer()}; to read a value of
- * any type, use {@link #getObject}.
+ * in place, without a copy of the column; in pinned and managed memory only when the data is ready (else {@link
+ * Status#NOT_READY}). To read many numbers fast, use {@link #valuesBuffer()}; to read a value of any type, use {@link
+ * #getObject}.
  *
  * <p>In a dictionary, a union or runs, a row refers to a value that is stored elsewhere. The methods {@code get…} and
  * {@link #list} follow these references ({@link #resolve}). If the value, or a row on the way to it, is null, a method
@@ -403,7 +404,8 @@ public final class Column extends ColumnValues {
      * Says how the column can become a tensor. Nothing is taken; nulls are counted if their number is not known.
      *
      * @return the plan
-     * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#DEVICE} or {@link Status#NOT_READY} if nulls would have to be counted
+     *     and the host cannot read the data, {@link Status#CLOSED}
      */
     public Plan planTensor() {
         long open = batch.enter("Column.planTensor");
@@ -422,8 +424,8 @@ public final class Column extends ColumnValues {
      *
      * @param copy whether the values may be copied
      * @return the tensor, which the caller closes
-     * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE}, {@link Status#DEVICE},
-     *     {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE}, {@link Status#DEVICE} or
+     *     {@link Status#NOT_READY} if data would have to be read and the host cannot read it, {@link Status#CLOSED}
      */
     public Tensor toTensor(Copy copy) {
         long open = batch.enter("Column.toTensor");

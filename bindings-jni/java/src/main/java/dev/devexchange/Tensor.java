@@ -136,7 +136,9 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @param stream a stream of that device, or null
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_SHAPE},
-     *     {@link Status#INVALID_DTYPE}, {@link Status#DEVICE}, {@link Status#DRIVER}, {@link Status#CLOSED}
+     *     {@link Status#INVALID_DTYPE}, {@link Status#DEVICE}, {@link Status#INVALID_STREAM} for a stream of another
+     *     device, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#DRIVER}, {@link
+     *     Status#CLOSED}
      */
     public static Tensor allocate(Device device, DType dtype, long[] shape, DeviceStream stream) {
         return allocate(device, dtype, shape, stream, Native::tensorAllocate);
@@ -413,7 +415,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @return the value, exactly
      * @throws DevExchangeException {@link Status#MISMATCH} for any other type, {@link Status#OUT_OF_RANGE}, {@link
      *     Status#INVALID_ARGUMENT} for a wrong number of indices, {@link Status#INVALID_SHAPE} for strides that span
-     *     more than host memory can have, {@link Status#DEVICE}, {@link Status#CLOSED}
+     *     more than host memory can have, {@link Status#DEVICE}, {@link Status#NOT_READY}, {@link Status#CLOSED}
      */
     public double getDouble(long... index) {
         enter("Tensor.getDouble");
@@ -432,7 +434,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @throws DevExchangeException {@link Status#MISMATCH} for any other type, {@link Status#OUT_OF_RANGE} also for an
      *     unsigned value that a long cannot hold, {@link Status#INVALID_ARGUMENT} for a wrong number of indices, {@link
      *     Status#INVALID_SHAPE} for strides that span more than host memory can have, {@link Status#DEVICE}, {@link
-     *     Status#CLOSED}
+     *     Status#NOT_READY}, {@link Status#CLOSED}
      */
     public long getLong(long... index) {
         enter("Tensor.getLong");

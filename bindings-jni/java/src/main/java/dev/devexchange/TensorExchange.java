@@ -240,7 +240,8 @@ abstract class TensorExchange extends TensorOnDevice {
      * @param copy whether the elements may be copied
      * @return a batch whose {@link Batch#root()} is the column; the caller closes it
      * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE},
-     *     {@link Status#INVALID_TEXT}, {@link Status#DEVICE}, {@link Status#CLOSED}
+     *     {@link Status#INVALID_TEXT}; for a copy {@link Status#DEVICE} or {@link Status#NOT_READY} if the host cannot
+     *     read the data; {@link Status#CLOSED}
      */
     public Batch toColumn(String name, Copy copy) {
         Field.requireUnicode(name, "name");
@@ -300,7 +301,8 @@ abstract class TensorExchange extends TensorOnDevice {
      * @param copy whether the elements may be copied
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#COPY_REQUIRED}, {@link Status#IMPOSSIBLE}, {@link Status#MISMATCH} for
-     *     a wrong number of names, {@link Status#INVALID_TEXT}, {@link Status#DEVICE}, {@link Status#CLOSED}
+     *     a wrong number of names, {@link Status#INVALID_TEXT}; for a copy {@link Status#DEVICE} or {@link
+     *     Status#NOT_READY} if the host cannot read the data; {@link Status#CLOSED}
      */
     public Batch toBatch(List<String> names, Copy copy) {
         for (String name : names) {

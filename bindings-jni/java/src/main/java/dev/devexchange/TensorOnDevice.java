@@ -101,8 +101,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
      * Makes a stream wait, on the device, until the data of the tensor may be touched. The host does not wait.
      *
      * @param stream the stream that work with the data will be queued on
-     * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured,
-     *     {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#DEVICE} if the tensor is not on a device with streams,
+     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured, {@link Status#CLOSED}
      */
     public void waitOn(DeviceStream stream) {
         order("Tensor.waitOn", stream, Native::tensorWaitOn);
