@@ -25,7 +25,7 @@ handle! {
 /// Makes an exporter that listens at an address: the path of a socket, or '@' and a name without a file.
 ///
 /// A thread of the library answers importers, at most 512 at once. Processes of other users are refused. DEVX_INVALID_ARGUMENT
-/// for an invalid address (one has at most 107 bytes), DEVX_SYSTEM if it is in use, for example.
+/// for an invalid address (a path or a name has at most 107 bytes), DEVX_SYSTEM if it is in use, for example.
 #[ffi_export]
 unsafe fn devx_ipc_server_create(
     address: *const Char,

@@ -52,7 +52,8 @@ fn name_of(status: DevxStatus) -> &'static CStr {
 /// Writes the name of an element type, for example "float32".
 ///
 /// The name and its terminating NUL go into the `capacity` bytes at `out`; 32 bytes are always enough.
-/// `DEVX_INVALID_DTYPE` if the type is not one of DLPack's, `DEVX_INVALID_ARGUMENT` if there is not enough room.
+/// `DEVX_INVALID_DTYPE` if the type is not one of DLPack's, `DEVX_UNSUPPORTED` for opaque handles, `DEVX_INVALID_ARGUMENT` if
+/// there is not enough room.
 #[ffi_export]
 unsafe fn devx_dtype_name(
     dtype: DlDataType,

@@ -180,7 +180,7 @@ impl Server {
 
     /// How many tensors and batches importers hold and have not released yet.
     ///
-    /// If an importer that holds one imports it again with the same client, it counts once, unless the offer has changed.
+    /// If an importer that holds one imports it again with the same client, it counts once, unless an offer has changed.
     #[getter]
     fn leases(&self) -> Result<i64> {
         Ok(self.server.get()?.leases())

@@ -214,7 +214,8 @@ typedef struct devx_memory_request {
 typedef struct devx_memory {
   /**
    * Address of the first byte: a multiple of the size of the elements that will be stored there, as
-   * addresses from `malloc` and from a device's allocator are. NULL if no bytes were requested.
+   * addresses from `malloc` and from a device's allocator are. If no bytes were requested, it is
+   * NULL, or whatever a manager made with `devx_manager_create` gave.
    */
   void *address;
   /** Kind of the device that the memory is on. */

@@ -95,7 +95,7 @@ element_flags(d::DLDataType) = d.bits < 8 ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_
     dtype_name(T::Type) -> String
 
 Returns the name of an element type, for example `"float32"`. Throws `DEVX_INVALID_DTYPE` if it is not one of DLPack
-1.3.
+1.3, `DEVX_UNSUPPORTED` for opaque handles.
 """
 dtype_name(d::DLDataType) = named() do name, room
     @checked devx_dtype_name(d::DLDataType, name::Ptr{UInt8}, room::Csize_t)

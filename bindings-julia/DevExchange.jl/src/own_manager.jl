@@ -49,9 +49,9 @@ Makes a manager from Julia functions. `allocate(request::MemoryRequest)` returns
   this constructor throws.
 
 An exception in a function becomes the error of the caller, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an
-`OutOfMemoryError`, or the status of a [`DevExchangeError`](@ref)); if the call came from Julia, an `InterruptException`
-stays one. Where it was thrown is logged if `DEVEXCHANGE_TRACE` is set. A missing function is `DEVX_UNSUPPORTED`, or has
-nothing to do.
+`OutOfMemoryError`, or the status of a [`DevExchangeError`](@ref) other than `DEVX_BUSY`); if the call came from Julia, an
+`InterruptException` stays one. Where it was thrown is logged if `DEVEXCHANGE_TRACE` is set. A missing function is
+`DEVX_UNSUPPORTED`, or has nothing to do.
 
 **Who runs the functions.** They are called from any thread, also several at a time. On a Julia thread they run
 directly. A foreign thread waits while a Julia task runs them, under the conditions and with the `patience` (in seconds)

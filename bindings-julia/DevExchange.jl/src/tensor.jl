@@ -15,9 +15,9 @@ call it; so does [`export_move`](@ref). The memory is released when the last ref
 tensor that is never closed is given up by its finalizer, some time after it became unreachable (the trace reports this
 if `DEVEXCHANGE_TRACE` is set).
 
-**After `close`** every use throws a [`DevExchangeError`](@ref) with `DEVX_CLOSED`, including element access, even in
-`@inbounds` code (for loops at full speed, see [`unsafe_wrap`](@ref Base.unsafe_wrap)). Do not close a tensor while
-another task works on its elements.
+**After `close`** every use of the memory throws a [`DevExchangeError`](@ref) with `DEVX_CLOSED`, including element access,
+even in `@inbounds` code (for loops at full speed, see [`unsafe_wrap`](@ref Base.unsafe_wrap)); `size`, `strides` and the like
+stay. Do not close a tensor while another task works on its elements.
 
 **Read-only** tensors (`isreadonly`) refuse `setindex!` with `DEVX_READ_ONLY`.
 

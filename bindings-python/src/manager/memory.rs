@@ -46,7 +46,7 @@ impl Memory {
         wrong_type!("Memory has no constructor: MemoryManager.allocate and MemoryManager.pin make one")
     }
 
-    /// Address of the first byte; 0 if no bytes were requested.
+    /// Address of the first byte. If no bytes were requested, it is 0, or what a manager written in Python gave.
     #[getter]
     fn address(&self) -> Result<usize> {
         Ok(self.get()?.address.addr())

@@ -8,8 +8,8 @@ use crate::memory::vector;
 
 /// The most pairs that are read.
 pub const MAX_PAIRS: i32 = 1 << 20;
-/// The most bytes of keys and values together. The block does not say its size, so this bounds what a wrong length can
-/// do.
+/// The most bytes of a block, with all of its lengths. The block does not say its size, so this bounds what a wrong length
+/// can do.
 pub const MAX_BYTES: usize = 1 << 28;
 
 /// The pairs of a checked metadata block.

@@ -35,8 +35,9 @@ type Handler = ArrowAsyncDeviceStreamHandler;
 ///
 /// The callbacks of the handler are called only from within these methods, one at a time; while one runs, other calls
 /// that would need one are refused with `DEVX_BUSY`. When the consumer requests more batches or cancels, the user is
-/// woken. After a cancel or an impossible request, the next call of any of these methods, [`AsyncWriter::try_ready`]
-/// included, releases the handler: so a user that is woken must call one.
+/// woken. After a cancel or an impossible request, the next call that starts, sends, waits or ends releases the handler,
+/// [`AsyncWriter::try_ready`] included: so a user that is woken must make one. [`AsyncWriter::demand`] and
+/// [`AsyncWriter::is_cancelled`] only look.
 ///
 /// The handler is released exactly once. If the writer is dropped before the end, it tells the consumer (`on_error`
 /// with `EPIPE`), unless the consumer cancelled. A writer that is dropped in a child of `fork` stays its parent's, as it is.
@@ -140,7 +141,7 @@ impl AsyncWriter {
         self.0.header().state().with(|writing| writing.demand())
     }
 
-    /// Whether the consumer cancelled. Then the next call releases the handler.
+    /// Whether the consumer cancelled. Then the next call that sends something or waits releases the handler.
     pub fn is_cancelled(&self) -> bool {
         self.0.header().state().with(|writing| writing.is_cancelled())
     }

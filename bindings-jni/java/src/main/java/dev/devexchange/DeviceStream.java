@@ -3,16 +3,16 @@ package dev.devexchange;
 /**
  * A queue of work on a device: made here ({@link #create}), or foreign ({@link #of}).
  *
- * <p>No call of this library waits on the host for queued work, except those that say so: {@link #synchronize},
+ * <p>No call of this library waits on the host for queued work, except those that say so, such as {@link #synchronize},
  * {@code read} and {@code write} of a tensor, and copies from or into host memory that is not pinned. The device does
  * what a method "queues" after everything that was queued before.
  *
  * <p>Close a stream when nobody queues work on it any more. A closed stream that was made here is destroyed once all
- * tensors and batches that were allocated, imported, copied or produced on it are released, with everything exported
- * from them, and after the releases that wait for queued work at that time ({@link DevExchange#releasesWaiting}). A
- * foreign stream must outlive all that. A stream that was only waited on, or named with {@code usedOn}, is not needed
- * after that call. A stream that was made here and is never closed is not destroyed, because others may have its
- * number; {@code DEVEXCHANGE_TRACE=1} reports this on stderr. Any thread may use a stream.
+ * tensors, batches and {@link Memory} that were allocated, imported, copied or produced on it are released, with
+ * everything exported from them, and after the releases that wait for queued work at that time ({@link
+ * DevExchange#releasesWaiting}). A foreign stream must outlive all that. A stream that was only waited on, or named
+ * with {@code usedOn}, is not needed after that call. A stream that was made here and is never closed is not destroyed,
+ * because others may have its number; {@code DEVEXCHANGE_TRACE=1} reports this on stderr. Any thread may use a stream.
  */
 public final class DeviceStream extends Owned<DeviceStream> implements AutoCloseable {
     /** The number of the legacy default stream, which every stream waits for unless it was made not to. */

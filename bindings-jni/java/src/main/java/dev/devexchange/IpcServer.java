@@ -17,7 +17,8 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     /**
      * Listens at an address. Processes of other users are refused.
      *
-     * @param address the path of a socket, or {@code @} and a name that has no file; at most 107 bytes
+     * @param address the path of a socket, or {@code @} and a name that has no file; path or name have at most 107
+     *     bytes
      * @return the server, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for an invalid address, {@link Status#INVALID_TEXT},
      *     {@link Status#SYSTEM}, for example if the address is in use

@@ -160,7 +160,8 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * Allocates uninitialised memory.
+     * Allocates uninitialised memory. Without a stream it is ready when this returns: for memory of a pool, the host
+     * waits for that.
      *
      * @param request what is asked for
      * @return the memory, which the caller closes
