@@ -273,6 +273,18 @@ fn limits_of_c_are_numbers_of_bytes_or_none() {
 }
 
 #[test]
+fn counts_stop_at_the_largest_number() {
+    let careless = Shared::new(Careless { bytes: 0, device: Device::CPU }).unwrap();
+    let limited = Limited::new(careless, usize::MAX).unwrap();
+    for _ in 0..3 {
+        drop(limited.allocate(&Request::of(DeviceType::CPU, 0, usize::MAX)).unwrap());
+    }
+    let counted = limited.statistics().to_raw();
+    assert_eq!((counted.bytes, counted.total_allocations), (0, 3));
+    assert_eq!((counted.peak_bytes, counted.total_bytes), (i64::MAX, i64::MAX));
+}
+
+#[test]
 fn what_a_manager_need_not_have_does_nothing_or_says_so() {
     let manager = Careless { bytes: 0, device: Device::CPU };
     manager.initialize(0).unwrap();

@@ -140,7 +140,7 @@ impl Books {
         let now = &mut state.statistics;
         now.allocations += 1;
         now.total_allocations += 1;
-        now.total_bytes += bytes as u64;
+        now.total_bytes = now.total_bytes.saturating_add(bytes as u64);
         now.peak_bytes = now.peak_bytes.max(now.bytes);
         let books = self.clone();
         let give_back = move || books.give_back(number);

@@ -123,15 +123,18 @@ impl IpcHandle {
 }
 
 impl Statistics {
-    /// Writes the C record.
+    /// Writes the C record. A number that it has no room for becomes the largest.
     pub fn to_raw(self) -> DevxManagerStatistics {
+        fn most(number: impl TryInto<i64>) -> i64 {
+            number.try_into().unwrap_or(i64::MAX)
+        }
         DevxManagerStatistics {
-            bytes: self.bytes as i64,
-            peak_bytes: self.peak_bytes as i64,
-            allocations: self.allocations as i64,
-            total_allocations: self.total_allocations as i64,
-            total_bytes: self.total_bytes as i64,
-            refused: self.refused as i64,
+            bytes: most(self.bytes),
+            peak_bytes: most(self.peak_bytes),
+            allocations: most(self.allocations),
+            total_allocations: most(self.total_allocations),
+            total_bytes: most(self.total_bytes),
+            refused: most(self.refused),
         }
     }
 }
