@@ -472,8 +472,8 @@ devx_status devx_batch_import_pair_device(
  *
  * All columns have the same length (else DEVX_INVALID_LENGTH) and are on the same device (else
  * DEVX_MISMATCH). They are shared: nothing is copied. Columns on a GPU are ordered by `stream`,
- * which waits, on the device, for all of them; -1 if all are ready (else DEVX_NOT_READY). At least
- * one column is needed (DEVX_INVALID_ARGUMENT).
+ * which waits, on the device, for all of them; -1 if all are ready (else DEVX_NOT_READY), as on the
+ * CPU (else DEVX_DEVICE). At least one column is needed (DEVX_INVALID_ARGUMENT).
  */
 devx_status devx_batch_of_columns(
     char const *const *names,
@@ -617,8 +617,9 @@ devx_status devx_batch_stream_schema(
  * Makes a column-major matrix from a record batch, with the same rows and columns.
  *
  * `copy` is as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on
- * `stream`, -1 if there is none (DEVX_NOT_READY if one is needed). A view is read-only and keeps
- * the batch's memory alive; it needs columns that lie one after the other at equal distances.
+ * `stream`, -1 if there is none (DEVX_NOT_READY if one is needed; DEVX_DEVICE for any other stream
+ * if the batch is on the CPU). A view is read-only and keeps the batch's memory alive; it needs
+ * columns that lie one after the other at equal distances.
  */
 devx_status devx_batch_to_matrix(
     devx_batch_t const *batch,
@@ -728,10 +729,11 @@ devx_status devx_column_null_count(
     devx_error *error);
 
 /**
- * Gives the number of nulls of a column in memory of any device.
+ * Like `devx_column_null_count`, for a column in memory of a GPU, or in pinned or managed memory.
  *
- * If it is not known, the validity buffer is copied on `stream`; the host waits for the copy and
- * counts. DEVX_UNSUPPORTED if the stream is being captured.
+ * If the number is not known and the host cannot read the data, the validity buffer is copied on
+ * `stream`; the host waits for the copy and counts. DEVX_DEVICE if the batch is on the CPU,
+ * DEVX_UNSUPPORTED if the stream is being captured.
  */
 devx_status devx_column_null_count_on(
     devx_batch_t const *batch,

@@ -1264,7 +1264,8 @@ public:
         detail::check([&](devx_error *error) { return devx_column_null_count(batch_, &raw_, &out, error); });
         return out;
     }
-    /* The same in memory of any device: if it is not known, the validity buffer is copied on `stream`, and the host waits. */
+    /* The same for memory of a GPU, pinned and managed memory: if the number is not known and the host cannot read the data,
+     * the validity buffer is copied on `stream`, and the host waits. Throws DEVX_DEVICE if the batch is on the CPU. */
     std::int64_t null_count_on(std::int64_t stream) const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) {

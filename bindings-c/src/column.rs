@@ -197,10 +197,10 @@ unsafe fn devx_column_null_count(
     })
 }
 
-/// Gives the number of nulls of a column in memory of any device.
+/// Like `devx_column_null_count`, for a column in memory of a GPU, or in pinned or managed memory.
 ///
-/// If it is not known, the validity buffer is copied on `stream`; the host waits for the copy and counts. DEVX_UNSUPPORTED if
-/// the stream is being captured.
+/// If the number is not known and the host cannot read the data, the validity buffer is copied on `stream`; the host waits for
+/// the copy and counts. DEVX_DEVICE if the batch is on the CPU, DEVX_UNSUPPORTED if the stream is being captured.
 #[ffi_export]
 unsafe fn devx_column_null_count_on(
     batch: *const BatchHandle,

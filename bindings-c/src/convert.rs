@@ -74,8 +74,8 @@ unsafe fn devx_batch_plan_matrix(
 /// Makes a column-major matrix from a record batch, with the same rows and columns.
 ///
 /// `copy` is as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on `stream`, −1 if there is
-/// none (DEVX_NOT_READY if one is needed). A view is read-only and keeps the batch's memory alive; it needs columns that lie
-/// one after the other at equal distances.
+/// none (DEVX_NOT_READY if one is needed; DEVX_DEVICE for any other stream if the batch is on the CPU). A view is read-only and
+/// keeps the batch's memory alive; it needs columns that lie one after the other at equal distances.
 #[ffi_export]
 unsafe fn devx_batch_to_matrix(
     batch: *const BatchHandle,

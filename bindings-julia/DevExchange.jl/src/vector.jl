@@ -248,10 +248,11 @@ end
     null_count(c::Column, stream) -> Int
 
 Returns the number of nulls. If the producer has not counted them, they are counted here: in memory that the host can
-read or, with a stream, in memory of any device. Then the validity buffer is copied on the stream, and the host waits
-for the copy. For unions and runs the number is 0: nulls are in their children.
+read or, with a stream, in memory of any device but the CPU. Then the validity buffer is copied on the stream, and the
+host waits for the copy. For unions and runs the number is 0: nulls are in their children.
 
-Throws `DEVX_DEVICE` or `DEVX_NOT_READY` if a stream is needed and none is given, `DEVX_INVALID_STREAM`,
+Throws `DEVX_DEVICE` or `DEVX_NOT_READY` if a stream is needed and none is given, `DEVX_DEVICE` for a stream and a column
+on the CPU, `DEVX_INVALID_STREAM`,
 `DEVX_UNSUPPORTED` if the stream is being captured, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 null_count(c::Column) = null_count(c.batch, c.record)

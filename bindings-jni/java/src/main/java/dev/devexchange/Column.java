@@ -128,8 +128,9 @@ public final class Column extends ColumnValues {
      *
      * @param stream a stream of the batch's device
      * @return 0 or more
-     * @throws DevExchangeException {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being
-     *     captured, {@link Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#DEVICE} if the nulls must be counted and are not on a device with
+     *     streams, {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link
+     *     Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
      */
     public long nullCount(DeviceStream stream) {
         long open = batch.enter("Column.nullCount");
