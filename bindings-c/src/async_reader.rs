@@ -92,7 +92,8 @@ unsafe fn devx_async_reader_cancel(reader: *const AsyncReaderHandle, error: Opti
 /// Gives a new reference to the schema, and waits for it if necessary.
 ///
 /// Waits for at most `timeout_ns` nanoseconds, or as long as it takes if that is negative. DEVX_NOT_READY if the schema has not
-/// come by then, DEVX_CLOSED if the stream was cancelled before it came.
+/// come by then. Before it came, DEVX_CLOSED if the stream was cancelled, DEVX_CALLBACK if the producer failed or broke the
+/// contract.
 #[ffi_export]
 unsafe fn devx_async_reader_schema(
     reader: *const AsyncReaderHandle,
