@@ -939,8 +939,8 @@ devx_status devx_dtype_name(DLDataType dtype, char *out, size_t capacity, devx_e
  * The exporter has `timeout_ns` nanoseconds for each answer: `DEVX_IPC_TIMEOUT_NS` if nothing else
  * is known, negative for as long as it takes. DEVX_SYSTEM if nobody listens there, or a process of
  * another user does; DEVX_NOT_READY if there is no answer in time; DEVX_CLOSED if the exporter ends
- * meanwhile; DEVX_VERSION if it speaks another version; DEVX_INVALID_ARGUMENT for an invalid
- * address.
+ * meanwhile; DEVX_BUSY if it has 512 importers already; DEVX_VERSION if it speaks another version;
+ * DEVX_INVALID_ARGUMENT for an invalid address.
  */
 devx_status devx_ipc_client_create(
     char const *address,
@@ -1384,7 +1384,8 @@ devx_status devx_stream_synchronize(DLDevice device, int64_t stream, devx_error 
  *
  * With a stream of a GPU, the memory comes from the device's pool and is ready for work on that
  * stream. The stream must not be destroyed before the tensor is released; it may be closed
- * (`devx_stream_close`). With -1, the memory is ready at once.
+ * (`devx_stream_close`). With -1, the memory is ready at once. DEVX_INVALID_STREAM for a stream of
+ * another device, DEVX_UNSUPPORTED if the stream is being captured.
  */
 devx_status devx_tensor_allocate(
     DLDevice device,

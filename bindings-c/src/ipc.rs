@@ -151,8 +151,8 @@ unsafe fn devx_ipc_server_release(server: Option<&mut *mut ServerHandle>) {
 ///
 /// The exporter has `timeout_ns` nanoseconds for each answer: `DEVX_IPC_TIMEOUT_NS` if nothing else is known, negative for as
 /// long as it takes. DEVX_SYSTEM if nobody listens there, or a process of another user does; DEVX_NOT_READY if there is no
-/// answer in time; DEVX_CLOSED if the exporter ends meanwhile; DEVX_VERSION if it speaks another version;
-/// DEVX_INVALID_ARGUMENT for an invalid address.
+/// answer in time; DEVX_CLOSED if the exporter ends meanwhile; DEVX_BUSY if it has 512 importers already; DEVX_VERSION if it
+/// speaks another version; DEVX_INVALID_ARGUMENT for an invalid address.
 #[ffi_export]
 unsafe fn devx_ipc_client_create(
     address: *const Char,

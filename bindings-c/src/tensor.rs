@@ -44,6 +44,7 @@ unsafe fn devx_tensor_create(
 ///
 /// With a stream of a GPU, the memory comes from the device's pool and is ready for work on that stream. The stream must not be
 /// destroyed before the tensor is released; it may be closed (`devx_stream_close`). With −1, the memory is ready at once.
+/// DEVX_INVALID_STREAM for a stream of another device, DEVX_UNSUPPORTED if the stream is being captured.
 #[ffi_export]
 unsafe fn devx_tensor_allocate(
     device: DlDevice,

@@ -230,7 +230,8 @@ impl Drop for Server {
 /// main thread handles signals while it waits: `KeyboardInterrupt` ends the call, not the connection.
 ///
 /// Raises OSError if nobody listens there, or only a process of another user; TimeoutError if the exporter does not answer in
-/// time, ValueError for an invalid address or answer, BufferError if the exporter speaks another version.
+/// time, ValueError for an invalid address or answer, BufferError if the exporter speaks another version, RuntimeError if it
+/// has 512 importers already.
 #[pyclass(frozen, module = "devexchange.ipc", weakref)]
 pub(crate) struct Client {
     client: Handle<CoreClient>,
@@ -254,7 +255,8 @@ impl Client {
     ///
     /// Raises ValueError if there is no such offer or the exporter is gone, TimeoutError if the exporter does not answer in
     /// time, TypeError if the offer is a batch, BufferError for a device that this process does not see, and in a child of a
-    /// fork, because the connection belongs to its parent.
+    /// fork, because the connection belongs to its parent; RuntimeError if this client holds too much already, OSError if
+    /// this process may open no more files.
     #[pyo3(signature = (name, /))]
     fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {
         queue::drain();

@@ -39,7 +39,7 @@ client.
 
 Throws `DEVX_INVALID_ARGUMENT` for an invalid address and for a negative `timeout`, `DEVX_INVALID_TEXT`, `DEVX_SYSTEM`
 if nobody listens there or the peer is another user's process, `DEVX_NOT_READY` if there is no answer in time,
-`DEVX_VERSION`, `DEVX_CLOSED` if the exporter ends meanwhile.
+`DEVX_VERSION`, `DEVX_CLOSED` if the exporter ends meanwhile, `DEVX_BUSY` if it has 512 importers already.
 """
 struct IpcClient
     handle::Handle{TAG_IPC_CLIENT}

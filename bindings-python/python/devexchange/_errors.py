@@ -69,7 +69,7 @@ class OutOfMemory(Error, MemoryError):
 
 
 class Failed(Error, RuntimeError):
-    """The driver or a foreign callback failed, or a stream is in use by another call."""
+    """The driver or a foreign callback failed, or something is in use by another call or has no room for more."""
 
 
 class SystemFailed(Error, OSError):

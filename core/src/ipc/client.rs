@@ -100,8 +100,8 @@ impl Late {
 ///
 /// # Errors
 /// `DEVX_SYSTEM` if nobody listens there or the process is another user's, `DEVX_NOT_READY` if there is no answer in time,
-/// `DEVX_CLOSED` if the exporter ends meanwhile, `DEVX_VERSION`, `DEVX_INVALID_ARGUMENT` for an invalid address,
-/// `DEVX_OUT_OF_MEMORY` (here or in the exporter).
+/// `DEVX_CLOSED` if the exporter ends meanwhile, `DEVX_BUSY` if it has 512 importers already, `DEVX_VERSION`,
+/// `DEVX_INVALID_ARGUMENT` for an invalid address, `DEVX_OUT_OF_MEMORY` (here or in the exporter).
 pub fn connect(address: &str) -> Result<Client> {
     Client::connect(address, Some(TIMEOUT))
 }

@@ -161,7 +161,7 @@ impl Loop {
         };
         let (shared, out) = (self.shared.header(), &mut self.out);
         let welcome = if self.connections.len() >= MAX_CONNECTIONS {
-            refuse!(DEVX_SYSTEM, "there are {MAX_CONNECTIONS} importers already")
+            refuse!(DEVX_BUSY, "there are {MAX_CONNECTIONS} importers already")
         } else {
             let user = socket.peer().and_then(|peer| peer.require_own_user());
             let all = self.connections.len() + 1 + OTHER_FDS;

@@ -17,7 +17,8 @@ impl Tensor {
     /// [closed](Stream::close). Without a stream it is plain device memory, ready at once.
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_DRIVER`.
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_INVALID_STREAM` for a stream of another device,
+    /// `DEVX_UNSUPPORTED` if the stream is being captured, `DEVX_DRIVER`.
     pub fn allocate(device: Device, dtype: DType, shape: &[i64], stream: Option<Stream>) -> Result<Self> {
         let checked = device.checked()?;
         // Managed memory is made for the device that was named, although the checked device is none in particular. Arrow's −1

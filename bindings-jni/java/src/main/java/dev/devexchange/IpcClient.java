@@ -42,7 +42,7 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
      * @throws DevExchangeException {@link Status#SYSTEM} if nobody listens there, or the exporter belongs to another
      *     user, {@link Status#NOT_READY} if there is no answer in time, {@link Status#INVALID_ARGUMENT} for an invalid
      *     address or a negative time, {@link Status#INVALID_TEXT}, {@link Status#VERSION}, {@link Status#CLOSED} if the
-     *     exporter ends meanwhile
+     *     exporter ends meanwhile, {@link Status#BUSY} if it has 512 importers already
      */
     public static IpcClient connect(String address, Duration timeout) {
         Field.requireUnicode(address, "address");
