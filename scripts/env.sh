@@ -117,8 +117,17 @@ devx_find_jar() {
     ! -name '*-tests.jar' ! -name 'original-*.jar' 2>/dev/null | sort | sed -n 1p
 }
 
+# The jar contains the native library, so it is out of date if that, a source or the project file is newer.
+devx_jar_is_fresh() {
+  local project=$DEVX_ROOT/bindings-jni/java jar newer
+  jar=$(devx_find_jar)
+  [ -n "$jar" ] || return 1
+  newer=$(find "$project/pom.xml" "$project/src/main" "$DEVX_LIB_JNI" -newer "$jar" 2>/dev/null | sed -n 1p)
+  [ -z "$newer" ]
+}
+
 devx_make_jar() {
-  if [ -n "$(devx_find_jar)" ]; then return; fi
+  if devx_jar_is_fresh; then return; fi
   "$DEVX_ROOT/scripts/build.sh" && devx_mvn -DskipTests package
 }
 

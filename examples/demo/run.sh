@@ -84,28 +84,14 @@ build_c() {
   compile -o "$build/c/demo" "$demo/c/demo.c" -I"$demo/producer" -L"$build" -lweather "-Wl,-rpath,$build"
 }
 
-find_jar() {
-  find "$java_project/target" -maxdepth 1 -name '*.jar' ! -name '*-sources.jar' ! -name '*-javadoc.jar' \
-    ! -name '*-tests.jar' ! -name 'original-*.jar' 2>/dev/null | sort | sed -n 1p
-}
-
-# The jar contains the native library, so it is out of date if that, a source or the project file is newer.
-jar_is_fresh() {
-  local jar newer
-  jar=$(find_jar)
-  [ -n "$jar" ] || return 1
-  newer=$(find "$java_project/pom.xml" "$java_project/src/main" "$DEVX_LIB_JNI" -newer "$jar" 2>/dev/null | sed -n 1p)
-  [ -z "$newer" ]
-}
-
 build_java() {
   if [ -z "$JAVA_HOME" ]; then echo "no JDK >= 17 found; 'make setup' says more"; return 1; fi
   if [ ! -e "$java_project/pom.xml" ]; then echo "$java_project is not there"; return 1; fi
-  if ! jar_is_fresh; then
+  if ! devx_jar_is_fresh; then
     if [ -z "$MVN" ]; then echo "no Maven found; 'make setup' says more"; return 1; fi
     devx_mvn -DskipTests package
   fi
-  DEVX_JAR=$(find_jar)
+  DEVX_JAR=$(devx_find_jar)
   if [ -z "$DEVX_JAR" ]; then echo "Maven left no jar in $java_project/target"; return 1; fi
   CC=$CC DEVX_JAR=$DEVX_JAR "$demo/java/build.sh" "$build/java"
 }
@@ -160,7 +146,7 @@ build_all() {
 
 run_c() { "$build/c/demo" "$data"; }
 
-run_java() { DEVX_JAR=$(find_jar) "$demo/java/run.sh" "$build/java" "$data"; }
+run_java() { DEVX_JAR=$(devx_find_jar) "$demo/java/run.sh" "$build/java" "$data"; }
 
 run_julia() { "$JULIA" --startup-file=no --project="$julia_project" "$demo/julia/demo.jl" "$data"; }
 
