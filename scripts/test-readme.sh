@@ -130,7 +130,7 @@ run_julia() {
 # The wheel, installed as a user would install it; for Numba in an environment of its own.
 prepare_python() {
   if [ -n "$installed" ]; then return; fi
-  "$DEVX_ROOT/scripts/build-python.sh"
+  "$DEVX_ROOT/scripts/build-python.sh" || return
   if uses_numba "$out"/*.py; then "$DEVX_ROOT/scripts/test-numba.sh" --environments; fi
 }
 

@@ -28,16 +28,17 @@ inputs() {
   echo "$out"
 }
 
-# PyTorch without its requirements, which name the CUDA packages; the requirements that it needs here are listed.
+# PyTorch without its requirements, which name the CUDA packages; the requirements that it needs here are listed. The
+# commands are joined because `set -e` has no effect within `check`.
 make_environment() {
   local wanted
   wanted=$(inputs | sha256sum)
   if [ "$(cat "$out/inputs" 2>/dev/null)" = "$wanted" ]; then return; fi
   rm -rf "$out"
-  "$PYTHON" -m venv "$out/venv"
-  "${pip[@]}" install -q --no-deps -r "$tests/pytorch/requirements.txt"
-  "$python" "$tests/pytorch/stand_ins.py" "$CC"
-  echo "$wanted" >"$out/inputs"
+  "$PYTHON" -m venv "$out/venv" &&
+    "${pip[@]}" install -q --no-deps -r "$tests/pytorch/requirements.txt" &&
+    "$python" "$tests/pytorch/stand_ins.py" "$CC" &&
+    echo "$wanted" >"$out/inputs"
 }
 
 main() {
