@@ -30,9 +30,9 @@ line_of() { # NAME PATCH
   sed -n "s/^$1: //p" "$2" | sed -n 1p
 }
 
-# Within a repository, git would look for the paths in that repository.
+# Within a repository, git would look for the paths in that repository, and take a patch without any for one that fits.
 apply() { # PATCH OPTIONS...
-  (cd "$tree" && GIT_CEILING_DIRECTORIES=$work git apply "${@:2}" "$1")
+  (cd "$tree" && GIT_CEILING_DIRECTORIES=${tree%/*} git apply "${@:2}" "$1")
 }
 
 cargo_test() { # PATCH OPTIONS...
