@@ -28,7 +28,7 @@ driver=$out-simcuda
 data=$DEVX_ROOT/examples/data
 installed=${DEVX_INSTALLED:-}
 prefix=${installed:+$installed/prefix}
-prefix=${prefix:-$DEVX_PREFIX}
+prefix=${prefix:-$out/prefix}
 julia_project=${installed:-$DEVX_ROOT/bindings-julia}/DevExchange.jl
 venv=${installed:-$DEVX_TARGET/python}/venv
 core=${installed:-$DEVX_ROOT}/core
@@ -82,9 +82,9 @@ wrap() { # FILE TOP OPEN CLOSE
 
 # --- one function per language: prepares what it needs, then prints only what the example prints ---
 
-# Once, and only if there is C or C++: test-c.sh may have left an older prefix.
+# Once, and only if there is C or C++, and not where test-c.sh installs, which may run at the same time.
 prepare_c() {
-  [ -n "$installed" ] || make --no-print-directory -C "$DEVX_ROOT" install PREFIX="$DEVX_PREFIX" DESTDIR=
+  [ -n "$installed" ] || make --no-print-directory -C "$DEVX_ROOT" install PREFIX="$prefix" DESTDIR=
 }
 
 compile_c() { # COMPILER STANDARD FILE
