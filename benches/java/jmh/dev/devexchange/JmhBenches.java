@@ -73,6 +73,10 @@ public class JmhBenches {
                 .filter(row -> row.contains(args[0]))
                 .map(row -> row.replace('\t', ':'))
                 .toArray(String[]::new);
+        if (rows.length == 0) {
+            System.err.println("bench-jmh: no bench of Java has '" + args[0] + "' in its name");
+            System.exit(1);
+        }
         String[] rest = new String[args.length - 1];
         System.arraycopy(args, 1, rest, 0, rest.length);
         ChainedOptionsBuilder options = new OptionsBuilder()
