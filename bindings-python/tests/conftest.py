@@ -1,9 +1,15 @@
-"""For all tests: prints the line by which scripts/test-python.sh counts them."""
+"""For all tests: what nobody catches is a failure, and a line by which scripts/test-python.sh counts them."""
 
 import os
 import re
 
 MODE = os.environ.get("SIMCUDA_MODE", "lazy")
+
+
+def pytest_configure(config):
+    """An exception that ends a thread, or that Python can only print, would be no more than a warning."""
+    for warning in "PytestUnhandledThreadExceptionWarning", "PytestUnraisableExceptionWarning":
+        config.addinivalue_line("filterwarnings", f"error::pytest.{warning}")
 
 
 def pytest_terminal_summary(terminalreporter):
