@@ -184,8 +184,7 @@ class AsyncTest extends AsyncStreams {
                 numbers.subscribe(writer);
                 int enough = 1 + round % 5;
                 eventually(() -> window.subscription != null && window.taken >= enough);
-                Thread one = new Thread(window.subscription::cancel);
-                one.start();
+                Threads one = Threads.start(1, window.subscription::cancel);
                 window.subscription.cancel();
                 one.join();
                 completes(writer);
