@@ -9,9 +9,9 @@
 #
 #   N passed, N failed, N skipped
 #
-# A suite that is missing, ends badly or prints no counts is at least one failure. The output of each step and suite
-# stays in target/test-logs/NAME.log. On a terminal all output is shown as it comes, except that of suites that run at
-# the same time, where only failures are shown. Elsewhere, where nobody watches, only failures are shown, too
+# A suite that is missing, ends badly, runs no test or prints no counts is at least one failure. The output of each step
+# and suite stays in target/test-logs/NAME.log. On a terminal all output is shown as it comes, except that of suites that
+# run at the same time, where only failures are shown. Elsewhere, where nobody watches, only failures are shown, too
 # (VERBOSE=1: all).
 set -euo pipefail
 # shellcheck source=scripts/env.sh
@@ -283,6 +283,9 @@ tell() { # SUITE, which has ended
   if [ -z "$passed" ]; then
     echo "$suite: no counts (exit status $status), so it counts as 1 failed"
     passed=0 failed=1 skipped=0
+  elif [ $((passed + failed + skipped)) -eq 0 ]; then
+    echo "$suite: ran no test (exit status $status), so it counts as 1 failed"
+    failed=1
   elif [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
     echo "$suite: exit status $status although no test failed, so it counts as 1 failed"
     failed=1
