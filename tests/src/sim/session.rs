@@ -51,7 +51,7 @@ impl Session {
     /// Begins a session, after waiting for the test before.
     ///
     /// # Panics
-    /// If the core does not use the same driver as the tests.
+    /// If the core does not use the same driver as the tests, or the driver found something since the test before.
     #[expect(clippy::new_without_default, reason = "beginning is an act, not a value")]
     pub fn new() -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
@@ -63,7 +63,8 @@ impl Session {
         set_current(primary(0));
         let name = info::device_info(0).expect("the core finds the driver").name;
         assert_eq!(name.contains("Simulated"), rehearsal() || !on_gpu(), "the core uses {name}");
-        take_findings();
+        let late = take_findings();
+        assert!(late.is_empty(), "since the end of the test before: {late:#?}");
         let contexts = stat("live_contexts");
         Self { before: Mutex::new(Live::now()), contexts, schedule: Mutex::new(None), _alone: alone }
     }
