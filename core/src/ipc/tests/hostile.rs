@@ -166,7 +166,8 @@ impl Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         self.over.store(true, SeqCst);
-        drop(self.thread.take().map(std::thread::JoinHandle::join));
+        let ended = self.thread.take().map(std::thread::JoinHandle::join);
+        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "the exporter panicked, see above");
     }
 }
 
