@@ -409,7 +409,7 @@ def test_types_in_many_threads(answers):
         print(sorted(done), outstanding())
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "[0, 1, 2, 3] 0\n", done.stderr
+    assert (done.returncode, done.stdout) == (0, "[0, 1, 2, 3] 0\n"), done.stderr
 
 
 # --- our tensors by the tables of others ---
