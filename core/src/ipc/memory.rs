@@ -28,6 +28,9 @@ use crate::transfer::Memory;
 /// Prevents a file from changing its size while it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
+/// The type of the file system of files that are made of huge pages (`HUGETLBFS_MAGIC`).
+const HUGE_PAGES: fs::FsWord = 0x9584_58f6;
+
 /// Identifies a file, and says whether it can be written.
 type Key = (u64, u64, bool);
 
@@ -274,7 +277,8 @@ pub(super) fn errno_of(error: &std::io::Error) -> Errno {
 }
 
 /// Returns the size and all seals of a peer's file that nobody can truncate. Only memory files can be sealed, so reading the
-/// file does not make the reader wait.
+/// file does not make the reader wait. Huge pages are refused, because the system has a limited number of them: reading where
+/// the file has a hole, when none is left, would end the reader with a signal.
 ///
 /// # Errors
 /// `DEVX_INVALID_ARGUMENT` for any other file; `DEVX_SYSTEM`.
@@ -288,6 +292,9 @@ fn sealed_bytes(fd: BorrowedFd<'_>, what: &str) -> Result<(u64, SealFlags)> {
             "{what} has the seals {:#x}: its memory could be cut off under a reader",
             seals.bits()
         );
+    }
+    if fs::fstatfs(fd).map_err(|errno| Error::system("fstatfs", errno))?.f_type == HUGE_PAGES {
+        return refuse!(DEVX_INVALID_ARGUMENT, "{what} is of huge pages, of which there may be none left for a reader");
     }
     let found = fs::fstat(fd).map_err(|errno| Error::system("fstat", errno))?;
     Ok((u64::try_from(found.st_size).unwrap_or(0), seals))

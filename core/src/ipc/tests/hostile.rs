@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::fs::MemfdFlags;
+
 use super::given_up::{touch, watched};
 use super::{
     Importing, Raw, address, connect_impatient, duplicates, import_batch, import_tensor, leases, numbers_and_texts,
@@ -15,13 +17,14 @@ use super::{
 };
 use crate::abi::types::*;
 use crate::dlpack::Copying;
+use crate::dtype::DType;
 use crate::error::Error;
 use crate::ipc::credentials::Credentials;
 use crate::ipc::memory::{file, file_of, seal};
 use crate::ipc::message::{MAX_RELEASES, Message, PROTOCOL};
 use crate::ipc::server::Server;
 use crate::ipc::socket::{Received, Room, Sent, Socket};
-use crate::ipc::{Client, connect, export_batch, export_tensor};
+use crate::ipc::{Client, allocate_tensor, connect, export_batch, export_tensor};
 
 /// How long an importer waits for an answer that does not come.
 fn patience() -> Duration {
@@ -127,6 +130,23 @@ fn files_of_the_wrong_kind_are_refused() {
     reseal(&mut says_writable);
     let error = import_batch(&says_writable, duplicates(&read_only), watched().0).expect_err("read-only");
     assert!(error.status() == DEVX_INVALID_ARGUMENT && error.message().contains("region.writable is 1"), "{error}");
+}
+
+/// Where a file of huge pages has a hole, and no page is left to fill it, a reader would be ended by a signal.
+#[test]
+fn files_of_huge_pages_are_refused() {
+    let huge = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+    let Ok(fd) = rustix::fs::memfd_create("huge", huge) else {
+        return println!("skipped: the system has no huge pages of 2 MiB");
+    };
+    rustix::fs::ftruncate(&fd, 2 << 20).expect("made longer");
+    seal(&fd).expect("sealed");
+    let tensor = allocate_tensor(DType::UINT8, &[2 << 20]).expect("allocated");
+    let exported = export_tensor(&tensor, Copying::Never).expect("exported");
+    let (peer, given_up) = watched();
+    let error = import_tensor(exported.descriptor(), vec![fd], peer).expect_err("huge pages");
+    assert!(error.status() == DEVX_INVALID_ARGUMENT && error.message().contains("huge pages"), "{error}");
+    assert!(given_up.load(SeqCst));
 }
 
 /// An exporter that the test plays by hand, for any number of importers in turn.
