@@ -107,7 +107,8 @@ pub fn connect(address: &str) -> Result<Client> {
 }
 
 impl Client {
-    /// Like [`connect`], but with another timeout for each answer; `None` waits as long as it takes.
+    /// Like [`connect`], but with another timeout for each answer; `None` waits as long as it takes. An import waits as long,
+    /// at most, for the answers to other threads that come before its own.
     ///
     /// # Errors
     /// Same as [`connect`].
@@ -195,7 +196,7 @@ impl Client {
 
     fn get(&self, name: &str) -> Result<Given> {
         let this = self.0.header();
-        let mut asking = this.asking.take()?;
+        let Some(mut asking) = this.asking.take(deadline(this.timeout))? else { return Err(late(this.timeout)) };
         let Asking { last, room } = &mut *asking;
         *last += 1;
         let (request, end) = (*last, deadline(this.timeout));

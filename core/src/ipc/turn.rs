@@ -4,7 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 
 use super::interrupt;
 use crate::error::{Result, refuse};
@@ -32,12 +32,12 @@ impl<T> Turn<T> {
         Self { whose: Mutex::new(None), over: Condvar::new(), value: Mutex::new(value) }
     }
 
-    /// Waits until it is this thread's turn to use the value.
+    /// Waits until it is this thread's turn to use the value; `None` if it is not by then.
     ///
     /// # Errors
     /// `DEVX_BUSY` if this thread has the value already, in a call that led to this one; `DEVX_SYSTEM` if the wait is broken
     /// off.
-    pub(super) fn take(&self) -> Result<Taken<'_, T>> {
+    pub(super) fn take(&self, end: Instant) -> Result<Option<Taken<'_, T>>> {
         let this = Caller::me();
         loop {
             let mut whose = self.whose();
@@ -47,15 +47,19 @@ impl<T> Turn<T> {
                     return refuse!(DEVX_BUSY, "the connection waits for an answer already");
                 }
                 Some(_) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Ok(None);
+                    }
                     // The lock is released first, because `look` calls the program's function, which can do anything.
-                    drop(self.over.wait_timeout(whose, interrupt::slice(Duration::MAX)));
+                    drop(self.over.wait_timeout(whose, interrupt::slice(left)));
                     interrupt::look()?;
                     continue;
                 }
             }
             drop(whose);
             let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-            return Ok(Taken { value, _over: Over(self) });
+            return Ok(Some(Taken { value, _over: Over(self) }));
         }
     }
 

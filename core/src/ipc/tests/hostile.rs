@@ -301,6 +301,29 @@ fn an_importer_waits_no_longer_than_it_was_told() {
         assert!(late(&error), "{error}");
         drop(client);
     }
+    // A peer that reads nothing, and many threads that import: each waits for the others no longer than for its own answer.
+    let fake = Fake::start("stopped", |raw| {
+        let _ = raw.0.send(&hello(), &[]);
+        stay(raw);
+    });
+    let client = fake.connect_impatient();
+    std::thread::scope(|scope| {
+        let all = [(); 8].map(|()| {
+            scope.spawn(|| {
+                (0..3)
+                    .map(|_| {
+                        let begin = Instant::now();
+                        let error = client.tensor("t").expect_err("no answer");
+                        assert!(late(&error), "{error}");
+                        begin.elapsed()
+                    })
+                    .max()
+            })
+        });
+        let longest = all.map(|one| one.join().expect("ended")).into_iter().flatten().max().expect("some");
+        assert!(longest < 2 * patience() + patient(500), "{longest:?}");
+    });
+    drop((client, fake));
     // A hello of another version, garbage, and an end.
     let of_version_2 = Message::Hello { protocol: 2, exporter: 1 }.encode().expect("encoded");
     let longer = [&*of_version_2, &[1; 9]].concat();
