@@ -29,6 +29,10 @@ use crate::thread;
 /// How long to wait for an exporter's answer, unless the importer says otherwise.
 pub const TIMEOUT: Duration = Duration::from_nanos(DEVX_IPC_TIMEOUT_NS.cast_unsigned());
 
+/// How often a thread tries to send releases that the system does not send, and how long it pauses before the next time.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// A connection to an exporter. Any thread may import; everything that was imported keeps the connection open.
 #[derive(Clone, Debug)]
 pub struct Client(Slab<Connection>);
@@ -345,11 +349,11 @@ impl Connection {
         }
     }
 
-    /// Sends the release of a lease without waiting: if the socket has no room now, a thread sends it when there is room.
+    /// Sends the release of a lease without waiting: if it cannot be sent now, a thread sends it when it can.
     fn release(this: &Slab<Self>, lease: u64) {
         let mut late = this.header().late();
         late.add(lease);
-        if late.waiting || this.header().tell(&mut late.leases) {
+        if late.waiting || this.header().tell(&mut late.leases) == Ok(Sent::Yes) {
             return;
         }
         let own = this.clone();
@@ -357,31 +361,72 @@ impl Connection {
         late.waiting = thread::spawn("devexchange-ipc-release", move || own.header().tell_later()).is_ok();
     }
 
-    /// Sends as many releases as there is room for. Returns whether there is nothing to wait for: an exporter that is gone
-    /// needs no message.
-    fn tell(&self, leases: &mut Vec<[u8; 8]>) -> bool {
+    /// Sends as many releases as there is room for. An exporter that is gone needs no message.
+    ///
+    /// # Errors
+    /// `DEVX_SYSTEM`, for example without memory in the system.
+    fn tell(&self, leases: &mut Vec<[u8; 8]>) -> Result<Sent> {
         while !leases.is_empty() {
             let count = leases.len().min(MAX_RELEASES);
             let some = leases.get(..count).unwrap_or_default().as_flattened();
-            match self.socket.send_parts(&[IoSlice::new(&RELEASE), IoSlice::new(some)], &[]) {
-                Ok(Sent::Yes) => drop(leases.drain(..count)),
-                Ok(Sent::Full) => return false,
-                Ok(Sent::End) => leases.clear(),
-                // The system may be out of memory: the next release tries again.
-                Err(_) => return true,
+            match self.socket.send_parts(&[IoSlice::new(&RELEASE), IoSlice::new(some)], &[])? {
+                Sent::Yes => drop(leases.drain(..count)),
+                Sent::Full => return Ok(Sent::Full),
+                Sent::End => leases.clear(),
             }
         }
-        true
+        Ok(Sent::Yes)
     }
 
     fn tell_later(&self) {
+        let mut failures = 0;
         loop {
             let _ = self.socket.wait(PollFlags::OUT, deadline(TIMEOUT));
             let mut late = self.late();
-            if self.tell(&mut late.leases) {
+            let told = self.tell(&mut late.leases);
+            failures += u32::from(told.is_err());
+            // A system that keeps failing must not keep the connection open: the next release tries again.
+            if told == Ok(Sent::Yes) || failures > TRIES {
                 late.waiting = false;
                 return;
             }
+            drop(late);
+            if told.is_err() {
+                std::thread::sleep(PAUSE);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use crate::dlpack::Copying;
+    use crate::dtype::DType;
+    use crate::ipc::tests::{Importing, address, patient, soon};
+    use crate::ipc::{Server, allocate_tensor, connect};
+
+    /// While the system has no memory, for example, no message can be sent.
+    #[test]
+    fn a_release_that_cannot_be_sent_is_sent_later() {
+        let server = Server::bind(&address("later")).expect("bound");
+        let tensor = allocate_tensor(DType::UINT8, &[1]).expect("allocated");
+        server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
+        let client = connect(&address("later")).expect("connected");
+        let imported = client.tensor("t").expect("imported");
+        let socket = &client.0.header().socket;
+        let (fd, kept) = (super::AsFd::as_fd(socket).as_raw_fd(), super::AsFd::as_fd(socket).try_clone_to_owned());
+        let (kept, other) = (kept.expect("kept"), eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd"));
+        // SAFETY: the socket has the same number again before anybody else looks at it.
+        let replace = |with: i32| assert_eq!(unsafe { libc::dup3(with, fd, libc::O_CLOEXEC) }, fd);
+        replace(other.as_raw_fd());
+        drop(imported);
+        std::thread::sleep(patient(50));
+        replace(kept.as_raw_fd());
+        assert_eq!(server.leases(), 1);
+        soon("the release is sent", || server.leases() == 0);
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn patient(milliseconds: u64) -> Duration {
     patience::patient(Duration::from_millis(milliseconds))
 }
 
-fn soon(what: &str, mut is: impl FnMut() -> bool) {
+pub(super) fn soon(what: &str, mut is: impl FnMut() -> bool) {
     let end = Instant::now() + patient(10_000);
     while !is() {
         assert!(Instant::now() < end, "{what}");
