@@ -117,8 +117,9 @@ impl Tensor {
     ///
     /// # Errors
     /// `DEVX_MISMATCH` if the shape does not have as many elements as the slice, `DEVX_INVALID_SHAPE`, `DEVX_UNSUPPORTED` if
-    /// the context is not the device's primary one, `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`. The last also reports
-    /// earlier failures that cudarc could not report when they happened. The slice is given back.
+    /// the context is not the device's primary one, or if the stream is being captured and cudarc would make it wait,
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`. The last also reports earlier failures that cudarc could not report
+    /// when they happened. The slice is given back.
     pub fn from_cuda_slice<T: Element>(
         mut slice: CudaSlice<T>,
         shape: &[i64],
@@ -148,6 +149,10 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
     let elements = shape.iter().try_fold(1_i64, |elements, extent| elements.checked_mul(*extent));
     if elements != Some(slice.len() as i64) {
         return refuse!(DEVX_MISMATCH, "shape is {shape:?}: the slice has {} elements", slice.len());
+    }
+    // cudarc makes the stream wait for the work that it knows of, which breaks a capture.
+    if stream.context().is_managing_stream_synchronization() {
+        queued.require_no_capture()?;
     }
     let _current = queued.enter()?;
     // Like every function of cudarc, this first reports earlier failures that could not be reported when they happened.

@@ -105,6 +105,33 @@ fn a_slice_is_given_up_after_a_capture_of_its_stream() {
     });
 }
 
+/// cudarc would make the stream wait for the work that wrote the slice, which is outside of the graph.
+#[test]
+fn a_slice_is_not_taken_during_a_capture_of_its_stream() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let cudarc = context();
+        let [stream, _other] = streams(&cudarc);
+        let (slice, captured) = (written(&stream), stream.cu_stream() as u64);
+        sim::begin_capture(captured, 1);
+        let refused = Tensor::from_cuda_slice(slice, &[N as i64]).expect_err("captured");
+        assert_eq!(refused.error.status(), DEVX_UNSUPPORTED, "{}", refused.error);
+        assert_eq!(sim::end_capture(captured), 0, "the capture is intact");
+        drop(taken(refused.returned, &[N as i64]));
+        // Without event tracking cudarc makes nothing wait.
+        // SAFETY: one stream orders all work.
+        unsafe { cudarc.disable_event_tracking() };
+        let slice = written(&stream);
+        sim::begin_capture(captured, 1);
+        let tensor = taken(slice, &[N as i64]);
+        assert_eq!(sim::end_capture(captured), 0, "the capture is intact");
+        // SAFETY: as above.
+        unsafe { cudarc.enable_event_tracking() };
+        drop(tensor);
+        sim::settle();
+    });
+}
+
 /// The work is noted after the capture, on a thread that may be late.
 #[test]
 fn a_borrowed_slice_keeps_its_stream_until_its_work_is_noted() {
