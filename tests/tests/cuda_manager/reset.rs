@@ -84,3 +84,32 @@ fn memory_that_a_device_was_reset_under_counts_as_lost() {
     // The driver has findings about the latter.
     unsafe { libc::_exit(0) }
 }
+
+/// Events that are kept for reuse end with the context, too. The next use of one makes another event.
+#[test]
+fn an_event_that_a_device_was_reset_under_is_replaced() {
+    let _session = Session::new();
+    if !sim::is_child() {
+        if sim::skipped("a real driver may not survive it") {
+            return;
+        }
+        let output = sim::child("reset::an_event_that_a_device_was_reset_under_is_replaced", &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let manager = Driver::new().expect("a manager");
+    let used = || {
+        let tensor = Tensor::allocate_with(&manager, CUDA0, DType::UINT8, &[8], None).expect("allocated");
+        tensor.used_on(sim::on(1)).expect("noted");
+        drop(tensor);
+        sim::settle();
+    };
+    used();
+    let kept = kept_events();
+    assert!(kept > 0, "there is one for the next time");
+    cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
+    used();
+    assert_eq!((kept_events(), releases_lost()), (1, 0));
+    // The driver has findings about the use of what is gone.
+    unsafe { libc::_exit(0) }
+}
