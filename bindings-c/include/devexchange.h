@@ -1230,8 +1230,9 @@ void devx_manager_release(devx_manager_t **manager);
  *
  * The owners of this memory have nothing to do any more. Plain host memory belongs to no device,
  * and stays. Nobody may use what is given back after this call, and no other thread may give it up
- * during the call. A limited manager also resets the manager that it allocates from, including the
- * memory that others have from that one.
+ * during the call. If cleanup was deferred, no other thread may resume it, trim or allocate during
+ * the call either, because that may give back what was kept. A limited manager also resets the
+ * manager that it allocates from, including the memory that others have from that one.
  *
  * Call this before a reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`),
  * which takes its memory. What is given up only after such a reset is unknown to the driver and

@@ -301,9 +301,10 @@ end
     reset!(m::MemoryManager, device_id=0)
 
 Gives back all memory of a CUDA device, **including memory that is still in use**: its owners have nothing to do any
-more. Nobody may use that memory after this, and no other thread may give it up during the call. Plain host memory
-belongs to no device, and stays. A limited manager also resets the manager under it, and with it the memory that others
-have from that one.
+more. Nobody may use that memory after this, and no other thread may give it up during the call. If cleanup was
+deferred, no other thread may resume it, trim or allocate during the call either, because that may give back what was
+kept. Plain host memory belongs to no device, and stays. A limited manager also resets the manager under it, and with it
+the memory that others have from that one.
 
 Call this before a reset of the device itself (`cudaDeviceReset`, `cuDevicePrimaryCtxReset`), which takes the device's
 memory. Memory that is given up only after such a reset is unknown to the driver and counts as lost

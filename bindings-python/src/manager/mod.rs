@@ -222,8 +222,9 @@ impl MemoryManager {
     /// Gives back all memory for a device, including memory still in use.
     ///
     /// Nobody may touch that memory any more, and closing it then does nothing; no other thread may close it during the call.
-    /// Plain host memory belongs to no device, and stays. A limited manager also resets the manager that it allocates from, and
-    /// with it the memory that others have from that one. Call this before a reset of the device itself.
+    /// If cleanup was deferred, no other thread may resume it, trim or allocate during the call either, because that may give
+    /// back what was kept. Plain host memory belongs to no device, and stays. A limited manager also resets the manager that it
+    /// allocates from, and with it the memory that others have from that one. Call this before a reset of the device itself.
     #[pyo3(signature = (device_id=0))]
     fn reset(&self, py: Python<'_>, #[pyo3(from_py_with = device::number)] device_id: i32) -> Result<()> {
         // SAFETY: as documented, the program sees to it that nobody uses the memory any more.

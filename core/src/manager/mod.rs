@@ -290,8 +290,9 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     /// Nobody uses memory for that device from this manager, or from the one that it allocates from, any more: neither the
-    /// host nor queued work. No other thread gives up such memory meanwhile: its release could reach the driver after this
-    /// returns.
+    /// host nor queued work. No other thread gives up such memory meanwhile, and, if cleanup was deferred, none is in a call
+    /// that may give back what was kept ([`Manager::resume_cleanup`], [`Manager::trim`], [`Manager::allocate`]): its release
+    /// could reach the driver after this returns.
     unsafe fn reset(&self, _ordinal: i32) -> Result<()> {
         Ok(())
     }

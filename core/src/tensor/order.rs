@@ -131,7 +131,8 @@ impl Tensor {
 
     /// Gives this reference up after the work queued on `stream` until now. Unlike [`Tensor::used_on`] followed by a drop, this
     /// is one step that cannot fail: if the work cannot be noted, the host waits for it. While the stream is being captured,
-    /// the reference is given up when the capture has ended.
+    /// the reference is given up when the capture has ended; the stream may be closed before ([`Stream::close`]), but must not
+    /// be destroyed.
     pub fn release_after(self, stream: Stream) {
         release_behind(Whole::Tensor(self), stream);
     }

@@ -279,8 +279,9 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
 
     /**
      * Gives back all memory of a device, even memory that is still in use: closing that memory then does nothing.
-     * Nobody may use the memory after this call, and no other thread may give it up during the call. Plain host memory
-     * belongs to no device and stays.
+     * Nobody may use the memory after this call, and no other thread may give it up during the call. If cleanup was
+     * deferred, no other thread may resume it, trim or allocate during the call either, because that may give back what
+     * was kept. Plain host memory belongs to no device and stays.
      *
      * <p>A limited manager also resets the manager that it allocates from, and with it the memory that others have from
      * that one. Call this before a reset of the device itself ({@code cudaDeviceReset}, {@code
