@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
+class _Tasks:
+    """The waiting tasks of one loop."""
+
+    __slots__ = ("events", "told")
+
+    def __init__(self) -> None:
+        # Touched only on the thread of the loop.
+        self.events: set[asyncio.Event] = set()
+        # Whether the loop has yet to call `tell`: a loop that does not run must not gather more and more calls.
+        self.told = False
+
+    def tell(self) -> None:
+        # First, so that the loop calls this again for any ring from here on.
+        self.told = False
+        for event in self.events:
+            event.set()
+
+
 class _Bell:
     """Tells tasks that there may be something new.
 
@@ -28,8 +46,7 @@ class _Bell:
 
     def __init__(self) -> None:
         self.native = _native.Bell()
-        # The events of the waiting tasks of each loop; a set is touched only on the thread of its loop.
-        self._waiting: dict[asyncio.AbstractEventLoop, set[asyncio.Event]] = {}
+        self._waiting: dict[asyncio.AbstractEventLoop, _Tasks] = {}
 
     async def until(self, ask: Callable[[], _T | None]) -> _T:
         """Calls `ask`, and again after each ring, until it returns something other than None; returns that.
@@ -38,11 +55,11 @@ class _Bell:
         if (answer := ask()) is not None:
             return answer
         loop, process, rung = asyncio.get_running_loop(), os.getpid(), asyncio.Event()
-        events = self._waiting.get(loop)
-        if events is None:
+        tasks = self._waiting.get(loop)
+        if tasks is None:
             loop.add_reader(self.native.fileno(), self._answer)
-            events = self._waiting[loop] = set()
-        events.add(rung)
+            tasks = self._waiting[loop] = _Tasks()
+        tasks.events.add(rung)
         try:
             # Anything that comes after this check rings.
             while (answer := ask()) is None:
@@ -50,8 +67,8 @@ class _Bell:
                 rung.clear()
             return answer
         finally:
-            events.discard(rung)
-            if not events and self._waiting.get(loop) is events:
+            tasks.events.discard(rung)
+            if not tasks.events and self._waiting.get(loop) is tasks:
                 del self._waiting[loop]
                 # A child of `fork` has its parent's loop; removing the reader there would end the parent's watch.
                 if not loop.is_closed() and os.getpid() == process:
@@ -62,18 +79,14 @@ class _Bell:
         self.native.clear()
         here = asyncio.get_running_loop()
         # Tell the tasks of all loops: no other loop will see this ring any more.
-        for loop, events in self._waiting.copy().items():
+        for loop, tasks in self._waiting.copy().items():
             if loop is here:
-                _tell(events)
-            else:
+                tasks.tell()
+            elif not tasks.told:
+                tasks.told = True
                 # No task of a closed loop waits.
                 with suppress(RuntimeError):
-                    loop.call_soon_threadsafe(_tell, events)
-
-
-def _tell(events: set[asyncio.Event]) -> None:
-    for event in events:
-        event.set()
+                    loop.call_soon_threadsafe(tasks.tell)
 
 
 class AsyncReader:

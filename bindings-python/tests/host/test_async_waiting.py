@@ -172,6 +172,30 @@ def test_abandoned_loop(closed):
     assert descriptors() == before
 
 
+def test_loop_that_does_not_run_is_told_once():
+    async def take(n):
+        for number in range(n):
+            received = asyncio.create_task(reader.receive())
+            await turns()
+            writer.send(batch(number))
+            assert numbers([(await received).batch]) == [number]
+
+    with AsyncReader() as reader, asyncio.Runner() as runner:
+        writer, loop = started(reader), runner.get_loop()
+        task = loop.create_task(reader.receive())
+        runner.run(turns())
+        # Another thread, because this loop goes on running on its own.
+        thread_of(lambda: run(take(100))).join(PATIENCE)
+        assert len(loop._ready) < 10
+        writer.send(batch(100))
+
+        async def rest():
+            return await task
+
+        assert numbers([runner.run(rest()).batch]) == [100]
+        writer.close()
+
+
 def test_unclosed_ends_are_collected():
     before = descriptors()
     for _ in range(20):
