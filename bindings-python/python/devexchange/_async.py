@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from errno import EIO
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeVar
 
 from . import _native
 from ._types import ProducerError, Received
@@ -209,6 +209,10 @@ class AsyncReader:
         again does nothing."""
         self._native.close()
 
+    def __reduce__(self) -> NoReturn:
+        """Refuses, for ``pickle`` and ``copy``."""
+        raise TypeError("an AsyncReader cannot be pickled")
+
     def __enter__(self) -> Self:
         return self
 
@@ -336,6 +340,10 @@ class AsyncWriter:
                     self.fail(EIO, text.encode(errors="replace").decode())
         finally:
             self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuses, for ``pickle`` and ``copy``."""
+        raise TypeError("an AsyncWriter cannot be pickled")
 
     def __enter__(self) -> Self:
         return self

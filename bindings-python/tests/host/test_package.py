@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import uuid
+from functools import partial
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
@@ -73,6 +74,9 @@ def test_exception_of_a_program_has_a_status(kind):
     assert type(raised.value) is others.get(kind, kind)
 
 
+PICKLERS = [partial(pickle.dumps, protocol=protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+
+
 def test_things_of_a_process_are_not_pickled():
     batch = devexchange.from_arrow(pyarrow.record_batch({"n": [1]}))
     with devexchange.ipc.Server(f"@test-pickled-{os.getpid()}") as server, devexchange.ipc.Client(server.address) as client:
@@ -84,8 +88,19 @@ def test_things_of_a_process_are_not_pickled():
             (server, "give other processes its address"),
             (client, "give the other process the address"),
         ]:
-            for act in (pickle.dumps, copy.copy, copy.deepcopy):
+            for act in (*PICKLERS, copy.copy, copy.deepcopy):
                 with pytest.raises(TypeError, match=f"^a {type(thing).__name__} cannot be pickled: .*{text}"):
+                    act(thing)
+
+
+def test_nothing_else_is_pickled_or_copied():
+    manager = devexchange.MemoryManager.host_only()
+    with devexchange.AsyncReader() as reader, devexchange.AsyncWriter(reader.handler()) as writer:
+        writer.start(devexchange.from_arrow(pyarrow.record_batch({"n": [1]})).schema)
+        stream = devexchange.from_arrow(pyarrow.table({"n": [1]}))
+        for thing in [reader, writer, stream, manager, manager.allocate(8, "cpu"), manager.defer_cleanup()]:
+            for act in (*PICKLERS, copy.copy, copy.deepcopy):
+                with pytest.raises((TypeError, pickle.PicklingError), match=type(thing).__name__):
                     act(thing)
 
 
