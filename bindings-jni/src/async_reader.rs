@@ -108,14 +108,18 @@ fn async_reader_next(handle: jlong, out: jlong) -> Result<jint> {
     Ok(BATCH)
 }
 
+/// No `int`, as every code is.
+const NO_ERROR: jlong = jlong::MIN;
+
 plain! { async_reader_error(handle: jlong, out: jlong) }
-/// Writes what the producer reported with its error as two longs: the code, 0 if it reported none, and the address of
-/// the metadata or 0.
+/// Writes what the producer reported with its error as two longs: the code, or `NO_ERROR` if it reported none, and the address
+/// of the metadata or 0.
 fn async_reader_error(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
-    let (code, block) = unsafe { held::<Reader>(handle) }?.reader.producer_error().unwrap_or((0, None));
+    let reported = unsafe { held::<Reader>(handle) }?.reader.producer_error();
+    let (code, block) = reported.map_or((NO_ERROR, None), |(code, block)| (code.into(), block));
     // The reader keeps the block.
     // SAFETY: Java gives the address of room for two longs.
-    unsafe { write(out, [code.into(), address(block.as_ref())]) };
+    unsafe { write(out, [code, address(block.as_ref())]) };
     Ok(())
 }

@@ -101,7 +101,7 @@ thread_local! {
 /// Gives a tensor to a function that returns 0 if it took the tensor over. DLPack 1.3 says that the function steals the
 /// tensor (`DLPackManagedTensorToPyObjectNoSync`), but not whether it does so when it fails: some libraries have called the
 /// deleter by then, others never will. So this notes whether the deleter was called, and calls it if a failed function did
-/// not.
+/// not. The function may not have another thread call it and then fail: that is not noticed.
 fn hand_over(
     py: Python<'_>,
     tensor: Owned<DLManagedTensorVersioned>,

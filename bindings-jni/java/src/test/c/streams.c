@@ -341,7 +341,8 @@ static void *send_all(void *context) {
         pthread_mutex_unlock(&source->lock);
         if (over) break;
         if (number == source->plan.fail_at) {
-            handler->on_error(handler, ENOSPC, "no room", pair(number, block));
+            /* 0 is no `errno`, but still an error. */
+            handler->on_error(handler, number == 0 ? 0 : ENOSPC, "no room", pair(number, block));
             over = 1;
         } else if (number == source->plan.batches) {
             handler->on_next_task(handler, NULL, NULL);

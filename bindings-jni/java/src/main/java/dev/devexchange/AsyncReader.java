@@ -39,6 +39,9 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     private static final int BATCH = 1;
     private static final int END = 2;
 
+    /** What {@code async_reader_error} writes for the code if there is none: 0 can be one. */
+    private static final long NO_ERROR = Long.MIN_VALUE;
+
     /**
      * What a producer reported with its error, besides the text.
      *
@@ -298,9 +301,9 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
         } catch (DevExchangeException thrown) {
             Scratch scratch = Scratch.get();
             Native.asyncReaderError(reader, scratch.address);
-            int code = (int) scratch.buffer.getLong(0);
-            if (code != 0) {
-                producerError = new ProducerError(code, Metadata.read(scratch.buffer.getLong(Long.BYTES)));
+            long code = scratch.buffer.getLong(0);
+            if (code != NO_ERROR) {
+                producerError = new ProducerError((int) code, Metadata.read(scratch.buffer.getLong(Long.BYTES)));
             }
             throw thrown;
         } finally {

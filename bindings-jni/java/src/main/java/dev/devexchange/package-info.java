@@ -57,7 +57,8 @@
  *     value. A {@code null} where an object is needed is a {@code NullPointerException}. A call that runs out of memory
  *     takes nothing. A call that runs out of stack can leak: a {@code StackOverflowError} can come after the native
  *     half has made something that Java does not hold yet, which then stays until the process ends, or between the
- *     beginning and the end of a use of a handle, which then is never released.
+ *     beginning and the end of a use of a handle, which then is never released; a call that waits for the end of that
+ *     use ({@link dev.devexchange.CStruct#release}) waits for ever.
  * <li><b>Class loaders.</b> Once this library has been used, the class loader that loaded it stays until the JVM exits,
  *     with all that it has loaded: the library's threads and everything registered with them refer to it. Where
  *     applications come and go in one JVM, put the jar where the loader stays, for example in the server's directory

@@ -230,6 +230,14 @@ class AsyncTest extends AsyncStreams {
             assertTrue(window.error.getMessage().contains("no room"), window.error.getMessage());
             assertEquals(new AsyncReader.ProducerError(ENOSPC, Map.of("k", "2")), reader.producerError());
         }
+        try (AsyncReader reader = AsyncReader.create()) {
+            Streams.produceAsync(reader.handlerAddress(), 4, 0);
+            Window window = new Window(10);
+            reader.subscribe(window);
+            window.awaitEnd();
+            assertEquals(List.of("subscribed", "error"), window.signals);
+            assertEquals(new AsyncReader.ProducerError(0, Map.of("k", "0")), reader.producerError());
+        }
         for (int taken = 0; taken < 3; taken++) {
             try (AsyncReader reader = AsyncReader.create()) {
                 Streams.produceAsync(reader.handlerAddress(), NEVER, NEVER);
