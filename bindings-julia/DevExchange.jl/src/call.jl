@@ -75,18 +75,28 @@ throw_interrupt() = pop!(task_local_storage(), INTERRUPTED, nothing) === nothing
 
 # Answers a call. `interrupted` gets an interrupt, which is a failure to the caller.
 function respond(before, interrupted, number::UInt64, call::Ptr{Call})
+    status = Ref(DEVX_CALLBACK)
     try
         before()
         reply(lock(() -> ROOTS[number].object, ROOTS_LOCK), call)
         return DEVX_OK
     catch e
-        # An interrupt can come when the answer is there already, which nobody will look at now.
-        take_back(call)
-        tracing() && Base.invokelatest(log_failure, e, catch_backtrace())
-        status = write_failure(field_pointer(call, :error), failure(e))
-        e isa InterruptException && interrupted(e)
-        return status
+        try
+            disable_sigint(() -> status[] = refuse(interrupted, e, catch_backtrace(), call))
+        catch
+            # A second interrupt, which comes at the end of this; the first one counts.
+        end
+        return status[]
     end
+end
+
+function refuse(interrupted, @nospecialize(e), backtrace, call::Ptr{Call})
+    # An interrupt can come when the answer is there already, which nobody will look at now.
+    take_back(call)
+    tracing() && Base.invokelatest(log_failure, e, backtrace)
+    status = write_failure(field_pointer(call, :error), failure(e))
+    e isa InterruptException && interrupted(e)
+    return status
 end
 
 # The caller gets no more than the text. An exception of the logger must not get into C.
