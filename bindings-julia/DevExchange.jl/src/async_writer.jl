@@ -22,8 +22,10 @@ exception. `metadata` are pairs of texts for the whole stream.
 
 **Ownership, threads.** The writer owns the handler after a call that succeeds, or whose schema was refused. It releases
 the handler once: at the end, or soon after the consumer cancelled. All callbacks of the handler are called on Julia
-threads. Any task may use a writer; the calls take turns. A call from within a callback of the handler is refused
-(`DEVX_BUSY`). A writer that was not closed sends the consumer an error when it is finalized.
+threads. What follows a cancel or an impossible request (`on_error`, `release`) is called by the task that also delivers
+releases; it does nothing else until the callback returns. Any task may use a writer; the calls take turns. A call from
+within a callback of the handler is refused (`DEVX_BUSY`). A writer that was not closed sends the consumer an error when
+it is finalized.
 
 Throws `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_ARGUMENT` if a callback is missing, `DEVX_DEVICE` for a type
 of device that this library has no runtime for, `DEVX_CLOSED` if the schema is closed; in these cases the handler is
