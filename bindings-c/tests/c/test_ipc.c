@@ -1,7 +1,9 @@
 /* Tensors and batches shared with another process, which was forked before the library was used. */
-#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
 #include "leases.h"
 
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +84,75 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
     devx_ipc_client_release(NULL);
     devx_batch_release(&batch);
     devx_tensor_release(&tensor);
+    close(ready[0]);
+    close(ready[1]);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+static void ignore(int number) {
+    (void)number;
+}
+
+/* From now on a signal comes every so many microseconds, after which no system call is restarted; 0 ends that. */
+static void disturb(suseconds_t pause) {
+    struct sigaction action;
+    struct itimerval const timer = {{0, pause}, {0, pause}};
+    memset(&action, 0, sizeof action);
+    action.sa_handler = ignore;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+TEST(a_timer_disturbs_no_exchange) {
+    /* The second is a file. The tensor takes several system calls to allocate, and the batch is described in a file. */
+    char addresses[2][64];
+    int64_t const large[1] = {20 << 20}, wide[2] = {4, 1000};
+    int ready[2], status = 0;
+    char byte = '!';
+    pid_t child;
+    CHECK(pipe(ready) == 0);
+    address_of(addresses[0], sizeof addresses[0], getpid());
+    snprintf(addresses[1], sizeof addresses[1], "/tmp/devexchange-c-test-%ld", (long)getpid());
+    child = fork();
+    disturb(300);
+    for (int i = 0; i < 6 && child == 0; ++i) {
+        while (read(ready[0], &byte, 1) != 1) {
+        }
+        status = import_all(addresses[i % 2]);
+        if (status != 0) _exit(status);
+    }
+    if (child == 0) _exit(0);
+    for (int i = 0; i < 6; ++i) {
+        devx_ipc_server_t *server = NULL;
+        devx_tensor_t *tensor = NULL, *matrix = NULL, *part = NULL;
+        devx_batch_t *batch = NULL;
+        DLTensor seen;
+        CHECK_OK(devx_ipc_server_create(addresses[i % 2], &server, &error));
+        CHECK_OK(devx_tensor_allocate_shared(int32, large, 1, &tensor, &error));
+        CHECK_OK(devx_tensor_slice(tensor, 0, 0, 4, &part, &error));
+        CHECK_OK(devx_tensor_borrow(part, &seen, NULL, &error));
+        ((int32_t *)seen.data)[3] = 40;
+        CHECK_OK(devx_ipc_server_offer_tensor(server, "t", part, DEVX_COPY_NEVER, &error));
+        CHECK_OK(devx_tensor_allocate(seen.device, int32, wide, 2, -1, &matrix, &error));
+        CHECK_OK(devx_tensor_to_batch(matrix, NULL, 0, DEVX_COPY_IF_NEEDED, &batch, &error));
+        CHECK_OK(devx_ipc_server_offer_batch(server, "b", batch, DEVX_COPY_IF_NEEDED, &error));
+        while (write(ready[1], &byte, 1) != 1) {
+        }
+        while (*(int32_t volatile *)seen.data != 77 && waitpid(child, &status, WNOHANG) == 0) {
+        }
+        CHECK_CALL(check_leases_end(server));
+        devx_ipc_server_release(&server);
+        devx_batch_release(&batch);
+        devx_tensor_release(&matrix);
+        devx_tensor_release(&part);
+        devx_tensor_release(&tensor);
+    }
+    if (status == 0) {
+        while (waitpid(child, &status, 0) != child) {
+        }
+    }
+    disturb(0);
+    CHECK_INT(status, 0);
     close(ready[0]);
     close(ready[1]);
     CHECK_NOTHING_OUTSTANDING();
