@@ -136,9 +136,7 @@ fn files_of_the_wrong_kind_are_refused() {
 #[test]
 fn files_of_huge_pages_are_refused() {
     let huge = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-    let Ok(fd) = rustix::fs::memfd_create("huge", huge) else {
-        return println!("skipped: the system has no huge pages of 2 MiB");
-    };
+    let fd = rustix::fs::memfd_create("huge", huge).expect("a file, even where no page is reserved");
     rustix::fs::ftruncate(&fd, 2 << 20).expect("made longer");
     seal(&fd).expect("sealed");
     let tensor = allocate_tensor(DType::UINT8, &[2 << 20]).expect("allocated");
