@@ -17,8 +17,8 @@ set -euo pipefail
 
 version=27.1.0
 least_percent=85
-modules=(layout tensor dlpack convert order release-memory release-device event schema value batch batch-stream manager fork
-  cuda-array cudarc device ipc)
+modules=(layout tensor dlpack convert order release-memory release-device event schema value batch batch-stream asynchronous
+  manager fork cuda-array cudarc arrow-rs device driver error ipc)
 
 work=$DEVX_TARGET/mutants
 tree=$work/tree
@@ -32,21 +32,26 @@ files_of() { # MODULE
     convert) echo core/src/convert/{mod,column,fixed_shape,matrix,tensor}.rs ;;
     order) echo core/src/{order,order/ready,order/uses,order/behind,tensor/order,arrow/batch/order,view}.rs ;;
     release-memory)
-      echo core/src/memory/{blocks,borrowed,counted,fallible,foreign,nesting,owner,queue,slab,sorted}.rs \
-        core/src/local/{blocks,lines,nesting}.rs core/src/{ledger,local,vacant}.rs ;;
+      echo core/src/memory/{blocks,borrowed,counted,fallible,foreign,lazy,nesting,owner,queue,slab,sorted,table}.rs \
+        core/src/local/{blocks,lines,list,nesting,slot}.rs core/src/{ledger,local,vacant}.rs ;;
     release-device) echo core/src/runtime/cuda/{closed,inbox,lost,reaper,waiting}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
     schema)
-      echo core/src/arrow/{schema,names,read,record,format,type_name,metadata,count,check,table,tree}.rs \
+      echo core/src/arrow/{schema,field,names,read,record,format,type_name,metadata,count,check,table,tree,pointers}.rs \
         core/src/arrow/check/{array,plain}.rs ;;
-    value) echo core/src/arrow/{value,temporal}.rs ;;
+    value) echo core/src/arrow/{value,bitmap,temporal}.rs ;;
     batch) echo core/src/arrow/{batch,transfer,taken,column,builder,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs ;;
+    asynchronous)
+      echo core/src/arrow/asynchronous/{bell,block,handler,mod,offers,producer,reader,reading,task,wake,writer,writing}.rs ;;
     manager) echo core/src/manager/{mod,books,driver,limited,own,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
     cuda-array) echo core/src/cuda_array.rs core/src/cuda_array/typestr.rs ;;
     cudarc) echo core/src/cudarc_slice.rs ;;
+    arrow-rs) echo core/src/arrow_rs.rs ;;
     device) echo core/src/{device,stream,runtime/device}.rs ;;
+    driver) echo core/src/runtime/cuda/{allocation,copy,driver,info,ipc,pointer,pool,stream}.rs ;;
+    error) echo core/src/{error,setting,text}.rs ;;
     ipc)
       echo core/src/ipc/{changes,client,credentials,descriptor,export,holds,import,interrupt,memory,message}.rs \
         core/src/ipc/{mod,offers,regions,server,serving,socket,socket_file,turn,wire}.rs ;;
@@ -80,12 +85,20 @@ tests_of() { # MODULE
       echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test convert \
         --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
         --test cuda_pool_release ;;
+    asynchronous)
+      echo --package devexchange-corpus --lib --test corpus --test asynchronous --test fork \
+        --package devexchange-tests --test async_schedules ;;
     manager)
       echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager --test cuda_ipc \
         --test cuda_default_streams ;;
     fork) echo --lib --test fork --test trace ;;
     cuda-array) echo --package devexchange-tests --test cuda_array ;;
     cudarc) echo --package devexchange-tests --test cuda_cudarc ;;
+    arrow-rs) echo --package devexchange-tests --test arrow_rs --test cuda_arrow_rs ;;
+    driver)
+      echo --package devexchange-tests --lib --test cuda_devices --test cuda_absent --test cuda_default_streams --test cuda_order \
+        --test cuda_bad_input --test cuda_manager --test cuda_budget --test cuda_ipc --test cuda_views ;;
+    error) echo --package devexchange-corpus --lib --test corpus --test trace --test dlpack --test memory ;;
     device)
       echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent \
         --test cuda_default_streams ;;
