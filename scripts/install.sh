@@ -118,6 +118,17 @@ refresh_loader_cache() {
   case $to in /usr | /usr/*) if [ "$(id -u)" -eq 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi ;; esac
 }
 
+# Versions can stand side by side. The files whose names carry no version are those of the version installed last.
+uninstall_older() {
+  local last
+  last=$(sed -n 's/^Version: //p' "$to/$libdir/pkgconfig/devexchange.pc" 2>/dev/null) || return 1
+  if [ "$last" = "$DEVX_VERSION" ]; then return 1; fi
+  rm -f "$to/$libdir/$real_name"
+  if [ ! -e "$to/$libdir/$DEVX_SONAME" ]; then rm -f "$to/$libdir/$DEVX_SONAME"; fi
+  refresh_loader_cache
+  echo "removed $real_name from $to/$libdir; the other files stay, they are those of version $last"
+}
+
 # The headers of the standards have names that others use too: a header that is no longer the one we installed stays.
 uninstall_all() {
   local file
@@ -128,6 +139,7 @@ uninstall_all() {
   if [ ! -e "$to/$libdir/$real_name" ]; then
     fail "no $real_name in $to/$libdir: was it installed with another LIBDIR?"
   fi
+  if uninstall_older; then return; fi
   while read -r file; do rm -f "$to/$file"; done < <(list_products)
   while read -r file; do
     if cmp -s "$headers/$file" "$to/include/$file"; then rm -f "$to/include/$file"

@@ -147,6 +147,7 @@ check_stage_and_uninstall() {
   left=$(find "$work/stage" ! -type d -printf '%P ')
   if [ -z "$left" ]; then ok "uninstall leaves no file"; else not_ok "uninstall leaves no file" "$left"; fi
   check_places
+  check_beside
 }
 
 # LIBDIR may repeat PREFIX, as packagers write it, and an uninstall elsewhere removes nothing.
@@ -166,6 +167,22 @@ check_places() {
     *"is not installed in"*) ok "an uninstall of nothing says so" ;;
     *) not_ok "an uninstall of nothing says so" "$said" ;;
   esac
+}
+
+# A later version that was installed beside this one stays whole when this one is removed.
+check_beside() {
+  local lib=$work/beside/lib later=99.1.2 left
+  local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX="$work/beside")
+  check "make install beside another version" make "${args[@]}" install || return 0
+  cp "$lib/libdevexchange.so.$DEVX_VERSION" "$lib/libdevexchange.so.$later"
+  ln -s "libdevexchange.so.$later" "$lib/libdevexchange.so.99"
+  ln -sf libdevexchange.so.99 "$lib/libdevexchange.so"
+  sed -i "s/^Version: .*/Version: $later/" "$lib/pkgconfig/devexchange.pc"
+  (cd "$work/beside" && find . ! -type d ! -name "$DEVX_SONAME*" | sort) >"$work/beside.wanted"
+  check "make uninstall beside another version" make "${args[@]}" uninstall || return 0
+  left=$(cd "$work/beside" && find . ! -type d | sort | diff - "$work/beside.wanted" | paste -sd ' ') || true
+  if [ -z "$left" ]; then ok "uninstall leaves a later version whole"
+  else not_ok "uninstall leaves a later version whole" "$left"; fi
 }
 
 # Without cargo, install uses the library that is built, and no other library than the one asked for. HOME plays no
