@@ -1,5 +1,6 @@
 # Every command of the project. `make help` prints this table; the commands themselves are in scripts/.
 
+# make hands these three to scripts/install.sh, which has the same defaults.
 PREFIX ?= /usr/local
 LIBDIR ?= lib
 DESTDIR ?=
@@ -56,10 +57,10 @@ dist: ## all packages for people who do not build them, in target/dist, for any 
 	@scripts/dist.sh
 
 install: ## the C library, its headers, pkg-config and CMake files below PREFIX
-	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh install
+	@scripts/install.sh install
 
 uninstall: ## take the same files away again
-	@PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh uninstall
+	@scripts/install.sh uninstall
 
 ##@ Test one part
 test-rust: ## the Rust tests, documentation examples included

@@ -20,6 +20,7 @@ licenses=(LICENSE-MIT LICENSE-APACHE LICENSE-THIRD-PARTY)
 fail() { echo "install: $*" >&2; exit 1; }
 
 read_settings() {
+  local below
   prefix=${PREFIX:-/usr/local}
   libdir=${LIBDIR:-lib}
   case $prefix in
@@ -29,8 +30,18 @@ read_settings() {
       prefix=$DEVX_ROOT/$prefix
       ;;
   esac
-  case $libdir in "$prefix"/?*) libdir=${libdir#"$prefix"/} ;; esac
-  case $libdir in /* | *..*) fail "LIBDIR is $libdir: it must be below PREFIX, which is $prefix; for example LIBDIR=lib64" ;; esac
+  # Without `.` and double slashes, so that way_up can count the folders.
+  prefix=$(realpath -ms -- "$prefix")
+  below=${prefix%/}/
+  case $libdir in /*) ;; *) libdir=$below$libdir ;; esac
+  libdir=$(realpath -ms -- "$libdir")
+  case $libdir in
+    "$below"?*) libdir=${libdir#"$below"} ;;
+    *) fail "LIBDIR is ${LIBDIR:-}: it must be below PREFIX, which is $prefix; for example LIBDIR=lib64" ;;
+  esac
+  case $libdir in
+    *[!A-Za-z0-9._/+-]*) fail "LIBDIR is $libdir: it may have letters, digits and any of . _ / + -" ;;
+  esac
   to=${DESTDIR:-}$prefix
 }
 

@@ -147,6 +147,7 @@ check_stage_and_uninstall() {
   left=$(find "$work/stage" ! -type d -printf '%P ')
   if [ -z "$left" ]; then ok "uninstall leaves no file"; else not_ok "uninstall leaves no file" "$left"; fi
   check_places
+  check_spellings
   check_beside
 }
 
@@ -167,6 +168,21 @@ check_places() {
     *"is not installed in"*) ok "an uninstall of nothing says so" ;;
     *) not_ok "an uninstall of nothing says so" "$said" ;;
   esac
+}
+
+# The configuration files count the folders from their own place up to PREFIX.
+check_spellings() {
+  local to="$work/it's here" said
+  local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX="$to/" LIBDIR="$to/./lib//deep/")
+  check "make install with a quote in PREFIX, and . and // in LIBDIR" make "${args[@]}" install || return 0
+  said=$(PKG_CONFIG_PATH=$to/lib/deep/pkgconfig pkg-config --variable=libdir devexchange 2>&1) || true
+  if [ "$(cd "${said//\\/}" 2>&1 && pwd -P)" = "$(cd "$to/lib/deep" && pwd -P)" ]; then ok "pkg-config finds its libdir"
+  else not_ok "pkg-config finds its libdir" "$said"; fi
+  if said=$(make "${args[@]}" LIBDIR='li&b' install 2>&1); then
+    not_ok "a LIBDIR with a character that the configuration files cannot have is refused" "$said"
+  else
+    ok "a LIBDIR with a character that the configuration files cannot have is refused"
+  fi
 }
 
 # A later version that was installed beside this one stays whole when this one is removed.
