@@ -36,9 +36,10 @@ devx_usable_dir() { [ -n "$1" ] && [ -d "$1" ] && [ -w "$1" ]; }
 
 # Cargo, Maven and Julia need a home directory for their caches. Where there is none (a container that runs with HOME
 # empty, unset or read-only) they get one below the target directory, except that an installed Rust toolchain stays
-# where it is.
+# where it is. Where that cannot be written to either, nothing is built that would need one.
 devx_find_home() {
   local old=${HOME:-} real dir
+  HOME=$old # never unset
   real=$(devx_passwd_home)
   for dir in "$old" "$real"; do
     [ -n "$dir" ] || continue
@@ -46,7 +47,7 @@ devx_find_home() {
   done
   # The JVM asks the password file and not HOME, so Maven must be told separately.
   if ! devx_usable_dir "$real"; then
-    mkdir -p "$DEVX_TARGET/home"
+    mkdir -p "$DEVX_TARGET/home" 2>/dev/null || return 0
     case " ${MAVEN_OPTS:-} " in
       *" -Duser.home="*) ;;
       *) export MAVEN_OPTS="${MAVEN_OPTS:+$MAVEN_OPTS }-Duser.home=$DEVX_TARGET/home" ;;
@@ -54,8 +55,8 @@ devx_find_home() {
   fi
   if devx_usable_dir "$old"; then return; fi
 
+  mkdir -p "$DEVX_TARGET/home" 2>/dev/null || return 0
   HOME=$DEVX_TARGET/home
-  mkdir -p "$HOME"
   for dir in "$old" "$real"; do
     [ -n "$dir" ] || continue
     if [ -z "${RUSTUP_HOME:-}" ] && [ -d "$dir/.rustup" ]; then export RUSTUP_HOME=$dir/.rustup; fi

@@ -215,6 +215,12 @@ check_without_cargo() {
     return
   fi
   check "make install without cargo" "${args[@]}" || return 0
+  # As in a checkout that somebody without a home directory may only read.
+  mkdir "$work/sealed"
+  ln -s "$DEVX_LIBDIR" "$work/sealed/release"
+  touch "$work/sealed/home"
+  check "make install without cargo and without a place for a home directory" \
+    "${args[@]/HOME=*/HOME=}" CARGO_TARGET_DIR="$work/sealed" PREFIX="$work/homeless" || true
   if ! readelf -d "$DEVX_LIB_C" | grep -q STATIC_TLS; then return; fi # not on every processor
   if said=$("${args[@]}" STATIC_TLS=no 2>&1); then
     not_ok "make install STATIC_TLS=no without cargo says that it cannot" "it installed what is there"
