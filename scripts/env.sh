@@ -134,7 +134,7 @@ devx_make_jar() {
 
 # shellcheck disable=SC2034 # exported below, by name
 devx_env() {
-  DEVX_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+  DEVX_ROOT=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
   DEVX_TARGET=${CARGO_TARGET_DIR:-target}
   case $DEVX_TARGET in /*) ;; *) DEVX_TARGET=$DEVX_ROOT/$DEVX_TARGET ;; esac
   CARGO_TARGET_DIR=$DEVX_TARGET

@@ -18,7 +18,7 @@
 # The output stays in DIRECTORY (results/, beside this script), and so do the answers of a real driver.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 results=$here/results
 simulated=
 limit=300 # seconds for one test, or for one library in Python

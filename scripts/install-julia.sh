@@ -8,7 +8,7 @@
 #   scripts/install-julia.sh [PREFIX]       PREFIX: .tools/julia of the checkout
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 prefix=${1:-$root/.tools/julia}
 launcher=$prefix/bin/julia
 work=

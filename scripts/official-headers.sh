@@ -10,7 +10,7 @@ set -euo pipefail
 tvm_ffi=0.1.15.post2
 pyarrow=26.0.1
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 official=$root/target/official
 stamp="apache-tvm-ffi==$tvm_ffi pyarrow==$pyarrow"
 work=

@@ -201,12 +201,12 @@ check_beside() {
   else not_ok "uninstall leaves a later version whole" "$left"; fi
 }
 
-# Without cargo, install uses the library that is built, and no other library than the one asked for. HOME plays no
-# part.
+# Without cargo, install uses the library that is built, and no other library than the one asked for. HOME and CDPATH
+# play no part.
 check_without_cargo() {
   local bare=$work/bare said
-  local args=(env -i PATH="$bare:/usr/bin:/bin" HOME="$bare" CARGO_TARGET_DIR="$DEVX_TARGET" make --no-print-directory
-    -C "$DEVX_ROOT" PREFIX="$work/no-cargo" install)
+  local args=(env -i PATH="$bare:/usr/bin:/bin" HOME="$bare" CDPATH=. CARGO_TARGET_DIR="$DEVX_TARGET" make
+    --no-print-directory -C "$DEVX_ROOT" PREFIX="$work/no-cargo" install)
   mkdir "$bare"
   printf '#!/bin/sh\nexit 2\n' >"$bare/getent"
   chmod +x "$bare/getent"

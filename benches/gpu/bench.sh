@@ -11,7 +11,7 @@
 # Python 3. If Python has rmm, that is a peer. Exit status 3 means that there is no GPU; the reason is printed.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=${here%/*}
 python=${PYTHON:-python3}
 directory=$here

@@ -7,9 +7,9 @@
 # libweather.so. JAVA_HOME and CC are used if they are set.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 out=${1:?usage: build.sh OUTDIR}
-weather=$(cd "$(dirname "${DEVX_WEATHER:?}")" && pwd -P)
+weather=$(CDPATH='' cd "$(dirname "${DEVX_WEATHER:?}")" && pwd -P)
 javac=${JAVA_HOME:+$JAVA_HOME/bin/}javac
 # The JDK with jni.h; javac on PATH may be a link into it.
 jdk=${JAVA_HOME:-$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")}
