@@ -5,11 +5,11 @@
 # mirror that this machine's apt already uses, with a separate apt state, and unpacks them (it never installs them).
 # Needs apt-get and dpkg-deb, but not root; HOME plays no part.
 #
-#   scripts/install-julia.sh [PREFIX]       PREFIX: .tools/julia of the checkout
+#   scripts/install-julia.sh [PREFIX]       PREFIX: a folder for it alone; default: .tools/julia of the checkout
 set -euo pipefail
 
 root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-prefix=${1:-$root/.tools/julia}
+prefix=$(realpath -m -- "${1:-$root/.tools/julia}")
 launcher=$prefix/bin/julia
 work=
 
@@ -99,6 +99,10 @@ LAUNCH
 main() {
   local problem='' mirror
   if [ -x "$launcher" ] && works "$launcher"; then echo "$launcher"; return; fi
+  # The folder is replaced as a whole.
+  if [ -n "$(ls -A "$prefix" 2>/dev/null)" ] && ! grep -qs "^# Written by scripts/install-julia.sh" "$launcher"; then
+    fail "$prefix is not empty, and what is in it is not from this script"
+  fi
   if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-deb >/dev/null 2>&1; then
     fail "no apt-get here to fetch one with; put any julia >= 1.5 on PATH"
   fi
