@@ -36,11 +36,11 @@ inputs() {
 make_environment() {
   local wanted
   wanted=$(inputs | sha256sum)
-  if [ "$(cat "$out/inputs" 2>/dev/null)" = "$wanted" ]; then return; fi
+  if [ "$(cat "$venv/inputs" 2>/dev/null)" = "$wanted" ]; then return; fi
   rm -rf "$venv"
   "$python" -m venv "$venv"
   "${pip[@]}" install -q -r <(wanted_requirements)
-  echo "$wanted" >"$out/inputs"
+  echo "$wanted" >"$venv/inputs"
 }
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
