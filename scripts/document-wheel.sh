@@ -9,12 +9,12 @@ set -euo pipefail
 
 python=$1
 wheel=$2
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$python" -m wheel unpack -d "$work" "$wheel" >/dev/null
 unpacked=("$work"/*)
 PYTHONPATH=${unpacked[0]} PYTHONDONTWRITEBYTECODE=1 "$python" -m docify -q --workers 1 -i "${unpacked[0]}" >/dev/null
-find "${unpacked[0]}" -path '*/sboms/*.json' -exec sed -i "s#path+file://$root/#path+file:#g" {} +
+# A checkout's path is a URL there, with other characters than the path has.
+find "${unpacked[0]}" -path '*/sboms/*.json' -exec sed -i 's@path+file://[^"#]*/@path+file:@g' {} +
 "$python" -m wheel pack -d "$(dirname "$wheel")" "${unpacked[0]}" >/dev/null
