@@ -26,8 +26,10 @@ work=$DEVX_TARGET/dist-work
 tools=$DEVX_TARGET/dist-tools
 logs=$work/logs
 
-# Builds of one commit give identical files, whoever builds them, where and when: their date is the commit's, and the
-# source paths in panic messages of crates contain nobody's home directory. (Flags cannot contain a space.)
+# Builds of one commit give identical files, whoever builds them, where and when: their date is the commit's, their modes
+# are not this machine's, and the source paths in panic messages of crates contain nobody's home directory. (Flags cannot
+# contain a space.)
+umask 022
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$DEVX_ROOT" log -1 --format=%ct 2>/dev/null || echo 315532800)}
 case ${CARGO_HOME:-$HOME/.cargo} in
   *" "*) ;;
@@ -65,7 +67,8 @@ get_tools() {
 }
 
 pack() { # DIRECTORY BELOW $work/stage
-  tar -C "$work/stage" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -c "$1" |
+  # Directories inherit the bit for the group from a checkout that has it.
+  tar -C "$work/stage" --sort=name --owner=0 --group=0 --numeric-owner --mode=g-s --mtime="@$SOURCE_DATE_EPOCH" -c "$1" |
     gzip -n9 >"$dist/$1.tar.gz"
 }
 
