@@ -33,7 +33,7 @@ cargo_build() { # SUBCOMMAND ARGUMENTS
   local cargo=("$CARGO" "$1")
   # Links against the symbols of an older glibc.
   if [ -n "${DEVX_GLIBC:-}" ]; then cargo=(cargo-zigbuild "$1" --target "$DEVX_TRIPLE.$DEVX_GLIBC"); fi
-  "${cargo[@]}" --release --locked "${@:2}" 2>&1 |
+  CARGO_TERM_COLOR=never "${cargo[@]}" --release --locked "${@:2}" 2>&1 |
     sed -u -e '/^note: native artifacts to link/,/^$/d' ${quiet:+-e '/^ *Finished /d'} >&2
 }
 

@@ -16,8 +16,8 @@ shipped=(devexchange-c devexchange-jni devexchange-julia devexchange-python)
 list_crates() {
   local name
   for name in "${shipped[@]}"; do
-    "$CARGO" tree --quiet --locked -p "$name" --edges normal,no-proc-macro --target "$DEVX_TRIPLE" --prefix none \
-      --format '{p}|{l}'
+    "$CARGO" tree --quiet --color never --locked -p "$name" --edges normal,no-proc-macro --target "$DEVX_TRIPLE" \
+      --prefix none --format '{p}|{l}'
   done | sed -E '/^devexchange-/d; s/ \(\*\)$//; s/^([^ ]+) v([^ |]+)[^|]*\|/\1 \2 /' | sort -u
 }
 
