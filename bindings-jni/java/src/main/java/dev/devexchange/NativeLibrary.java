@@ -63,9 +63,12 @@ final class NativeLibrary {
         } catch (UnsatisfiedLinkError refusal) {
             throw error(said + file + " is not the native library of this binding, " + FILE, refusal);
         }
+        check(said + file, version);
+    }
+
+    private static void check(String library, String version) {
         if (!version.equals(VERSION)) {
-            String both = " is of version " + version + ", and the classes are of version " + VERSION;
-            throw error(said + file + both, null);
+            throw error(library + " is of version " + version + ", and the classes are of version " + VERSION, null);
         }
     }
 
@@ -100,6 +103,8 @@ final class NativeLibrary {
         } catch (IOException e) {
             throw problem(resource + " cannot be written to the directory for temporary files (" + e + ")", e);
         }
+        // A class loader can take the classes from one jar and the resource from another.
+        check(String.valueOf(NativeLibrary.class.getResource(resource)), Native.version());
     }
 
     private static UnsatisfiedLinkError problem(String what, Throwable cause) {

@@ -111,26 +111,38 @@ class DevExchangeTest {
         }
     }
 
+    /** A class loader can take the classes from one jar and resources from another, of another version. */
+    @Test
+    void aLibraryFromTheJarOfAnotherVersionIsRefused(@TempDir Path directory) throws Exception {
+        URL other = Cc.shared("other_version.c", directory).toUri().toURL();
+        try (URLClassLoader loader = withLibrary(other)) {
+            assertEquals(
+                    other + " is of version 99.0.0, and the classes are of version " + DevExchange.version(),
+                    refusal(loader).getMessage());
+        }
+    }
+
     @Test
     void aLibraryThatTheSystemDoesNotLoadSaysWhatToDo(@TempDir Path directory) throws Exception {
         Path needed = Cc.shared("streams.c", directory);
         Path incomplete = Cc.shared("other_version.c", directory, "-Wl,--no-as-needed", needed.toString());
         Files.delete(needed);
-        try (URLClassLoader loader = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader()) {
-            @Override
-            public URL findResource(String name) {
-                try {
-                    return name.endsWith(".so") ? incomplete.toUri().toURL() : super.findResource(name);
-                } catch (IOException e) {
-                    throw new AssertionError(e);
-                }
-            }
-        }) {
+        try (URLClassLoader loader = withLibrary(incomplete.toUri().toURL())) {
             String text = refusal(loader).getMessage();
             assertTrue(text.contains(" cannot be loaded from the directory for temporary files (/"), text);
             assertTrue(text.contains("; where that is mounted noexec, -Djava.io.tmpdir=PATH names another one"), text);
             assertTrue(text.endsWith("; -Ddevexchange.library.path=PATH names a library in another place"), text);
         }
+    }
+
+    /** Our classes, with another native library. */
+    private static URLClassLoader withLibrary(URL library) {
+        return new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader()) {
+            @Override
+            public URL findResource(String name) {
+                return name.endsWith(".so") ? library : super.findResource(name);
+            }
+        };
     }
 
     @Test
