@@ -219,7 +219,8 @@ impl Tensor {
     /// # Errors
     /// `DEVX_MISMATCH` for another element type, `DEVX_COPY_REQUIRED` if the strides are not row-major, `DEVX_DEVICE` for
     /// memory of the host or of another GPU, `DEVX_UNSUPPORTED` if the stream's context is not the device's primary one or if
-    /// the stream is being captured and would have to wait, `DEVX_DRIVER`, `DEVX_PANIC` if cudarc cannot make its two events.
+    /// the stream is being captured and would have to wait, `DEVX_DRIVER` (also for earlier failures, as in
+    /// [`Tensor::from_cuda_slice`]), `DEVX_PANIC` if cudarc cannot make its two events.
     pub fn as_cuda_slice<T: Element>(&self, stream: &Arc<CudaStream>) -> Result<BorrowedSlice<T>> {
         self.require_elements::<T>()?;
         self.require_compact()?;
@@ -241,6 +242,7 @@ impl Tensor {
         self.wait(queued)?;
         let is_captured = queued.is_capturing()?;
         let _current = queued.enter()?;
+        stream.context().check_err().map_err(failed)?;
         let address = self.data().expose_provenance() as u64;
         // cudarc makes two events, and panics if it cannot.
         let slice = caught(|| {
@@ -323,7 +325,11 @@ impl<T> Last<T> {
         let Some(slice) = self.slice.take() else { return };
         // Otherwise the driver must not be called, or it fails: the release of the tensor deals with that.
         if let Ok(_current) = self.queued.enter() {
+            let context = self.stream.context();
+            // As long as cudarc has a failure to report, it makes no stream wait.
+            let earlier = context.check_err();
             let _address = ManuallyDrop::into_inner(slice).leak();
+            context.record_err(earlier);
         }
     }
 

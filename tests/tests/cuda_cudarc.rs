@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::{
-    DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_MISMATCH, DEVX_PANIC, DEVX_READ_ONLY, DEVX_UNSUPPORTED,
+    DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_DRIVER, DEVX_MISMATCH, DEVX_PANIC, DEVX_READ_ONLY, DEVX_UNSUPPORTED,
 };
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::runtime::releases_waiting;
@@ -129,6 +130,29 @@ fn a_slice_is_not_taken_during_a_capture_of_its_stream() {
         unsafe { cudarc.enable_event_tracking() };
         drop(tensor);
         sim::settle();
+    });
+}
+
+/// cudarc keeps a failure that it could not report for its next call, and until then makes no stream wait.
+#[test]
+fn an_earlier_failure_of_cudarc_is_reported_and_changes_no_order() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let cudarc = context();
+        let failed = || cudarc.record_err::<()>(Err(DriverError(CUresult::CUDA_ERROR_UNKNOWN)));
+        let [stream, other] = streams(&cudarc);
+        let memory = Foreign::allocate();
+        let tensor = foreign::tensor(memory.address, N, CUDA0, memory.on_release());
+        failed();
+        let error = tensor.as_cuda_slice::<u8>(&stream).expect_err("reported");
+        assert_eq!((error.status(), error.driver_code()), (DEVX_DRIVER, CUresult::CUDA_ERROR_UNKNOWN as i32));
+        let slice = tensor.as_cuda_slice::<u8>(&stream).expect("borrowed");
+        let copy = other.clone_dtod(&*slice).expect("queued");
+        failed();
+        drop((slice, tensor));
+        assert_eq!(cudarc.check_err(), Err(DriverError(CUresult::CUDA_ERROR_UNKNOWN)), "still to be reported");
+        memory.end();
+        drop(copy);
     });
 }
 
