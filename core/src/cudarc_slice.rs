@@ -303,9 +303,9 @@ impl<T: 'static> Drop for BorrowedSlice<T> {
         let (slice, stream) = unsafe { ManuallyDrop::take(&mut self.held) };
         let (slice, whole, queued) = (Some(ManuallyDrop::new(slice)), Whole::Tensor(self.tensor.clone()), self.queued);
         let mut last = Last { slice, stream, whole, queued };
-        // After the capture, its events could not be waited for.
+        // The events of a capture can be waited for within the capture only; after it, the driver refuses that.
         if self.is_captured {
-            last.end_slice();
+            last.end_slice(queued.is_capturing() != Ok(true));
         }
         release_behind(last, queued);
     }
@@ -320,8 +320,8 @@ struct Last<T> {
 }
 
 impl<T> Last<T> {
-    /// Frees nothing, and makes the stream wait for the work queued on other streams.
-    fn end_slice(&mut self) {
+    /// Frees nothing, and makes the stream wait for the work queued on other streams, unless its waits are `refused`.
+    fn end_slice(&mut self, refused: bool) {
         let Some(slice) = self.slice.take() else { return };
         // Otherwise the driver must not be called, or it fails: the release of the tensor deals with that.
         if let Ok(_current) = self.queued.enter() {
@@ -329,6 +329,9 @@ impl<T> Last<T> {
             // As long as cudarc has a failure to report, it makes no stream wait.
             let earlier = context.check_err();
             let _address = ManuallyDrop::into_inner(slice).leak();
+            if refused {
+                let _ = context.check_err();
+            }
             context.record_err(earlier);
         }
     }
@@ -346,7 +349,7 @@ impl<T> Last<T> {
 impl<T: 'static> GiveUp for Last<T> {
     fn note(&mut self, stream: Stream) -> Result<()> {
         if stream.is_capturing() != Ok(true) {
-            self.end_slice();
+            self.end_slice(false);
         }
         self.whole.note(stream)
     }

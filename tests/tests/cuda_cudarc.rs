@@ -156,6 +156,32 @@ fn an_earlier_failure_of_cudarc_is_reported_and_changes_no_order() {
     });
 }
 
+/// A driver does not let a stream wait for an event of a capture that has ended.
+#[test]
+fn a_slice_that_was_borrowed_for_a_capture_is_given_up_after_it() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        for is_dropped_within in [true, false] {
+            let memory = Foreign::allocate();
+            let cudarc = context();
+            let [stream] = streams(&cudarc);
+            let captured = stream.cu_stream() as u64;
+            let mut tensor = foreign::tensor(memory.address, N, CUDA0, memory.on_release());
+            // SAFETY: the memory is ready.
+            unsafe { tensor.produced_on(sim::on(captured)) }.expect("not shared");
+            sim::begin_capture(captured, 1);
+            let slice = tensor.as_cuda_slice::<u8>(&stream).expect("borrowed");
+            drop(slice.device_ptr(&stream));
+            let kept = (!is_dropped_within).then_some(slice);
+            assert_eq!(sim::end_capture(captured), 0, "the capture is intact");
+            drop((kept, tensor));
+            sim::settle();
+            cudarc.check_err().expect("nothing failed");
+            memory.end();
+        }
+    });
+}
+
 /// The work is noted after the capture, on a thread that may be late.
 #[test]
 fn a_borrowed_slice_keeps_its_stream_until_its_work_is_noted() {

@@ -212,6 +212,19 @@ pub(super) const PROBES: &[Probe] = &[
         },
     )
     .or(&["CUDA_ERROR_CAPTURED_EVENT (907), the capture is invalidated", BROKEN]),
+    // Source, also for the next one: reports about PyTorch (907) and cudarc (1), of events that graphs had left behind.
+    probe(
+        "capture.event_queried_after",
+        "`cuEventQuery` of an event of a capture that has ended",
+        "CUDA_ERROR_CAPTURED_EVENT (907)",
+        || said(cu!("cuEventQuery", left_behind())),
+    ),
+    probe(
+        "capture.event_waited_after",
+        "`cuStreamWaitEvent` for an event of a capture that has ended",
+        INVALID_VALUE,
+        || said(cu!("cuStreamWaitEvent", sim::stream(), left_behind(), 0)),
+    ),
     probe(
         "capture.event_destroyed",
         "`cuEventDestroy` of an event whose captured wait joined another stream",
@@ -337,6 +350,15 @@ pub(super) const PROBES: &[Probe] = &[
     }),
     probe("capture.legacy_info", "`cuStreamGetCaptureInfo` of it", IMPLICIT, || blocking(|_| info(LEGACY))),
 ];
+
+/// An event that was last recorded in a capture, whose graph is destroyed.
+fn left_behind() -> u64 {
+    let (stream, event) = (sim::stream(), sim::event());
+    sim::begin_capture(stream, GLOBAL);
+    cu_ok!("cuEventRecord", event, stream);
+    sim::end_capture(stream);
+    event
+}
 
 /// A capturing stream, and what the questions use besides it.
 struct Scene {

@@ -74,9 +74,6 @@ impl Sim {
             for s in c.st.streams.values_mut().filter(|s| s.capture == Some(id)) {
                 s.capture = None;
             }
-            for e in c.st.events.values_mut().filter(|e| e.captured.as_ref().is_some_and(|x| x.capture == id)) {
-                e.captured = None;
-            }
             if capture.invalid {
                 return Err(Code::CAPTURE_INVALIDATED);
             }
@@ -303,6 +300,9 @@ impl Call<'_> {
             }
             (mine, Some(record)) => {
                 let id = record.capture;
+                if !self.st.captures.contains_key(&id) {
+                    return Err(Code::INVALID_VALUE);
+                }
                 if mine.is_some_and(|m| m != id) {
                     mine.into_iter().chain([id]).for_each(|m| self.invalidate(m));
                     self.capture_violation("two captures cannot be merged");
