@@ -42,7 +42,8 @@
 //! direction, a stream waits until the tensor may be touched, and the work that is queued on it when the slice goes out of
 //! scope is noted as a use of the tensor ([`Tensor::used_on`]). For work on further streams, cudarc keeps the last read and the
 //! last write; it is called to make the slice's stream wait for both. With event tracking turned off (`disable_event_tracking`)
-//! it keeps nothing: whoever turned it off has to make the slice's stream wait.
+//! it keeps nothing: whoever turned it off has to make the slice's stream wait. And if no stream that it made is left, it does
+//! not make a default stream wait: drop a slice of a default stream before the last of the other streams that used it.
 //!
 //! **Host memory.** Pinned and managed memory can be a slice of cudarc, too ([`Tensor::as_cuda_slice`]). Do not pass such
 //! memory to cudarc as a Rust slice ([`Tensor::as_slice`]): cudarc assumes that copies of it are done when the call returns,
