@@ -118,7 +118,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `DEVX_MISMATCH` if the shape does not have as many elements as the slice, `DEVX_INVALID_SHAPE`, `DEVX_UNSUPPORTED` if
-    /// the context is not the device's primary one, or if the stream is being captured and cudarc would make it wait,
+    /// the context is not the device's primary one or if cudarc would have to make a stream wait that is being captured,
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`. The last also reports earlier failures that cudarc could not report
     /// when they happened. The slice is given back.
     pub fn from_cuda_slice<T: Element>(
@@ -151,7 +151,7 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
     if elements != Some(slice.len() as i64) {
         return refuse!(DEVX_MISMATCH, "shape is {shape:?}: the slice has {} elements", slice.len());
     }
-    // cudarc makes the stream wait for the work that it knows of, which breaks a capture.
+    // cudarc would draw what is outside of the capture into it, and its events of the capture could not be waited for later.
     if stream.context().is_managing_stream_synchronization() {
         queued.require_no_capture()?;
     }
