@@ -10,12 +10,14 @@ use crate::dlpack::offer::Offer;
 use crate::dlpack::request::{request, request_quickly};
 use crate::dlpack::wanted::Wanted;
 use crate::dlpack::{capsule, exchange};
+use crate::order::raw_stream;
 use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::{call, quick};
 use crate::{copy, device};
 
 /// Imports a tensor as wanted: a view of the object's memory, or a copy where that is needed.
 pub(crate) fn import(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
+    let _hold = wanted.stream.map(raw_stream::hold).transpose()?;
     let tensor = take(obj, wanted)?;
     if wanted.copy == Some(false) && tensor.flags().has(Flags::IS_COPIED) {
         return refuse!(DEVX_COPY_REQUIRED, "the producer made a copy, and copy is False");

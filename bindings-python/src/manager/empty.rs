@@ -33,7 +33,7 @@ pub(crate) fn empty(
     let shape = shape::from_python(shape)?;
     let dtype = dtype.map_or(Ok(DType::FLOAT64), dtype::from_python)?;
     let device = device.map_or(Ok(Device::CPU), device::asked)?;
-    let stream = stream_or_none(device, stream)?;
+    let (stream, _hold) = stream_or_none(device, stream)?;
     let manager = manager.map(|manager| MemoryManager::wanted(manager, "manager")).transpose()?;
     let made = raised::calling(py, || match manager {
         Some(manager) => Tensor::allocate_with(&*manager, device, dtype, &shape, stream),

@@ -9,6 +9,7 @@ mod written;
 
 use devexchange_core::manager::{Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared};
 use devexchange_core::order::Ready;
+use devexchange_core::runtime::cuda::Hold;
 use devexchange_core::{Device, DeviceType, Owner, RawStream, Stream};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
@@ -16,7 +17,7 @@ use pyo3::types::{PyBytes, PyInt, PyTuple};
 use crate::device;
 use crate::manager::deferred_cleanup::DeferredCleanup;
 use crate::manager::memory::Memory;
-use crate::order::stream;
+use crate::order::{raw_stream, stream};
 use crate::python::address::Address;
 use crate::python::class::Class;
 use crate::python::error::{Result, wrong_type};
@@ -160,7 +161,7 @@ impl MemoryManager {
     ) -> Result<Memory> {
         let (bytes, (kind, device_id)) = (argument::size(bytes, "bytes")?, device);
         let request = Request::named(DeviceType(kind), device_id, bytes)?;
-        let stream = stream_or_none(Device { kind: DeviceType::CUDA, id: request.ordinal }, stream)?;
+        let (stream, _hold) = stream_or_none(Device { kind: DeviceType::CUDA, id: request.ordinal }, stream)?;
         let host = HostFlags { mapped, portable, write_combined };
         let request = Request { stream, host, ..request };
         Ok(Memory::new(self.ask(py, |manager| manager.allocate(&request))?))
@@ -306,8 +307,9 @@ fn pinned(
     Ok(memory)
 }
 
-/// Reads a stream of a device to allocate on; −1 stands for none, too.
-fn stream_or_none(device: Device, value: Option<&Bound<'_, PyAny>>) -> Result<Option<Stream>> {
+/// Reads a stream of a device to allocate on, and holds it for the call; −1 stands for none, too.
+fn stream_or_none(device: Device, value: Option<&Bound<'_, PyAny>>) -> Result<(Option<Stream>, Hold)> {
     let value = stream::optional(value)?.filter(|&value| value != RawStream::NO_SYNC);
-    Ok(value.map(|value| device.stream_with(device, value)).transpose()?)
+    let hold = value.map_or(Ok(Hold::none()), raw_stream::hold)?;
+    Ok((value.map(|value| device.stream_with(device, value)).transpose()?, hold))
 }

@@ -51,8 +51,8 @@ fn integer(value: &Bound<'_, PyAny>) -> Result<RawStream> {
     }
 }
 
-/// Holds a stream for a call during which other threads run Python: if one of them closes the stream, it is destroyed after
-/// the call.
+/// Holds a stream for a call during which Python runs, on this thread or on others: if the stream is closed then, it is
+/// destroyed after the call.
 pub(crate) fn hold(stream: RawStream) -> Result<Hold> {
     if stream.value() > PER_THREAD { Ok(Hold::new(stream.value())?) } else { Ok(Hold::none()) }
 }

@@ -60,6 +60,7 @@ pub(crate) fn from_cuda_array_interface<'py>(
         }
     };
     let request = Request { no_stream, stream: stream::optional(stream)?, ..Request::default() };
+    let _hold = request.stream.map(raw_stream::hold).transpose()?;
     let source = Source::read(obj, |given| match mask {
         true => Mask::read(given),
         false => refuse!(
@@ -67,7 +68,6 @@ pub(crate) fn from_cuda_array_interface<'py>(
             "mask is there: some elements are not valid, which a tensor cannot express; mask=True gives the mask"
         ),
     })?;
-    let _hold = request.stream.map(raw_stream::hold).transpose()?;
     // From here on only the copy of the dictionary is read, because the object may change its own.
     let mut array = source.into_array();
     // The host may have to wait; other threads run Python meanwhile.

@@ -40,9 +40,9 @@ fn with_buffer(
     stream: Option<RawStream>,
     transfer: impl Send + FnOnce(&CoreTensor, Option<Stream>) -> Result<()>,
 ) -> Result<()> {
-    let host = buffer::view_of(buffer)?;
     let value = raw_stream::of_copy(stream);
     let _hold = raw_stream::hold(value)?;
+    let host = buffer::view_of(buffer)?;
     let done = if host.dtype() == tensor.dtype() || host.dtype() == DType::UINT8 {
         let queued = !copy::is_without_stream(tensor.device(), Device::CPU, stream);
         buffer.py().detach(|| {

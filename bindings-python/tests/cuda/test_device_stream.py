@@ -12,7 +12,7 @@ import pytest
 from cuda.core import Device, Stream
 
 import devexchange
-from devexchange import DeviceStream, empty, from_buffer
+from devexchange import DeviceStream, MemoryManager, empty, from_buffer
 
 CPU, CUDA = (1, 0), (2, 0)
 VALUES = numpy.arange(24, dtype="i4")
@@ -181,5 +181,66 @@ def test_stream_that_is_closed_during_a_call(cuda, call):
     time.sleep(0.1)
     stream.close()
     go_on.set()
+    thread.join()
+    assert failures == []
+
+
+class Closing:
+    """A producer whose methods close a stream, as another thread might while Python runs."""
+
+    def __init__(self, stream, tensor):
+        self.stream, self.tensor = stream, tensor
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, **options):
+        self.stream.close()
+        return self.tensor.__dlpack__(**options)
+
+    @property
+    def __cuda_array_interface__(self):
+        self.stream.close()
+        return self.tensor.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA])
+def test_stream_that_is_closed_by_a_producer(cuda, device):
+    stream, tensor = DeviceStream(), from_buffer(VALUES).copy_to(device)
+    taken = devexchange.from_dlpack(Closing(stream, tensor), device=CUDA, stream=stream)
+    with taken, taken.copy_to(CPU) as here:
+        assert numpy.array_equal(numpy.from_dlpack(here), VALUES)
+    tensor.close()
+
+
+def test_stream_that_is_closed_by_a_cuda_array(cuda):
+    stream, tensor = DeviceStream(), from_buffer(VALUES).copy_to(CUDA)
+    taken = devexchange.from_cuda_array_interface(Closing(stream, tensor), stream=stream)
+    with taken, taken.copy_to(CPU) as here:
+        assert numpy.array_equal(numpy.from_dlpack(here), VALUES)
+    tensor.close()
+
+
+def test_stream_that_is_closed_by_a_release(cuda):
+    stream, place = DeviceStream(), ctypes.create_string_buffer(24)
+
+    class Own:
+        def allocate(self, request):
+            return ctypes.addressof(place), stream.close
+
+    with MemoryManager(Own()) as manager, empty(24, "uint8", manager=manager) as tensor:
+        arrays = [numpy.from_dlpack(tensor)]
+    failures = []
+
+    def run():
+        # The release waits for the next call, because the main thread runs nothing meanwhile.
+        arrays.clear()
+        try:
+            MemoryManager.driver().allocate(24, CUDA, stream=stream).close()
+        except Exception as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
     thread.join()
     assert failures == []
