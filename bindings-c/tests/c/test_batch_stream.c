@@ -130,6 +130,8 @@ struct source {
     int calls;
     devx_status fails; /* DEVX_OK for the end */
     const char *says;
+    int32_t code;       /* the driver's code, if nothing is said */
+    devx_error chatter; /* what calls that succeed leave in the record */
 };
 
 static devx_status next_of_source(void *context, devx_batch_t **out, devx_error *record) {
@@ -140,10 +142,13 @@ static devx_status next_of_source(void *context, devx_batch_t **out, devx_error 
         if (source->fails != DEVX_OK && source->says != NULL) {
             strcpy(record->message, source->says);
             record->driver_code = 7;
+        } else if (source->code != 0) {
+            record->driver_code = source->code;
         }
         return source->fails;
     }
     source->given += 1;
+    *record = source->chatter;
     const void *const none[] = {NULL}, *const values[] = {NULL, numbers};
     devx_node const nodes[] = {{source->given, 0, 0, none, 1}, {source->given, 0, 0, values, 2}};
     devx_owner const owner = counting_owner(source->tally);
@@ -346,7 +351,37 @@ TEST(a_source_that_says_nothing_has_its_status_told) {
     source->fails = DEVX_NOT_READY;
     devx_batch_stream_t *stream = stream_of(source);
     CHECK_REFUSED(devx_batch_stream_next(stream, &batch, &error), DEVX_NOT_READY, "DEVX_NOT_READY");
+    CHECK_INT(error.driver_code, 0);
     devx_batch_stream_release(&stream);
+
+    source = new_source(&tally, 0);
+    source->fails = DEVX_DRIVER;
+    source->code = 700;
+    stream = stream_of(source);
+    CHECK_REFUSED(devx_batch_stream_next(stream, &batch, &error), DEVX_DRIVER, "source.next returned DEVX_DRIVER");
+    CHECK_INT(error.driver_code, 700);
+    devx_batch_stream_release(&stream);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* Each of these would otherwise be told as part of the error. */
+TEST(what_a_source_says_while_it_succeeds_is_forgotten) {
+    static const devx_error chatter[] = {{DEVX_OK, 0, "row 1 was odd"}, {DEVX_OK, 9, ""}, {DEVX_SYSTEM, 0, ""}};
+    for (size_t i = 0; i < sizeof chatter / sizeof *chatter; ++i) {
+        struct tally tally = {0};
+        struct source *source = new_source(&tally, 1);
+        devx_batch_t *batch = NULL;
+        source->chatter = chatter[i];
+        source->fails = DEVX_NOT_READY;
+        devx_batch_stream_t *stream = stream_of(source);
+        CHECK_MADE(stream);
+        CHECK_OK(devx_batch_stream_next(stream, &batch, &error));
+        devx_batch_release(&batch);
+        CHECK_REFUSED(devx_batch_stream_next(stream, &batch, &error), DEVX_NOT_READY, "source.next returned DEVX_NOT_READY");
+        CHECK_INT(error.driver_code, 0);
+        devx_batch_stream_release(&stream);
+        CHECK_INT(tally.releases, 2);
+    }
     CHECK_NOTHING_OUTSTANDING();
 }
 

@@ -76,7 +76,9 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
     CHECK_INT(withdrawn, 1);
     CHECK_OK(devx_ipc_server_withdraw(server, "t", &withdrawn, &error));
     CHECK_INT(withdrawn, 0);
-    CHECK_OK(devx_ipc_server_withdraw(server, "t", NULL, &error));
+    CHECK_OK(devx_ipc_server_withdraw(server, "b", NULL, &error));
+    CHECK_OK(devx_ipc_server_withdraw(server, "b", &withdrawn, &error));
+    CHECK_INT(withdrawn, 0);
     devx_ipc_server_release(&server);
     CHECK(server == NULL);
     devx_ipc_server_release(&server);
@@ -162,6 +164,7 @@ TEST(what_cannot_be_is_refused) {
     devx_ipc_server_t *server = NULL;
     devx_ipc_client_t *client = NULL;
     devx_tensor_t *tensor = NULL;
+    devx_batch_t *batch = NULL;
     devx_plan plan;
     int32_t values[4] = {1, 2, 3, 4};
     DLTensor const private = {values, {kDLCPU, 0}, 1, {kDLInt, 32, 1}, (int64_t *)shape_4, NULL, 0};
@@ -183,6 +186,12 @@ TEST(what_cannot_be_is_refused) {
     CHECK_REFUSED(devx_ipc_server_offer_tensor(NULL, "t", tensor, DEVX_COPY_ALWAYS, &error), DEVX_NULL_ARGUMENT,
                   "server is NULL");
     CHECK_OK(devx_ipc_server_offer_tensor(server, "t", tensor, DEVX_COPY_IF_NEEDED, &error));
+    CHECK_OK(devx_tensor_to_column(tensor, "x", DEVX_COPY_NEVER, &batch, &error));
+    CHECK_REFUSED(devx_ipc_server_offer_batch(server, "b", batch, DEVX_COPY_NEVER, &error), DEVX_COPY_REQUIRED,
+                  "memory of this process alone");
+    CHECK_REFUSED(devx_ipc_server_offer_batch(server, "b", batch, 9, &error), DEVX_INVALID_ARGUMENT, "copy is 9");
+    CHECK_OK(devx_ipc_server_offer_batch(server, "b", batch, DEVX_COPY_IF_NEEDED, &error));
+    devx_batch_release(&batch);
     devx_tensor_release(&tensor);
     devx_ipc_server_release(&server);
     CHECK_NOTHING_OUTSTANDING();

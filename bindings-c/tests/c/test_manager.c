@@ -121,6 +121,89 @@ TEST(the_library_allocates_through_a_table) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+/* What the last call of each of these functions was given. */
+struct asked {
+    int32_t initialized, told_of, reset, trimmed;
+    int64_t kept;
+    int32_t pinned_for;
+    void *pinned;
+    int64_t bytes;
+    uint32_t host_flags;
+};
+
+static devx_status note_initialize(void *context, int32_t device_id, devx_error *say) {
+    (void)say;
+    ((struct asked *)context)->initialized = device_id;
+    return DEVX_OK;
+}
+
+static devx_status note_pin(void *context, int32_t device_id, void *address, int64_t bytes, uint32_t host_flags,
+                            devx_owner *out, devx_error *say) {
+    struct asked *asked = context;
+    (void)say;
+    asked->pinned_for = device_id;
+    asked->pinned = address;
+    asked->bytes = bytes;
+    asked->host_flags = host_flags;
+    *out = (devx_owner){NULL, NULL};
+    return DEVX_OK;
+}
+
+static devx_status note_memory_info(void *context, int32_t device_id, devx_memory_info *out, devx_error *say) {
+    (void)say;
+    ((struct asked *)context)->told_of = device_id;
+    *out = (devx_memory_info){1, 2};
+    return DEVX_OK;
+}
+
+static devx_status note_reset(void *context, int32_t device_id, devx_error *say) {
+    (void)say;
+    ((struct asked *)context)->reset = device_id;
+    return DEVX_OK;
+}
+
+static devx_status note_trim(void *context, int32_t device_id, int64_t keep, devx_error *say) {
+    struct asked *asked = context;
+    (void)say;
+    asked->trimmed = device_id;
+    asked->kept = keep;
+    return DEVX_OK;
+}
+
+TEST(the_table_gets_what_the_caller_says) {
+    struct asked asked = {0};
+    devx_manager_table const table = {.version = DEVX_MANAGER_VERSION,
+                                      .context = &asked,
+                                      .initialize = note_initialize,
+                                      .allocate = allocate,
+                                      .pin = note_pin,
+                                      .memory_info = note_memory_info,
+                                      .reset = note_reset,
+                                      .trim = note_trim};
+    devx_manager_t *manager = NULL;
+    devx_memory_info info;
+    devx_owner pinned;
+    char place[24];
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+    CHECK_OK(devx_manager_initialize(manager, 1, &error));
+    CHECK_OK(devx_manager_memory_info(manager, 2, &info, &error));
+    CHECK_OK(devx_manager_pin(manager, 4, place, sizeof place, DEVX_HOST_PORTABLE, &pinned, &error));
+    pinned.release(pinned.context);
+    CHECK_OK(devx_manager_reset(manager, 5, &error));
+    CHECK_OK(devx_manager_trim(manager, 6, 77, &error));
+    CHECK_INT(asked.initialized, 1);
+    CHECK_INT(asked.told_of, 2);
+    CHECK_INT(asked.pinned_for, 4);
+    CHECK_PTR(asked.pinned, place);
+    CHECK_INT(asked.bytes, 24);
+    CHECK_INT(asked.host_flags, DEVX_HOST_PORTABLE);
+    CHECK_INT(asked.reset, 5);
+    CHECK_INT(asked.trimmed, 6);
+    CHECK_INT(asked.kept, 77);
+    devx_manager_release(&manager);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 /* Memory that is not as requested is given back, and the error says that it came from the manager. */
 TEST(what_the_table_gives_is_checked) {
     struct books books = {0};

@@ -210,6 +210,8 @@ TEST(memory_is_written_and_read) {
     CHECK_REFUSED(devx_tensor_write(tensor, NULL, sizeof six, stream, &error), DEVX_NULL_ARGUMENT, "from is NULL");
     CHECK_REFUSED(devx_tensor_read(tensor, values, sizeof values, 0, &error), DEVX_INVALID_STREAM, "stream is 0");
     CHECK_REFUSED(devx_tensor_read(tensor, values, sizeof values, -1, &error), DEVX_INVALID_STREAM, "stream is -1");
+    CHECK_REFUSED(devx_tensor_write(tensor, six, sizeof six, 0, &error), DEVX_INVALID_STREAM, "stream is 0");
+    CHECK_REFUSED(devx_tensor_write(tensor, six, sizeof six, -1, &error), DEVX_INVALID_STREAM, "stream is -1");
     CHECK_REFUSED(devx_tensor_copy(tensor, &plain, &error), DEVX_DEVICE, "not host memory");
     devx_dlpack_request const always = {1, 0, -1, DEVX_COPY_ALWAYS};
     struct DLManagedTensorVersioned *managed = NULL;
@@ -341,17 +343,23 @@ TEST(an_import_is_ordered_by_its_stream) {
 
 TEST(the_legacy_struct_is_ordered_too) {
     NEEDS_DRIVER();
-    int64_t stream = 0;
+    int64_t stream = 0, mine = 0;
     devx_tensor_t *tensor = NULL, *taken = NULL;
     struct DLManagedTensor *exported = NULL;
+    DLTensor view;
     CHECK_CALL(make_stream(&stream));
+    CHECK_CALL(make_stream(&mine));
     CHECK_CALL(queue_six(stream, &tensor));
-    devx_dlpack_request const request = {0, 0, 1, DEVX_COPY_NEVER};
+    devx_dlpack_request const request = {0, 0, mine, DEVX_COPY_NEVER};
     CHECK_OK(devx_tensor_export_move_legacy(&tensor, &request, &exported, &error));
-    CHECK_OK(devx_tensor_import_on_legacy(exported, 1, &taken, &error));
-    CHECK_CALL(check_six(taken, 1));
+    CHECK_OK(devx_tensor_import_on_legacy(exported, mine, &taken, &error));
+    /* The legacy default stream knows nothing of `mine`: it has to wait. */
+    CHECK_OK(devx_tensor_wait(taken, 1, &error));
+    CHECK_OK(devx_tensor_borrow(taken, &view, NULL, &error));
+    CHECK_CALL(consume_six(view.data, 1));
     devx_tensor_release(&taken);
     CHECK_CALL(finish_releases());
+    CHECK_CALL(destroy_stream(mine));
     CHECK_CALL(destroy_stream(stream));
 }
 

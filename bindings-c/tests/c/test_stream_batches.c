@@ -178,6 +178,44 @@ TEST(an_array_is_imported_with_its_event_and_waited_for_on_a_stream) {
     CHECK_CALL(destroy_stream(stream));
 }
 
+/* The batch is ready behind the one stream, which waits for all columns. */
+TEST(a_batch_of_columns_is_in_the_order_of_the_stream) {
+    NEEDS_DRIVER();
+    int64_t streams[2] = {0}, joined = 0;
+    const char *const names[] = {"a", "b"};
+    devx_batch_t *columns[2] = {NULL, NULL}, *batch = NULL, *copy = NULL;
+    for (int i = 0; i < 2; ++i) {
+        devx_batch_t *whole = NULL;
+        devx_column number;
+        CHECK_CALL(make_stream(&streams[i]));
+        CHECK_CALL(make_device_batch(streams[i], &whole));
+        CHECK_OK(devx_batch_column_named(whole, "number", &number, &error));
+        CHECK_OK(devx_column_share(whole, &number, &columns[i], &error));
+        devx_batch_release(&whole);
+    }
+    CHECK_CALL(make_stream(&joined));
+    const devx_batch_t *const given[] = {columns[0], columns[1]};
+    CHECK_REFUSED(devx_batch_of_columns(names, given, 2, -1, &batch, &error), DEVX_NOT_READY, "stream");
+    CHECK_OK(devx_batch_of_columns(names, given, 2, joined, &batch, &error));
+    devx_batch_release(&columns[0]);
+    devx_batch_release(&columns[1]);
+    CHECK_OK(devx_batch_copy_to(batch, cpu, joined, &copy, &error));
+    for (int i = 0; i < 2; ++i) {
+        devx_column column;
+        const void *values = NULL;
+        CHECK_OK(devx_batch_column(copy, i, &column, &error));
+        CHECK_STR(column.name, names[i]);
+        CHECK_OK(devx_column_values(copy, &column, int32, &values, &error));
+        CHECK_INT(((const int32_t *)values)[4], 14);
+    }
+    devx_batch_release(&copy);
+    devx_batch_release(&batch);
+    CHECK_CALL(finish_releases());
+    CHECK_CALL(destroy_stream(joined));
+    CHECK_CALL(destroy_stream(streams[1]));
+    CHECK_CALL(destroy_stream(streams[0]));
+}
+
 TEST(what_is_shared_has_its_order_already) {
     NEEDS_DRIVER();
     int64_t stream = 0;

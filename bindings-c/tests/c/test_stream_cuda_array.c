@@ -25,6 +25,11 @@ TEST(an_array_comes_in_and_goes_out) {
     CHECK_INT(out.stream, DEVX_CUDA_ARRAY_NO_STREAM);
     devx_cuda_array_release(&out);
     CHECK(out.release == NULL);
+    devx_cuda_array_request const older = {2, DEVX_NO_STREAM_LEGACY_DEFAULT, 1};
+    CHECK_OK(devx_tensor_export_share_cuda_array(tensor, &older, &out, &error));
+    CHECK_INT(out.version, 2);
+    CHECK_INT(tally.releases, 0);
+    devx_cuda_array_release(&out);
     CHECK_OK(devx_tensor_export_move_cuda_array(&tensor, &request, &out, &error));
     CHECK(tensor == NULL);
     CHECK_INT(out.stream, 1);

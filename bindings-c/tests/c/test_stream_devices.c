@@ -295,6 +295,22 @@ TEST(managers_are_asked_for_the_device_of_the_stream) {
     CHECK_CALL(end_streams(streams));
 }
 
+TEST(memory_of_a_manager_says_where_it_is) {
+    NEEDS_TWO_DEVICES();
+    devx_manager_t *manager = NULL;
+    CHECK_OK(devx_manager_create_driver(&manager, &error));
+    for (int32_t at = 0; at < 2; ++at) {
+        devx_memory_request const request = {kDLCUDA, at, 64, -1, 0, 0};
+        devx_memory memory;
+        CHECK_OK(devx_manager_allocate(manager, &request, &memory, &error));
+        CHECK_INT(memory.device_type, kDLCUDA);
+        CHECK_INT(memory.device_id, at);
+        memory.owner.release(memory.owner.context);
+    }
+    devx_manager_release(&manager);
+    CHECK_CALL(finish_releases());
+}
+
 /* A stream that needs no device to be named keeps its number; a number that is no stream is refused. */
 TEST(streams_of_devices_are_numbers) {
     NEEDS_TWO_DEVICES();
