@@ -191,6 +191,7 @@ class AllocatorTest {
             manager.reset(0);
             Check.flush();
             assertEquals(8, buffers.live.get(), "host memory goes with no device");
+            manager.reset(5);
             left.close();
             Check.flush();
             assertEquals(0, buffers.live.get());
@@ -198,7 +199,7 @@ class AllocatorTest {
         assertEquals(
                 List.of("initialize 1", "memoryInfo 2", "pin 3 24 1", "ipcHandle 4096", "ipcHandle 4096",
                         "ipcHandle 4096", "trim 4 8589934592", "unpin", "deferCleanup true", "deferCleanup false",
-                        "reset 0"),
+                        "reset 0", "reset 5"),
                 sorted(buffers.calls));
     }
 

@@ -44,6 +44,18 @@ class BatchStreamTest {
         }
     }
 
+    @Test
+    void theCodeOfTheDriverIsTold() {
+        try (Schema schema = Streams.schema();
+                BatchStream stream = BatchStream.of(schema, DeviceType.CPU, () -> {
+                    throw new DevExchangeException(Status.DRIVER, 700, "of the driver");
+                }, null)) {
+            DevExchangeException refusal = assertThrows(DevExchangeException.class, stream::next);
+            assertEquals(Status.DRIVER, refusal.status());
+            assertEquals(700, refusal.driverCode());
+        }
+    }
+
     private static final int EIO = 5;
 
     @TempDir
