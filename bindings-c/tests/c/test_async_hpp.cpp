@@ -93,8 +93,29 @@ TEST(failures_leave_what_was_given) {
         dx::Metadata metadata;
         CHECK(reader.try_next(out) && out.length() == 2);
         CHECK_INT(thrown([&] { reader.try_next(out); }), DEVX_CALLBACK);
+        CHECK_INT(reader.producer_error(), ENOSPC);
         CHECK_INT(reader.producer_error(&metadata), ENOSPC);
         CHECK(static_cast<bool>(metadata));
+    }
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(what_does_not_come_changes_nothing) {
+    {
+        auto const block = dx::encode_metadata({{"key", "value"}});
+        auto const schema = numbers_schema();
+        auto const reader = dx::AsyncReader::create(2, true);
+        auto const writer = dx::AsyncWriter::create(reader.handler(), kDLCPU, block);
+        writer.start(schema);
+        CHECK(reader.metadata().block() == block);
+        writer.send_move(numbers(schema, 3), block);
+        dx::Batch batch;
+        dx::Metadata metadata;
+        CHECK(reader.try_next(batch, 0, &metadata));
+        CHECK(!reader.try_next(batch, 0, &metadata));
+        CHECK_INT(batch.length(), 3);
+        CHECK(metadata.block() == block);
+        writer.finish();
     }
     CHECK_INT(dx::outstanding(), 0);
 }

@@ -1,6 +1,7 @@
 // devexchange.hpp: streams of batches as ranges, with sources that throw.
 #include <devexchange.hpp>
 
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -178,6 +179,11 @@ TEST(a_source_that_is_refused_is_where_it_was) {
         CHECK_INT(watch.use_count(), 1);
     }
     CHECK(watch.expired());
+
+    /* A source that can be assigned. */
+    std::function<dx::Batch()> function = [] { return dx::Batch(); };
+    CHECK_THROWS(dx::BatchStream::create(dx::Schema(), std::move(function)), "DEVX_NULL_ARGUMENT: schema");
+    CHECK(function != nullptr);
     CHECK_INT(dx::outstanding(), 0);
 }
 

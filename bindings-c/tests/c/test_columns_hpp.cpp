@@ -90,6 +90,12 @@ TEST(a_long_text_is_whole) {
     std::int32_t const offsets[] = {0, 1000};
     auto const made = batch({"", "u"}, {1, {nullptr, offsets, words.data()}});
     CHECK(made.root().text(0) == '"' + words + '"');
+    /* Around the first room that there is for a text. */
+    for (std::int32_t length = 60; length < 66; ++length) {
+        std::int32_t const ends[] = {0, length};
+        std::string const expected = '"' + words.substr(0, static_cast<std::size_t>(length)) + '"';
+        CHECK(batch({"", "u"}, {1, {nullptr, ends, words.data()}}).root().text(0) == expected);
+    }
 }
 
 TEST(columns_become_a_batch) {
@@ -108,6 +114,7 @@ TEST(columns_become_a_batch) {
         CHECK(same.get() != nullptr);
     }
     CHECK_THROWS(dx::Batch::of_columns({{"n", first}, {"t", text}}), "DEVX_INVALID_LENGTH: column \"t\" has length 2");
+    CHECK_THROWS(dx::Batch::of_columns({{"n", first}}, dx::legacy_stream), "DEVX_");
     std::string const name("a\0b", 3);
     CHECK_THROWS(dx::Batch::of_columns({{name, first}}), "DEVX_INVALID_TEXT: ");
 }

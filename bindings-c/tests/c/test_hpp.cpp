@@ -244,6 +244,7 @@ TEST(a_tensor_keeps_a_vector) {
     CHECK_INT(tensor.size().bytes, 48);
     CHECK(tensor.size().row_major);
     CHECK_THROWS(dx::Tensor::of(std::vector<int>{1, 2}, {3}), DEVX_INVALID_SHAPE, "3 elements: the vector has 2");
+    CHECK_THROWS(dx::Tensor::of(std::vector<int>{1, 2}, {1}), DEVX_INVALID_SHAPE, "1 elements: the vector has 2");
     CHECK_INT(dx::Tensor::of(std::vector<float>{}, {0, 4}).size().elements, 0);
 }
 
@@ -329,6 +330,16 @@ TEST(the_legacy_struct_and_requests) {
     request = dx::Request();
     request.stream = 5;
     CHECK_THROWS(tensor.export_share(request), DEVX_INVALID_STREAM, "stream is 5");
+    CHECK_THROWS(std::move(tensor).export_move(request), DEVX_INVALID_STREAM, "stream is 5");
+    request.copy = dx::Copy::if_needed;
+    CHECK_THROWS(tensor.export_share_legacy(request), DEVX_INVALID_STREAM, "stream is 5");
+    CHECK_THROWS(std::move(tensor).export_move_legacy(request), DEVX_INVALID_STREAM, "stream is 5");
+    CHECK(static_cast<bool>(tensor));
+    request.stream = dx::no_stream;
+    legacy = tensor.export_share_legacy(request);
+    CHECK_THROWS(dx::Tensor::import_on(std::move(legacy), 5), DEVX_INVALID_STREAM, "stream is 5");
+    CHECK(legacy != nullptr);
+    CHECK(dx::Tensor::import_on(std::move(legacy), dx::no_stream));
     request = dx::Request();
     request.max_major = 0;
     CHECK_THROWS(tensor.export_share(request), DEVX_VERSION, "max_version is 0.");
@@ -427,8 +438,8 @@ TEST(what_is_reset_may_be_held_by_what_it_releases) {
     ArrowArray raw{};
     raw.private_data = arrays;
     raw.release = [](ArrowArray *array) {
+        delete static_cast<Link<dx::OwnedArray> *>(array->private_data); // ends the link while its struct is released
         array->release = nullptr;
-        delete static_cast<Link<dx::OwnedArray> *>(array->private_data);
     };
     arrays->next = dx::OwnedArray(raw);
     arrays->next.reset();
@@ -533,6 +544,19 @@ TEST(nulls_that_nobody_counted_are_there) {
     CHECK(!column.is_valid(1));
     CHECK_INT(batch.export_share()->children[0]->null_count, -1);
     CHECK_THROWS(column.to_tensor(), DEVX_IMPOSSIBLE, "1 of 3 values of int32 are null");
+}
+
+TEST(a_node_says_where_its_rows_begin_and_how_many_are_null) {
+    unsigned char const valid[] = {0x05};
+    auto const schema = dx::Schema::create(dx::Field{"n", "i"});
+    dx::Node node{2, {valid, numbers}};
+    node.offset = 1;
+    node.null_count = 1;
+    auto const batch = dx::Batch::create(schema, node, {});
+    CHECK_INT(batch.root().offset(), 1);
+    CHECK_INT(batch.root().values<std::int32_t>()[1], 30);
+    CHECK_INT(batch.export_share()->null_count, 1);
+    CHECK_THROWS(dx::Batch::create(schema, node, {}, DLDevice{kDLCPU, 7}), DEVX_DEVICE, "device_id is 7");
 }
 
 TEST(a_batch_goes_out_and_in) {

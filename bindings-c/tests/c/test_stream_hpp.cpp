@@ -1,6 +1,8 @@
 // devexchange.hpp on devices: with a driver, real or simulated, and without one.
 #include <devexchange.hpp>
 
+#include <dlfcn.h>
+
 #include <chrono>
 #include <string>
 #include <thread>
@@ -14,6 +16,14 @@ namespace dx = devexchange;
 static bool has_device() {
     std::int32_t count = 0;
     return devx_device_count(kDLCUDA, &count, nullptr) == DEVX_OK;
+}
+
+// How many streams the simulated driver has destroyed; -1 of another driver.
+static std::int64_t destroyed() {
+    void *const library = dlopen("libcuda.so.1", RTLD_NOW);
+    void *const found = library == nullptr ? nullptr : dlsym(library, "simcuda_calls");
+    using Calls = std::uint64_t (*)(char const *function);
+    return found == nullptr ? -1 : static_cast<std::int64_t>(reinterpret_cast<Calls>(found)("cuStreamDestroy_v2"));
 }
 
 // Waits for releases, which come on a thread of the library, after the work.
@@ -61,8 +71,14 @@ TEST(streams_are_moved_not_copied) {
     CHECK_INT(second, value);
     CHECK_INT(second.device().device_type, kDLCUDA);
     second.synchronize();
-    second = dx::Stream(dx::cuda());
+    dx::Stream third(dx::cuda());
+    auto const before = destroyed();
+    second = std::move(third);
     CHECK(second.value() != value);
+    auto &same = second;
+    second = std::move(same);
+    second.synchronize();
+    CHECK(before < 0 || destroyed() == before + 1);
     second.reset();
     second.reset();
     CHECK(!second);
@@ -91,6 +107,7 @@ TEST(a_tensor_goes_to_the_device_and_back) {
         tensor.write(six, stream);
         CHECK(tensor.read<double>(stream) == six);
         CHECK_THROWS(tensor.read<float>(stream), "DEVX_MISMATCH: ");
+        CHECK_THROWS(tensor.write(std::vector<std::int64_t>(6), stream), "DEVX_MISMATCH: ");
 
         // Exported for a consumer's stream, and imported there.
         dx::Request request;

@@ -261,9 +261,15 @@ TEST(cuda_arrays_come_in_with_a_mask_and_go_out) {
             CHECK(imported.tensor.read<std::int32_t>(stream)[3] == 4);
             CHECK(dx::same_dtype(imported.mask.borrow().dtype(), dx::dtype<bool>));
         }
+        dx::CudaArrayRequest wrong;
+        wrong.no_stream = static_cast<dx::NoStream>(7);
+        CHECK_THROWS(static_cast<void>(tensor.export_share_cuda_array(wrong)), "no_stream is 7");
+        CHECK_THROWS(static_cast<void>(std::move(tensor).export_move_cuda_array(wrong)), "no_stream is 7");
+        CHECK(tensor);
         auto moved = std::move(tensor).export_move_cuda_array();
         CHECK(!tensor);
-        dx::CudaArrayRequest wrong;
+        CHECK_THROWS(static_cast<void>(dx::Tensor::import_masked(std::move(moved), wrong)), "no_stream is 7");
+        wrong = dx::CudaArrayRequest();
         wrong.max_version = -1;
         CHECK_THROWS(static_cast<void>(dx::Tensor::import_from(std::move(moved), wrong)), "max_version is -1");
         CHECK(moved);

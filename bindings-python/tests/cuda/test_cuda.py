@@ -142,6 +142,8 @@ def test_read_only_and_strides(cuda):
     assert (tensor.read_only, tensor.strides, tensor.data_ptr) == (True, (12, 2), address + 4)
     view = StridedMemoryView.from_dlpack(tensor, stream_ptr=driver.number(cuda.consumer))
     assert (view.readonly, view.strides, view.ptr) == (True, (12, 2), address + 4)
+    interface = tensor.__cuda_array_interface__
+    assert (interface["data"], interface["strides"]) == ((address + 4, True), (48, 8))
 
 
 def test_array_is_kept_until_the_last_user_is_gone(cuda):

@@ -210,15 +210,19 @@ def test_memory_is_given_back_by_threads_without_a_context(cuda, manager):
     assert manager.statistics().allocations == 0
 
 
+# Memory of a pool holds the stream by itself.
+@pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("fails", [False, True])
-def test_memory_of_python_goes_back_on_a_stream_that_was_closed(cuda, monkeypatch, fails):
+def test_memory_of_python_goes_back_on_a_stream_that_was_closed(cuda, monkeypatch, fails, pooled):
     raised, there = [], []
     monkeypatch.setattr(sys, "unraisablehook", lambda failure: raised.append(failure.exc_type))
-    pool, streams = MemoryManager.pool(), driver.stat("live_streams")
+    inner = MemoryManager.pool() if pooled else MemoryManager.driver()
+    streams = driver.stat("live_streams")
 
     class GivenBackLater:
         def allocate(self, request):
-            memory = pool.allocate(request.bytes, request.device, stream=request.stream)
+            stream = request.stream if pooled else None
+            memory = inner.allocate(request.bytes, request.device, stream=stream)
 
             def release():
                 # If the stream could be destroyed already, another thread would do so within this time.

@@ -150,6 +150,15 @@ def test_object_is_locked_as_long_as_it_is_used():
     soon(lambda: is_free(source))
 
 
+def test_object_is_free_if_its_view_is_refused():
+    source = bytearray(8)
+    with pytest.raises(BufferError, match="format"):
+        # The view of a view: of pointers, which no tensor has.
+        from_buffer(memoryview(source).cast("P"))
+    gc.collect()
+    source.append(0)
+
+
 def test_lent_view_outlives_the_tensor():
     source = bytearray(b"abc")
     tensor = from_buffer(source)
