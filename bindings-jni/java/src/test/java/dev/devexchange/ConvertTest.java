@@ -153,6 +153,17 @@ class ConvertTest {
     }
 
     @Test
+    void oneEmptyNameIsAName() {
+        long[] shape = {3, 1};
+        try (Tensor matrix = Tensor.create(Direct.doubles(1, 2, 3), DType.FLOAT64, shape, null, Flags.NONE, null);
+                Batch named = matrix.toBatch(List.of(""), Copy.NEVER);
+                Batch numbered = matrix.toBatch(List.of(), Copy.NEVER)) {
+            assertEquals("", named.column(0).field().name());
+            assertEquals("0", numbered.column(0).field().name());
+        }
+    }
+
+    @Test
     void aMatrixIsABatchAndABatchIsAMatrix() {
         ByteBuffer memory = Direct.doubles(1, 2, 3, 4, 5, 6);
         long[] shape = {3, 2};
