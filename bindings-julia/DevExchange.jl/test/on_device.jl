@@ -42,7 +42,9 @@ function tensors_there_and_back()
     ok &= read!(fill(false), flag, s)[] === true
     none = copy_to(zeros(0, 3), GPU, s)
     ok &= size(read!(zeros(0, 3), none, s)) == (0, 3)
-    legacy = import_dlpack_legacy(export_share_legacy(c; stream=s); stream=s)
+    managed = export_share_legacy(c; stream=s)
+    ok &= refused(() -> import_dlpack_legacy(managed; stream=0), DX.DEVX_INVALID_STREAM, "stream is 0")
+    legacy = import_dlpack_legacy(managed; stream=s)
     ok &= read!(zeros(Float32, 2, 2), legacy, s) == a[1:2, [1, 4]]
     part = slice(u, 2:3, :)
     ok &= DX.device(part) == GPU && read!(zeros(Float32, 2, 4), part, s) == a[2:3, :]
