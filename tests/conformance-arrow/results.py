@@ -118,6 +118,19 @@ def judge(exchanges, known):
     return cells
 
 
+def require_all_layouts(exchanges):
+    """Whoever takes a case must try all of its layouts, on every path: a layout that is left out would not be seen."""
+    tried, wanted = {}, {}
+    for exchange in exchanges:
+        if exchange.direction == "to peer":
+            tried.setdefault((exchange.case, exchange.peer, exchange.transport, exchange.place), set()).add(exchange.layout)
+            if exchange.result == "ok":
+                wanted.setdefault(exchange.case, set()).add(exchange.layout)
+    for (case, *path), layouts in tried.items():
+        for layout in sorted(wanted.get(case, set()) - layouts):
+            Count.not_ok(f"{' | '.join((*path, case))}: nobody tried the layout {layout!r}")
+
+
 def shown(found):
     """The text of a cell: "not ok" if a result is unexplained or missing, "ok" if a layout is ok, and the explanations."""
     words = ["not ok"] if "not ok" in found or not found else []
@@ -175,7 +188,9 @@ def main():
     known = [Known(number, entry) for number, entry in enumerate(table["known"], 1)]
     known = [entry for entry in known if entry.peers & found]
     cases = (arguments.corpus / "cases").read_text().splitlines()
-    cells = judge([exchange for file in arguments.results for exchange in read(file)], known)
+    exchanges = [exchange for file in arguments.results for exchange in read(file)]
+    cells = judge(exchanges, known)
+    require_all_layouts(exchanges)
     lines = list(matrices(cases, peers, cells, known))
     head = (HERE / "head.md").read_text().replace("@CASES@", str(len(cases)))
     text = head + "\n".join(lines).rstrip() + "\n"
