@@ -54,14 +54,19 @@ function tensors_there_and_back()
     return ok && !isopen(s)
 end
 
-# The caller has no streams: everything is on the legacy default stream.
+# The consumer names no stream: everything is on the legacy default stream, which waits for the producer's.
 function on_the_legacy_stream()
-    t = copy_to([1.5, 2.5], GPU, DX.LEGACY_STREAM)
-    u = import_dlpack(export_share(t))
-    close(t)
-    wait_on(u, DX.LEGACY_STREAM)
-    ok = read!(zeros(2), u, DeviceStream(GPU, DX.LEGACY_STREAM)) == [1.5, 2.5]
-    close(u)
+    legacy, other, ok = DeviceStream(GPU, DX.LEGACY_STREAM), DeviceStream(GPU), true
+    for s in (legacy, other)
+        source = copy_to([1.5, 2.5], GPU, s)
+        t = copy_to(source, GPU, s)
+        u = import_dlpack(export_share(t))
+        foreach(close, (source, t))
+        wait_on(u, legacy)
+        ok &= read!(zeros(2), u, legacy) == [1.5, 2.5]
+        close(u)
+    end
+    close(other)
     return ok
 end
 

@@ -66,6 +66,7 @@ function pinned_arrays()
     p = pin(m, array; host_flags=DX.DEVX_HOST_PORTABLE | DX.DEVX_HOST_MAPPED)
     ok = stat("live_host") == before + 1 && p.address == pointer(array) && DX.device(p) == DX.PINNED
     ok &= refused(() -> pin(m, array), DX.DEVX_DRIVER)
+    ok &= refused(() -> pin(m, [1.0]; device_id=99), DX.DEVX_DEVICE, "99")
     ok &= refused(() -> pin(m, array; host_flags=4), DX.DEVX_INVALID_ARGUMENT, "write_combined")
     close(p)
     close(m)
@@ -112,12 +113,14 @@ end
 
 # Memory goes back in the order of the stream in its request, also if that stream is closed meanwhile or the release throws.
 function memory_of_closed_streams()
-    inner, user, ok = pool_manager(), DeviceStream(GPU), true
-    for fails in (false, true)
+    user, ok = DeviceStream(GPU), true
+    # Memory of a pool holds the stream by itself.
+    for fails in (false, true), pooled in (true, false)
+        inner = pooled ? pool_manager() : driver_manager()
         s, there, failures = DeviceStream(GPU), Ref(0), DX.release_failures()
         streams = stat("live_streams")
         m = MemoryManager() do request
-            memory = allocate(inner, request.bytes, request.device; stream=request.stream)
+            memory = allocate(inner, request.bytes, request.device; stream=pooled ? request.stream : nothing)
             release() = begin
                 # Gives another thread time to destroy the stream, which must not happen before the release returns.
                 any(_ -> stat("live_streams") < streams || (sleep(0.001); false), 1:20)
@@ -138,8 +141,8 @@ function memory_of_closed_streams()
         let_go(gate)
         ok &= releases_done()
         ok &= there[] == streams && streams_left(streams - 1) && DX.release_failures() - failures == fails
+        close(inner)
     end
-    close(inner)
     close(user)
     return ok
 end
