@@ -96,8 +96,8 @@ tests_of() { # MODULE
     cudarc) echo --package devexchange-tests --test cuda_cudarc ;;
     arrow-rs) echo --package devexchange-tests --test arrow_rs --test cuda_arrow_rs ;;
     driver)
-      echo --package devexchange-tests --lib --test cuda_devices --test cuda_absent --test cuda_default_streams --test cuda_order \
-        --test cuda_bad_input --test cuda_manager --test cuda_budget --test cuda_ipc --test cuda_views ;;
+      echo --package devexchange-tests --lib --test cuda_devices --test cuda_absent --test cuda_default_streams \
+        --test cuda_order --test cuda_bad_input --test cuda_manager --test cuda_budget --test cuda_ipc --test cuda_views ;;
     error) echo --package devexchange-corpus --lib --test corpus --test trace --test dlpack --test memory ;;
     device)
       echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent \
