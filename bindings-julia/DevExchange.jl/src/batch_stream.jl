@@ -37,10 +37,10 @@ Makes a stream of batches from Julia. `source` is a function without arguments t
 `nothing` at the end; or it is any iterable, such as a `Channel`. Each batch is *moved* into the stream: it is closed
 afterwards. It must have this schema, and be on a device of this type. The schema is shared. An exception in `source`
 becomes the error of the stream, with its text (`DEVX_CALLBACK`, `DEVX_OUT_OF_MEMORY` for an `OutOfMemoryError`, or the
-status of a [`DevExchangeError`](@ref) other than `DEVX_BUSY`). After that, or after the end, `source` is not called again.
-If it is interrupted (Ctrl-C) on a Julia thread, the call that led to it throws the `InterruptException`. Where it was thrown is
-logged if `DEVEXCHANGE_TRACE` is set. `release()`, if given, is called once, on a task of this module, when the stream
-was released; not if this constructor throws.
+status of a [`DevExchangeError`](@ref) other than `DEVX_BUSY`). After that, or after the end, `source` is not called
+again. If it is interrupted (Ctrl-C) on a Julia thread, the call that led to it throws the `InterruptException`. Where it
+was thrown is logged if `DEVEXCHANGE_TRACE` is set. `release()`, if given, is called once, on a task of this module, when
+the stream was released; not if this constructor throws.
 
 **Who runs the source.** On a Julia thread, a consumer's call for a batch calls `source` directly; the task that made
 the call stays on that thread from then on, as after `@async`. On any other thread no Julia code can run: the consumer

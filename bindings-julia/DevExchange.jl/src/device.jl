@@ -41,8 +41,8 @@ end
     DeviceInfo
 
 The result of [`device_info`](@ref): `name`; `uuid`, the same in every process; `free_bytes` (at the time of the call)
-and `total_bytes`; `driver_version` as CUDA writes it (12040 is 12.4). The CPU is called
-"host memory"; its numbers of bytes are -1, and the rest is 0.
+and `total_bytes`; `driver_version` as CUDA writes it (12040 is 12.4). The CPU is called "host memory"; its numbers of
+bytes are -1, and the rest is 0.
 """
 struct DeviceInfo
     name::String

@@ -252,8 +252,7 @@ read or, with a stream, in memory of any device but the CPU. Then the validity b
 host waits for the copy. For unions and runs the number is 0: nulls are in their children.
 
 Throws `DEVX_DEVICE` or `DEVX_NOT_READY` if a stream is needed and none is given, `DEVX_DEVICE` for a stream and a column
-on the CPU, `DEVX_INVALID_STREAM`,
-`DEVX_UNSUPPORTED` if the stream is being captured, `DEVX_DRIVER`, `DEVX_CLOSED`.
+on the CPU, `DEVX_INVALID_STREAM`, `DEVX_UNSUPPORTED` if the stream is being captured, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 null_count(c::Column) = null_count(c.batch, c.record)
 function null_count(c::Column, stream::AnyStream)

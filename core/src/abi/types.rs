@@ -183,8 +183,8 @@ pub struct DevxMemoryRequest {
 #[derive(Clone, Copy, Debug)]
 pub struct DevxMemory {
     /// Address of the first byte: a multiple of the size of the elements that will be stored there, as addresses from `malloc`
-    /// and from a device's allocator are. If no bytes were requested, it is NULL, or whatever a
-    /// manager made with `devx_manager_create` gave.
+    /// and from a device's allocator are. If no bytes were requested, it is NULL, or whatever a manager made with
+    /// `devx_manager_create` gave.
     pub address: *mut c_void,
     /// Kind of the device that the memory is on.
     pub device_type: i32,
