@@ -352,7 +352,8 @@ function give_back(tag, address)
         release_handle(tag, address)
     end
     if !is_kept(tag) && tracing()
-        println(stderr, "devexchange: a ", kind_name(tag), " was not closed; its finalizer gave it up")
+        # In one piece: other tasks write, too, while this one waits for a pipe.
+        print(stderr, "devexchange: a $(kind_name(tag)) was not closed; its finalizer gave it up\n")
     end
     return nothing
 end
