@@ -30,6 +30,7 @@ built=yes
 
 total_passed=0 total_failed=0 total_skipped=0
 rows=()
+bad=() # the names in rows with failures
 
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; else bold='' plain=''; fi
 if [ -t 1 ] || [ -n "${VERBOSE:-}" ]; then exec 3>&1; else exec 3>/dev/null; fi
@@ -244,6 +245,7 @@ add_row() { # NAME PASSED FAILED SKIPPED SECONDS [BUSY]
   total_passed=$((total_passed + $2))
   total_failed=$((total_failed + $3))
   total_skipped=$((total_skipped + $4))
+  if [ "$3" -gt 0 ]; then bad+=("$1"); fi
 }
 
 run_lane() { # SUITE...
@@ -296,13 +298,15 @@ tell() { # SUITE, which has ended
   if [ "$failed" -gt 0 ]; then what_failed "$suite"; fi
 }
 
-# Shows the failures in the middle of a long log, by the words that every harness uses for them, and at least the log's
-# end.
+# The words that every harness uses for a failure in the middle of its output.
+failure_words='^not ok|^test .*FAILED|panicked at|^FAILED |^ERROR |\[ERROR\]|Test Failed|Error During Test|: FAILED'
+failure_words+='|^error(\[|:)'
+
+# Shows the failures in the middle of a long log, and at least the log's end.
 what_failed() { # NAME
-  local log=$logs/$1.log words='^not ok|^test .*FAILED|panicked at|^FAILED |^ERROR |\[ERROR\]|Test Failed|Error During Test'
-  words+='|: FAILED|^error(\[|:)'
+  local log=$logs/$1.log
   echo "--- $1: what failed (all of it: ${log#"$DEVX_ROOT/"})"
-  grep -aE -A 12 "$words" "$log" | head -n 120 || true
+  grep -aE -A 12 "$failure_words" "$log" | head -n 120 || true
   echo "--- $1: its last lines"
   tail -n 20 "$log"
 }
@@ -363,6 +367,16 @@ print_table() {
   echo
 }
 
+# The first failures once more, below the table: the end of the output is what everybody looks at first.
+name_failures() {
+  local name
+  for name in "${bad[@]}"; do
+    echo "--- $name:"
+    grep -aE -A 2 "$failure_words" "$logs/$name.log" | cut -c 1-200 | head -n 12 || true
+    echo
+  done
+}
+
 choose_suites() {
   local name
   suites=()
@@ -397,6 +411,7 @@ main() {
   if printf '%s\n' "${suites[@]}" | grep -qvxE 'rust|fuzz'; then run_step build "$DEVX_ROOT/scripts/build.sh" || built=no; fi
   run_all "${suites[@]}"
   print_table
+  name_failures
   echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
   [ "$total_failed" -eq 0 ] && [ "$total_passed" -gt 0 ]
 }
