@@ -176,6 +176,9 @@ fn a_task_that_no_longer_awaits_leaves_no_waker() {
     assert_eq!(tasks.each_ref().map(Arc::strong_count), [1, 1, 1]);
     writer.start(&schema()).unwrap();
     assert_eq!(tasks.each_ref().map(|task| task.0.load(SeqCst)), [0, 0, 0]);
+    // Nor does a poll that is answered at once.
+    assert!(reader.poll_schema(&mut Context::from_waker(&Waker::from(Arc::clone(&tasks[0])))).is_ready());
+    assert_eq!(Arc::strong_count(&tasks[0]), 1);
 }
 
 /// The code that clones a waker can do anything that its program does.
