@@ -9,6 +9,12 @@ set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
+# Cargo would leave the libraries elsewhere, and an older build would be taken for them.
+if [ -n "${CARGO_BUILD_TARGET:-}" ]; then
+  echo "build: CARGO_BUILD_TARGET is $CARGO_BUILD_TARGET: this builds for this machine only; unset it" >&2
+  exit 1
+fi
+
 cd "$DEVX_ROOT"
 mkdir -p "$DEVX_LIBDIR"
 
