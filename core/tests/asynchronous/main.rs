@@ -21,7 +21,7 @@ use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, QUARANTINE
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::metadata;
 use devexchange_core::arrow::schema::FieldDesc;
-use devexchange_core::{Batch, Device, DeviceType, Owner, Schema, ledger};
+use devexchange_core::{Batch, Device, DeviceType, Error, Owner, Schema, ledger};
 
 /// Runs tests one at a time: the ledger and the quarantine belong to the process.
 fn alone() -> MutexGuard<'static, ()> {
@@ -235,5 +235,22 @@ fn metadata_and_errors_go_across() {
     assert_eq!((code, with.unwrap().as_bytes()), (libc::EIO, &block[..]));
     assert!(reader.wait_batch(None).unwrap().is_none());
     drop((reader, writer, schema, other, taken));
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+/// A limit of zero is no wait, and a code of the producer is not this library's.
+#[test]
+fn only_a_wait_that_reached_its_limit_is_late() {
+    let _alone = alone();
+    let (reader, writer) = pair(1);
+    let said = |error: &Error| (error.status(), error.is_late(), error.errno());
+    let soon = Some(Duration::from_micros(1));
+    assert_eq!(said(&reader.wait_schema(soon).unwrap_err()), (DEVX_NOT_READY, true, libc::ETIMEDOUT));
+    assert_eq!(said(&reader.wait_schema(Some(Duration::ZERO)).unwrap_err()), (DEVX_NOT_READY, false, 0));
+    writer.start(&schema()).unwrap();
+    assert_eq!(said(&reader.wait_batch(soon).unwrap_err()), (DEVX_NOT_READY, true, libc::ETIMEDOUT));
+    writer.fail(libc::ETIMEDOUT, "no answer", None).unwrap();
+    assert_eq!(said(&reader.wait_batch(soon).unwrap_err()), (DEVX_CALLBACK, false, libc::ETIMEDOUT));
+    drop((reader, writer));
     assert_eq!(ledger::outstanding(), 0);
 }
