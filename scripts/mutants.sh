@@ -100,7 +100,7 @@ tests_of() { # MODULE
         --test cuda_order --test cuda_bad_input --test cuda_manager --test cuda_budget --test cuda_ipc --test cuda_views ;;
     error)
       echo --package devexchange-corpus --package devexchange-tests --features arrow --lib --test corpus --test trace \
-        --test dlpack --test memory --test manager --test batch_stream --test asynchronous --test device \
+        --test dlpack --test dtype --test memory --test manager --test batch_stream --test asynchronous --test device \
         --test cuda_bad_input --test cuda_manager ;;
     device)
       echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent \

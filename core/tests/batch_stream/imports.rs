@@ -129,8 +129,13 @@ fn fails_later<S: Foreign + 'static>(
         assert_eq!(exported.pull(&mut Vec::new()), Err(code));
         assert_eq!(exported.last_error().as_deref(), Some(error.message()));
     }
-    exported.release();
+    let again = exported.import().unwrap();
+    let repeated = again.next().unwrap_err();
+    drop(again);
     assert_eq!((calls.release.load(SeqCst), released.load(SeqCst)), (1, good));
+    if error.status() == DEVX_CALLBACK {
+        assert_eq!(repeated.message(), error.message(), "the same words are not put before it again");
+    }
     error
 }
 
