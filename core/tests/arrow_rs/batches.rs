@@ -110,7 +110,7 @@ fn an_array_may_get_a_field() {
 
 /// A union that `of` wraps, for which arrow-rs is told another order of the fields than the one that it was made with;
 /// all rows have the second field.
-fn fields_in_another_order(of: fn(ArrayRef) -> ArrayRef) -> RecordBatch {
+fn fields_in_another_order(of: &dyn Fn(ArrayRef) -> ArrayRef) -> RecordBatch {
     let type_of = |ids: [i8; 2]| {
         let fields =
             ids.map(|id| Field::new(format!("f{id}"), [DataType::Int8, DataType::Int64][id as usize].clone(), true));
@@ -125,17 +125,40 @@ fn fields_in_another_order(of: fn(ArrayRef) -> ArrayRef) -> RecordBatch {
 
 #[test]
 fn a_schema_that_says_something_else_than_the_columns() {
-    type Way = (fn(ArrayRef) -> ArrayRef, &'static str);
+    type Way<'a> = (&'a dyn Fn(ArrayRef) -> ArrayRef, &'static str);
     let _alone = alone();
     let in_struct = |array: ArrayRef| Arc::new(StructArray::try_from(vec![("m", array)]).unwrap()) as ArrayRef;
-    let in_list = |array: ArrayRef| {
+    let in_fixed_lists = |array: ArrayRef| {
         let field = Arc::new(Field::new("item", array.data_type().clone(), true));
         Arc::new(FixedSizeListArray::new(field, 1, array, None)) as ArrayRef
+    };
+    // A list for each row.
+    let one_by_one = |rows: usize| ListArray::from_iter_primitive::<Int8Type, _, _>(vec![Some([Some(0)]); rows]);
+    let in_lists = |array: ArrayRef| {
+        let field = Arc::new(Field::new("item", array.data_type().clone(), true));
+        let offsets = one_by_one(array.len()).offsets().clone();
+        Arc::new(ListArray::new(field, offsets, array, None)) as ArrayRef
+    };
+    let in_map = |array: ArrayRef| {
+        let offsets = one_by_one(array.len()).offsets().clone();
+        let keys = Arc::new(StringArray::from(vec!["k"; array.len()])) as ArrayRef;
+        let values = Field::new("values", array.data_type().clone(), true);
+        let fields = Fields::from(vec![Field::new("keys", DataType::Utf8, false), values]);
+        let field = Arc::new(Field::new("entries", DataType::Struct(fields.clone()), false));
+        let entries = StructArray::new(fields, vec![keys, array], None);
+        Arc::new(MapArray::new(field, offsets, entries, None, false)) as ArrayRef
     };
     let in_dictionary = |array: ArrayRef| {
         Arc::new(DictionaryArray::new(Int32Array::from_iter_values(0..array.len() as i32), array)) as ArrayRef
     };
-    let ways: [Way; 4] = [(|array| array, "u"), (in_struct, "m"), (in_list, "item"), (in_dictionary, "u")];
+    let ways: [Way<'_>; 6] = [
+        (&|array| array, "u"),
+        (&in_struct, "m"),
+        (&in_fixed_lists, "item"),
+        (&in_lists, "item"),
+        (&in_map, "values"),
+        (&in_dictionary, "u"),
+    ];
     for (of, name) in ways {
         let batch = fields_in_another_order(of);
         let part = &format!("field {name:?}: the type is Union(");
@@ -144,7 +167,7 @@ fn a_schema_that_says_something_else_than_the_columns() {
         check_error(BatchStream::from_arrow_rs(reader_of(&[batch])).unwrap().next(), DEVX_MISMATCH, part);
     }
     // A difference only in names, metadata or nullability is accepted.
-    let list = in_list(Arc::new(Int32Array::from(vec![1, 2])));
+    let list = in_fixed_lists(Arc::new(Int32Array::from(vec![1, 2])));
     let element = Field::new("element", DataType::Int32, true).with_metadata(HashMap::from([("a".into(), "b".into())]));
     let schema = Schema::new(vec![Field::new("l", DataType::FixedSizeList(Arc::new(element), 1), true)]);
     let options = RecordBatchOptions::new().with_match_field_names(false);
@@ -152,6 +175,15 @@ fn a_schema_that_says_something_else_than_the_columns() {
     let ours = Batch::try_from(&batch).unwrap();
     assert_eq!(ours.column(0).unwrap().field().child(0).unwrap().name(), "element");
     assert_eq!(RecordBatch::try_from(&ours).unwrap().schema(), batch.schema());
+    let field = Field::new("f", DataType::Int8, true);
+    let fields_of = |field: &Field| UnionFields::try_new([0], [field.clone()]).unwrap();
+    let values = vec![Arc::new(Int8Array::from(vec![1, 2])) as ArrayRef];
+    let union = UnionArray::try_new(fields_of(&field), vec![0; 2].into(), None, values).unwrap();
+    let batch = RecordBatch::try_from_iter([("u", Arc::new(union) as ArrayRef)]).unwrap();
+    let named = field.with_metadata(HashMap::from([("a".into(), "b".into())]));
+    let schema = Schema::new(vec![Field::new("u", DataType::Union(fields_of(&named), UnionMode::Sparse), false)]);
+    let batch = batch.with_schema(Arc::new(schema)).unwrap();
+    assert_eq!(RecordBatch::try_from(&Batch::try_from(&batch).unwrap()).unwrap().schema(), batch.schema());
 }
 
 /// Our record batch with rows sliced at two levels; `released` counts its releases.
