@@ -154,6 +154,17 @@ end
     close(channel)
     @test comes(() -> p[:done] == 1) && p[:cancels] == 1 && p[:extracted] == p[:sent] && !isopen(r)
     @test nothing_left() && foreign_live() == 0
+    # The batch for which there was no room is closed at once, not by a finalizer, and so is a schema that was only waited for.
+    GC.enable(false)
+    p, r = foreign_producer(batches=1), AsyncReader(limit=1)
+    @test produce(p, r) && DX.device_type(r) == DX.kDLCPU
+    channel = Channel(r)
+    @test comes(() -> p[:extracted] == 1)
+    close(channel)
+    @test comes(() -> foreign_live() == 0)
+    GC.enable(true)
+    close(r)
+    @test nothing_left()
 end
 
 @testset "async: a foreign consumer" begin
@@ -191,8 +202,15 @@ end
     # It refuses a batch, or the schema.
     c, thrown = with_consumer(w -> put_all(w, 1:20); refuses_at=4)
     @test thrown.status == DX.DEVX_CALLBACK && occursin("28", thrown.message) && (c[:batches], c[:ended]) == (4, 0)
+    # A writer that did not start is closed at once, not by a finalizer.
+    collect_garbage()
+    GC.enable(false)
+    before = DX.rooted()
     c, thrown = with_consumer(close; refuses_at=-2)
     @test thrown.status == DX.DEVX_CALLBACK && occursin("on_schema", thrown.message) && c[:releases] == 1
+    drain()
+    @test DX.rooted() == before
+    GC.enable(true)
     # If the construction fails, the handler is untouched.
     null = Ptr{ArrowAsyncDeviceStreamHandler}(C_NULL)
     @test refused(() -> AsyncWriter(null, NUMBERED), DX.DEVX_NULL_ARGUMENT)
@@ -238,6 +256,11 @@ end)
     @test numbers == [1, 2, 3] && e.status == DX.DEVX_CALLBACK && occursin("out of ink", e.message)
     @test fetch(task) isa ErrorException && DX.producer_error(r).code == Libc.EIO
     close(r)
+    # A text for C ends at its first NUL.
+    r = AsyncReader()
+    close(AsyncWriter(DX.handler(r), NUMBERED), ErrorException("a\0b"))
+    @test refused(() -> next!(r), DX.DEVX_CALLBACK, "a?b")
+    close(r)
     # The reader is closed after k batches. For k = 0 this can be before the schema comes, which is then refused.
     for k in 0:5
         r = AsyncReader(limit=2)
@@ -252,8 +275,12 @@ end)
     r = AsyncReader(limit=0)
     w = AsyncWriter(DX.handler(r), NUMBERED)
     batch = numbered(1)
+    # To other calls the batch is open meanwhile.
+    DX.enter(batch.handle)
     waiting = @async refused(() -> put!(w, batch), DX.DEVX_CLOSED)
     yield()
+    @test isopen(batch)
+    DX.leave(batch.handle)
     close(w)
     close(w)
     @test fetch(waiting) && isopen(batch) && !isopen(w) && sprint(show, w) == "AsyncWriter (closed)"
@@ -269,6 +296,16 @@ end)
     close(w)
     @test sort(numbers) == [100k + i for k in 1:4 for i in 0:9] && next!(r) === nothing
     close(r)
+    # The reader is closed while a task has the writer's turn. After that the handler is released, without another call.
+    r = AsyncReader()
+    w = AsyncWriter(DX.handler(r), NUMBERED)
+    lock(w.turn) do
+        rings = w.bell.rings[]
+        close(r)
+        @test comes(() -> w.bell.rings[] > rings)
+    end
+    @test comes(() -> ledger().stream_exports.live == 0) && isopen(w)
+    close(w)
     # A batch of another schema is refused and stays the caller's, and the stream goes on.
     r = AsyncReader()
     task = writing(r) do w

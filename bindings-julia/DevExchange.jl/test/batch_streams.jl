@@ -244,6 +244,21 @@ end
     @test nothing_left()
 end
 
+@testset "batch streams: releases in loops that never wait" begin
+    # Every 16th call delivers what is due, if no other task does. The first stream is foreign, the second is read by C code.
+    s = import_arrow(foreign_stream(ArrowArrayStream; batches=1)[1])
+    p = puller(BatchStream(NUMBERED, []))
+    for read in (() -> close(next!(s)), () -> pull(p))
+        called = Ref(0)
+        close(Tensor([1.0]; release=() -> called[] += 1))
+        DX.DELIVERY_TURNS[] = 0
+        read()
+        @test Threads.nthreads() > 1 || called[] == 1
+    end
+    close(s)
+    @test nothing_left()
+end
+
 # The number of live objects does not grow with the length of a stream.
 @testset "batch streams: long streams" begin
     most = Ref(0)
@@ -316,23 +331,30 @@ end
 end
 
 @testset "batch streams: the end of the process" begin
-    # When Julia exits, a foreign thread that waits for a batch gets an error, and so does one that asks later.
+    # When Julia exits, a foreign thread that waits for a batch gets an error, and so does one that asks later. A batch that
+    # comes too late is released.
     output, ended = run_julia("""
         atexit() do
             comes(() -> waiting[:done] == 1)
             Core.println(waiting[:batches], ", ", said(waiting))
             pull_and_join(late)
             Core.println(late[:batches], ", ", said(late))
+            notify(go_on)
+            comes(() -> (drain(); given_back[])) && Core.println("given back")
         end
         using DevExchange, Libdl
         const DX = DevExchange
         include($(repr(joinpath(@__DIR__, "producers.jl"))))
         include($(repr(joinpath(@__DIR__, "foreign.jl"))))
         late = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:3)); most=1)
-        waiting = puller(BatchStream(NUMBERED, (k < 3 ? numbered(k) : wait(Condition()) for k in 1:5)))
+        go_on, given_back = Condition(), Ref(false)
+        too_late() = (wait(go_on); Batch(NUMBERED, [Node(0, (nothing,)), Node(0, (nothing, Int64[]))];
+            release=() -> given_back[] = true))
+        waiting = puller(BatchStream(NUMBERED, (k < 3 ? numbered(k) : too_late() for k in 1:5)))
         pull_on_thread(waiting)
         comes(() -> waiting[:batches] == 2)
         sleep(0.05)
         """)
-    @test ended && occursin("2, Julia is shutting down", output) && occursin("0, Julia is shutting down", output)
+    @test ended && occursin("2, Julia is shutting down", output) && occursin("0, Julia is shutting down", output) &&
+        occursin("given back", output)
 end
