@@ -209,6 +209,16 @@ function pinned_and_managed()
         ok &= refused(() -> back[1], DX.DEVX_NOT_READY, "stream") && occursin(r"cuda_(host|managed):0", repr(back))
         ready = synchronize(back, s)
         ok &= ready == [1 2; 3 4] && pointer(ready) == pointer(back)
+        # What is made of it without a copy can be read here, too, also under a schema of its own; what is made of the
+        # unfinished copy cannot.
+        for (source, readable) in ((ready, true), (back, false))
+            column, row = Batch(source), slice(source, 1:1, :)
+            table = record_batch(row)
+            made = (column, row, table, DX.matrix(table), slice(column, 1:2), share(root(column)), fixed_shape_column(source),
+                Tensor(table[1]), Batch((x=root(column),); metadata=["k" => "v"], stream=s))
+            ok &= all(x -> x.readable == readable, made)
+            foreach(close, made)
+        end
         foreach(close, (t, there, back, ready))
     end
     ok &= releases_done()
@@ -235,6 +245,21 @@ function forgotten()
         sleep(0.01)
     end
     return false
+end
+
+@noinline forget_a_stream() = (DeviceStream(GPU); nothing)
+
+# A forgotten stream stays while anything is outstanding. If what was outstanding is released without a delivery, the next new
+# stream closes it.
+function forgotten_streams()
+    before, open = stat("live_streams"), allocate(Int, 1, DX.CPU)
+    forget_a_stream()
+    ok = any(_ -> (collect_garbage(); !isempty(DX.FORGOTTEN_STREAMS)), 1:100) && stat("live_streams") == before + 1
+    close(open)
+    s = DeviceStream(GPU)
+    ok &= isempty(DX.FORGOTTEN_STREAMS) && stat("live_streams") == before + 1
+    close(s)
+    return ok
 end
 
 function refusals()
@@ -344,7 +369,7 @@ suite = @testset Counting "on a device" begin
     on_every_schedule((tensors_there_and_back, on_the_legacy_stream, batches_there_and_back,
         every_type_there_and_back, memory_of_the_callers, released_after_the_work, tasks_at_once,
         MEMORY_SCENARIOS..., SCENARIOS_OF_TWO...))
-    @test forgotten()
+    @test forgotten() && forgotten_streams()
     @test all_back() && streams_left(0)
 end
 
