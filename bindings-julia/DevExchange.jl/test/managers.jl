@@ -166,6 +166,21 @@ end
     drain()
     @test taken!(log) == [:release] && live(log) == 0 && nothing_left()
 
+    # What is due is released before a function runs that gives memory back or needs some. Before `allocate` another task may
+    # be releasing it.
+    lived = Pair{Symbol,Int}[]
+    m = MemoryManager(request -> (push!(lived, :allocate => live(log)); counted(log, request.bytes));
+        reset=_ -> push!(lived, :reset => live(log)), trim=(_, _) -> push!(lived, :trim => live(log)))
+    for call in (m -> nothing, reset!, trim!)
+        a = allocate(m, 8, DX.CPU)
+        close(a)
+        call(m)
+    end
+    @test lived[[3, 5]] == [:reset => 0, :trim => 0]
+    @test Threads.nthreads() > 1 || lived[[1, 2, 4]] == fill(:allocate => 0, 3)
+    close(m)
+    @test nothing_left() && live(log) == 0
+
     # Without a function for it, a call does nothing or is not supported.
     m = MemoryManager(request -> (C_NULL, DX.CPU, nothing))
     @test DX.initialize(m) === nothing && reset!(m) === nothing && trim!(m) === nothing
@@ -231,6 +246,9 @@ end
         @test occursin(part, text) && (drain(); freed[] - before == (occursin("not (", part) ? 0 : 1))
         close(m)
     end
+    # The memory is given back, too, if its stream cannot be held.
+    before = freed[]
+    @test refused(() -> DX.on_held_stream(free, 0), DX.DEVX_INVALID_STREAM, "stream is 0") && freed[] == before + 1
     wrong(name, given, status, parts...) = manager_fails(_ -> given, asks[name], status, parts...; name=name)
     @test wrong(:memory_info, 7, DX.DEVX_INVALID_ARGUMENT, "Int64, not (free_bytes, total_bytes)")
     @test wrong(:memory_info, (-1, 2), DX.DEVX_CALLBACK, "-1")
