@@ -309,6 +309,9 @@ end
     foreach(close, (s, same_fields, other))
     @test s == s && s != same_fields && hash(s) isa UInt
     @test !isopen(s) && sprint(show, s) == "Schema (closed)"
+    open = schema(b)
+    @test open != s && s != open && !isequal(open, s)
+    close(open)
     second = share(b)
     c = second[:a]
     close(b)

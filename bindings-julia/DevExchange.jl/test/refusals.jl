@@ -373,23 +373,30 @@ end
         "row 2: column \"x\": the offsets of row 1 are 3 and 1: they must ascend from 0 (rows there are counted from 0)")
     broken(c -> c[1], Field("x", "u"), [Node(1, (nothing, Int32[0, 3, 1], text); offset=1)],
         "the offsets of row 1 are 3 and 1")
+    broken(c -> c[1], Field("x", "u"), [texts], "the offsets of row 1 are 0 and 3, those of the column end at 1")
     broken(c -> c[1], Field("x", "u"), [Node(1, (nothing, Int32[0, 3], nothing))],
         "buffers[2] is NULL, but row 1 has 3 bytes")
 
     entry(n, index, offset) = reinterpret(UInt8, Int32[n, 0, index, offset])
-    for (bad, what) in (entry(-1, 0, 0) => "has length -1", entry(20, 7, 0) => "is in data buffer 7",
-        entry(20, 0, 30) => "is 20 bytes at offset 30")
+    for (bad, what) in (entry(-1, 0, 0) => "has length -1", entry(20, 1, 0) => "is in data buffer 1",
+        entry(20, -1, 0) => "is in data buffer -1", entry(20, 0, 21) => "is 20 bytes at offset 21",
+        entry(20, 0, -1) => "is 20 bytes at offset -1")
         views = Node(2, (nothing, [entry(0, 0, 0); bad], zeros(UInt8, 40), [40]))
         broken(c -> c[2], Field("x", "vu"), [views], "the view of row 2 $what")
     end
 
+    missing_data = Node(1, (nothing, entry(20, 0, 0), nothing, [40]))
+    broken(c -> c[1], Field("x", "vu"), [missing_data], "buffers[2] is NULL, but row 1 has 20 bytes")
+
     of_items(format) = Field("x", format; children=[Field("i", "l")])
     items = Node(2, (nothing, [1, 2]))
-    broken(c -> c[2], of_items("+l"), [Node(2, (nothing, Int32[0, 0, 9])), items],
-        "row 2 is 9 values from 0 on, counted from 0, of a child with length 2")
+    broken(c -> c[2], of_items("+l"), [Node(2, (nothing, Int32[0, 0, 3])), items],
+        "row 2 is 3 values from 0 on, counted from 0, of a child with length 2")
     broken(c -> c[2], of_items("+vl"), [Node(2, (nothing, Int32[0, 0], Int32[1, -1])), items],
         "row 2 has offset 0 and size -1")
-    broken(c -> c[2], of_items("+us:3"), [Node(2, (Int8[3, 4],)), items], "row 2 has type id 4")
+    for id in (4, -1)
+        broken(c -> c[2], of_items("+us:3"), [Node(2, (Int8[3, id],)), items], "row 2 has type id $id")
+    end
     broken(c -> c[2], of_items("+ud:3"), [Node(2, (Int8[3, 3], Int32[0, 2])), items], "row 2 is offset 2 of child 0")
 
     # Members of structs, values of dictionaries and values of runs have the row of the column. The items of a list are a column

@@ -200,6 +200,9 @@ end
     @test refused(() -> indices(c), DX.DEVX_CLOSED) && refused(() -> share(i), DX.DEVX_CLOSED) &&
         refused(() -> Tensor(i), DX.DEVX_CLOSED) && refused(() -> DX.text(i, 1), DX.DEVX_CLOSED)
     foreach(close, (t, part))
+    for (n, I) in ((128, Int8), (129, Int16), (32768, Int16), (32769, Int32))
+        @test eltype(DictionaryVector(1:n).indices) === I
+    end
     b = Batch((d=DictionaryVector(["x", missing, "x", "z"]),))
     i = indices(b["d"])
     part = share(slice(i, 1:2))
@@ -212,7 +215,8 @@ end
     d = Decimal{9,2,Int32}(-150)
     @test string(d) == "-1.50" && d == -3 // 2 && Float64(d) == -1.5 && BigFloat(d) == -1.5 && isless(d, 0) && d != 1
     @test d == Decimal{38,1,Int128}(-15) && hash(d) == hash(Decimal{38,1,Int128}(-15)) && isequal(d, -3 // 2)
-    @test string(Decimal{9,-3,Int32}(12)) == "12000" && string(Decimal{9,3,Int32}(0)) == "0.000"
+    @test string(Decimal{9,-3,Int32}(12)) == "12000" && string(Decimal{9,3,Int32}(0)) == "0.000" &&
+        string(Decimal{9,2,Int32}(-5)) == "-0.05"
     # As for other numbers, `isless` and `isequal` have an order of their own.
     for zero in (Decimal{9,2,Int32}(0), Decimal{9,2_000_000,Int32}(0))
         @test zero == -0.0 && !isequal(zero, -0.0) && !isequal(-0.0, zero) && isequal(zero, 0.0)
@@ -224,6 +228,7 @@ end
         @test BigInt(DX.Int256(x)) == x
     end
     @test_throws InexactError DX.Int256(big(2)^255)
+    @test_throws InexactError DX.Int256(-big(2)^255 - 1)
     @test Date(2024, 1, 31) + Dates.CompoundPeriod(MonthDayNano(1, 1, 0)) == Date(2024, 3, 1)
     @test DateTime(2024) + Dates.CompoundPeriod(DayTime(1, 5)) == DateTime(2024, 1, 2, 0, 0, 0, 5)
     # Values of any type as text.
@@ -255,7 +260,9 @@ end
     end
     shown = repr("text/plain", b)
     @test startswith(shown, "Batch of 2 rows") && occursin("\n {\"a\": 1, ", shown) && !occursin("more", shown)
-    @test occursin("…", repr("text/plain", b; context=:limit => true))
+    # A row is cut off only where space is limited.
+    cut = split(repr("text/plain", b; context=IOContext(stdout, :limit => true, :displaysize => (24, 40))), '\n')
+    @test all(line -> length(line) == 39 && endswith(line, '…'), cut[2:3]) && occursin("z"^600, shown)
     @test !occursin("Column{", repr("text/plain", b[:c][1].k))
     c = b[:a]
     close(b)
