@@ -193,4 +193,28 @@ mod tests {
         taken.end();
         assert_eq!(taken.wait(None).map(|_| ()).map_err(|refused| refused.status()), Err(DEVX_CLOSED));
     }
+
+    #[test]
+    fn a_request_that_was_taken_waits_as_long_as_it_takes() {
+        let desk = Desk::closed();
+        desk.open();
+        std::thread::scope(|scope| {
+            let answered = desk.ask(7, Call::on(NEXT, 3), Some(Duration::ZERO), |request| {
+                // SAFETY: just sent, and taken once.
+                let (token, call) = unsafe { Request::take(request) }.expect("somebody waits");
+                let address = request.expose_provenance();
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(20));
+                    // SAFETY: taken above, and answered once.
+                    let told =
+                        unsafe { Request::answer(std::ptr::with_exposed_provenance_mut(address), DEVX_OK, call) };
+                    assert!(told.is_ok());
+                });
+                assert_eq!(token, 7);
+            });
+            assert_eq!(answered.map(|(status, call)| (status, call.request.device_id)).ok(), Some((DEVX_OK, 3)));
+        });
+        // Nothing is kept of it.
+        assert!(lock(&desk.0).waiting.is_empty());
+    }
 }
