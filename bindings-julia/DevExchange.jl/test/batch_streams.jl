@@ -347,7 +347,7 @@ end
         include($(repr(joinpath(@__DIR__, "producers.jl"))))
         include($(repr(joinpath(@__DIR__, "foreign.jl"))))
         late = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:3)); most=1)
-        go_on, given_back = Condition(), Ref(false)
+        go_on, given_back = Base.Event(), Ref(false)
         too_late() = (wait(go_on); Batch(NUMBERED, [Node(0, (nothing,)), Node(0, (nothing, Int64[]))];
             release=() -> given_back[] = true))
         waiting = puller(BatchStream(NUMBERED, (k < 3 ? numbered(k) : too_late() for k in 1:5)))
