@@ -120,8 +120,11 @@ end
     r = AsyncReader()
     waiting = @async try next!(r) catch e; e end
     yield()
-    close(r.handle)
-    schedule(waiting, InterruptException(); error=true)
+    # The ring that tells the task needs the lock.
+    lock(r.bell.changed) do
+        close(r.handle)
+        schedule(waiting, InterruptException(); error=true)
+    end
     @test fetch(waiting) isa InterruptException
     # A forgotten reader is cancelled by its finalizer.
     p = foreign_producer(batches=1000)

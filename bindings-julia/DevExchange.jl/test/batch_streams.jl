@@ -221,7 +221,7 @@ end
     DX.DELIVERY_TURNS[] = 0
     close(Tensor([1.0]; release=() -> push!(released, take!(gate))))
     close(Tensor([2.0]; release=() -> push!(released, 2)))
-    p = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:10); patience=10))
+    p = puller(BatchStream(NUMBERED, (numbered(k) for k in 1:10); patience=300))
     @test pull_on_thread(p) && comes(() -> p[:done] == 1) && p[:sum] == 55
     r = AsyncReader(limit=2)
     w = @async AsyncWriter(w -> foreach(k -> put!(w, numbered(k)), 1:10), DX.handler(r), NUMBERED)

@@ -66,7 +66,10 @@ alike(@nospecialize(a::NamedTuple), @nospecialize(b)) = keys(a) == keys(b) && al
 
 # Waits until everything is released and Julia keeps nothing alive for others. Says whether that happened.
 function nothing_left()
-    for k in 1:200
+    k, begun = 0, time()
+    # Long enough for other threads on a busy machine.
+    while time() < begun + 60
+        k += 1
         drain()
         outstanding() == 0 && DX.rooted() == 0 && return true
         # Finalizers release what a test left open. It can take several collections, because the exception of a failed call may

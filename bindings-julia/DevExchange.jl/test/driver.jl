@@ -19,16 +19,10 @@ end
 let_go(gate) = ccall(:sem_post, Cint, (Ptr{Cvoid},), gate)
 
 # Waits until no release waits for work on a stream. Another thread calls these releases.
-function releases_done()
-    for _ in 1:10_000
-        releases_waiting() == 0 && return drain() >= 0
-        sleep(0.001)
-    end
-    return false
-end
+releases_done() = timedwait(() -> releases_waiting() == 0, 300.0; pollint=0.001) === :ok && drain() >= 0
 
 # Waits until at most n streams are left. That thread also destroys closed streams, after the releases that waited for them.
-streams_left(n) = any(_ -> stat("live_streams") <= n || (sleep(0.001); false), 1:10_000)
+streams_left(n) = timedwait(() -> stat("live_streams") <= n, 300.0; pollint=0.001) === :ok
 
 all_back() = releases_done() && nothing_left() && releases_lost() == 0 && stat("findings") == 0
 

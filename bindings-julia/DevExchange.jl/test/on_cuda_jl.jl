@@ -334,7 +334,7 @@ function tasks_at_once()
         foreach(close, (t, v))
         foreach(CUDA.unsafe_free!, (a, b))
         # The stream is closed only after the memory that was allocated in its order is back.
-        good && timedwait(() -> called[] == 1, 30.0) === :ok && given_back()
+        good && timedwait(() -> called[] == 1, 300.0) === :ok && given_back()
         close(s)
         good && called[] == 1
     end for k in 1:8]

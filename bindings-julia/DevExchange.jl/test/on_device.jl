@@ -238,13 +238,8 @@ end
 function forgotten()
     before = stat("live_streams")
     foreach(_ -> forget_everything(), 1:3)
-    for _ in 1:100
-        GC.gc()
-        drain()
-        stat("live_streams") == before && return outstanding() == 0
-        sleep(0.01)
-    end
-    return false
+    are_gone() = (GC.gc(); drain(); stat("live_streams") == before)
+    return timedwait(are_gone, 300.0; pollint=0.01) === :ok && outstanding() == 0
 end
 
 @noinline forget_a_stream() = (DeviceStream(GPU); nothing)

@@ -1,13 +1,16 @@
 # What shows only in a process of its own: how Julia starts and how it exits.
 
 @testset "processes" begin
-    # A process that does not end fails its test, with its output.
-    said = try
-        run_julia("print(stderr, \"so \"); print(\"far\"); sleep(3600)"; limit=10.0)
-    catch e
-        sprint(showerror, e)
+    # A process that does not end fails its test, with its output. On a busy machine the start may take longer.
+    function is_cut_off(limit)
+        said = try
+            run_julia("print(stderr, \"so \"); print(\"far\"); sleep(3600)"; limit=limit)
+        catch e
+            sprint(showerror, e)
+        end
+        return said isa String && endswith(said, "\nso far")
     end
-    @test said isa String && endswith(said, "\nso far")
+    @test any(is_cut_off, (5.0, 30.0, 180.0))
     # The deleters of tensors that are open at the exit are called once. Releases that foreign threads sent just before are
     # delivered. Nothing hangs or crashes. `puts` is the deleter of a foreign tensor: it writes the first byte of the struct,
     # which is its version.
@@ -39,7 +42,7 @@
             ENV["DEVEXCHANGE_TRACE"] = value
             forgotten()
             is_found() = (GC.gc(); drain(); outstanding() == 0)
-            timedwait(is_found, 60.0) === :ok || println("it is not found")
+            timedwait(is_found, 300.0) === :ok || println("it is not found")
         end
         """; DEVEXCHANGE_TRACE="")
     @test ended && output == ""
@@ -121,9 +124,9 @@
             wait_and_interrupt = "until [ -e \$delivered ]; do sleep 0.1; done; sleep 0.3; kill -INT \$(getpid())"
             run(`sh -c "(\$wait_and_interrupt) >/dev/null 2>&1 &"`)
             t = Tensor([1.0]; release=() -> touch(delivered))
-            @async (sleep(0.1); close(t); sleep(60))
+            @async (sleep(0.1); close(t); sleep(600))
             try
-                sleep(30)
+                sleep(300)
             catch e
                 println(typeof(e))
             end
@@ -131,7 +134,7 @@
         interrupted()
         released = Ref(false)
         close(Tensor([1.0]; release=() -> released[] = true))
-        println(timedwait(() -> released[], 10.0))
+        println(timedwait(() -> released[], 300.0))
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && output == "InterruptException\nok\n"
