@@ -36,7 +36,7 @@ public final class Peer {
     private static final ByteBuffer NONE = null;
     private static final Device CUDA = new Device(DeviceType.CUDA, 0);
     private static final long[] TWO = {2};
-    private static final Duration LONG = Duration.ofSeconds(10);
+    private static final Duration LONG = Duration.ofMinutes(2);
 
     private record Imported(Map<String, Tensor> tensors, Map<String, Batch> batches) {}
 

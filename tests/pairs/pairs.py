@@ -28,7 +28,7 @@ EXPECTED = (
     "no rows 0 n: s: l: d: st: m:;"
 )
 ON_DEVICE = "device 264 2 [1.5 2.5]; "
-PATIENCE = 60
+PATIENCE = 300
 
 
 class Peer:

@@ -221,7 +221,7 @@ int main(int argc, char **argv) {
     }
     devx_tensor_release(&shared);
     devx_ipc_server_release(&server);
-    for (int i = 0; i < 10000 && devx_ledger_outstanding() != 0; i++) usleep(1000);
+    for (int i = 0; i < 120000 && devx_ledger_outstanding() != 0; i++) usleep(1000);
     printf("outstanding %" PRId64 "\n", devx_ledger_outstanding());
     return 0;
 }

@@ -91,7 +91,7 @@ function main()
     foreach(line -> println(answer(shared, server, line)), eachline())
     close(shared)
     close(server)
-    timedwait(() -> count_outstanding() == 0, 10.0; pollint=0.001)
+    timedwait(() -> count_outstanding() == 0, 120.0; pollint=0.001)
     println("outstanding ", outstanding())
 end
 

@@ -105,7 +105,7 @@ with ipc.Server(address) as server:
         print(told[verb](*arguments), flush=True)
 del values, view
 shared.close()
-end = time.monotonic() + 10
+end = time.monotonic() + 120
 while outstanding() and time.monotonic() < end:
     time.sleep(0.001)
 print("outstanding", devexchange.outstanding())

@@ -13,7 +13,7 @@ use devexchange_core::ipc::{self, Server};
 use devexchange_core::{Batch, DType, Device, DeviceType, Flags, Owner, Result, Stream, Tensor, TensorDesc, ledger};
 
 const HALVES: [f64; 2] = [1.5, 2.5];
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(120);
 
 /// An array with a validity bitmap, or with none if it has no nulls.
 fn array(name: &str, format: &str, rows: i64, valid: Option<&'static u8>) -> ArrayBuilder {
