@@ -279,8 +279,8 @@ end
     @test sum == n * (n + 1) ÷ 2 && most[] < 200
     # The same on a foreign thread, with fewer batches, because each one takes a round through the event loop.
     most[] = 0
-    p = puller(BatchStream(NUMBERED, source(10_000)))
-    @test pull_on_thread(p) && comes(() -> p[:done] == 1) && p[:batches] == 10_000 && most[] < 500
+    p = puller(BatchStream(NUMBERED, source(2_000)))
+    @test pull_on_thread(p) && comes(() -> p[:done] == 1) && p[:batches] == 2_000 && most[] < 500
     @test nothing_left() && foreign_live() == 0
 end
 
