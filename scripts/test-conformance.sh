@@ -19,7 +19,7 @@ nanoarrow=$out/nanoarrow
 corpus=$out/corpus
 results=$out/results
 # A peer takes only seconds; the limit detects one that hangs.
-limit=240
+limit=600
 
 install_ours() {
   rm -rf "$prefix" &&

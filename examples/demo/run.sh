@@ -15,7 +15,7 @@
 #
 #   DEVICE=host          where the data is: in `host` memory, or in `cuda` memory. Without a GPU, `cuda` uses the simulated
 #                        driver in tests/simcuda; the output says which driver it was
-#   DEMO_TIME_LIMIT=120  the seconds that each of the three programs may take
+#   DEMO_TIME_LIMIT=300  the seconds that each of the three programs may take
 set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/env.sh"
@@ -30,7 +30,7 @@ prefix=$build/prefix
 weather=$build/libweather.so
 java_project=$DEVX_ROOT/bindings-jni/java
 julia_project=$DEVX_ROOT/bindings-julia/DevExchange.jl
-time_limit=${DEMO_TIME_LIMIT:-120}
+time_limit=${DEMO_TIME_LIMIT:-300}
 device=${DEVICE:-host}
 driver=''      # the CUDA driver: real or simulated
 device_name='' # the name that the driver reports

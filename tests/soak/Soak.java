@@ -311,7 +311,7 @@ public final class Soak {
     /** Collects garbage and delivers releases. Returns what is outstanding, what waits, and the size of the heap. */
     public static long[] settle() throws InterruptedException {
         System.gc();
-        require(ReleaseQueue.flush(Duration.ofSeconds(20)), "the release queue stands still");
+        require(ReleaseQueue.flush(Duration.ofMinutes(2)), "the release queue stands still");
         Runtime heap = Runtime.getRuntime();
         return new long[] {
             DevExchange.outstanding() + ReleaseQueue.pending(), heap.totalMemory() - heap.freeMemory()
