@@ -13,7 +13,7 @@ final class ApplicationScenario {
 
     public static void main(String[] arguments) throws Exception {
         WeakReference<ClassLoader> gone = run();
-        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(1);
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(2);
         while (gone.get() != null && System.nanoTime() < end) {
             System.gc();
             Thread.sleep(10);

@@ -292,7 +292,7 @@ class AsyncReaderTest extends AsyncStreams {
 
         public static void main(String[] arguments) throws InterruptedException {
             AsyncReader reader = AsyncReader.create();
-            ReleaseQueue.flush(Duration.ofSeconds(30));
+            ReleaseQueue.flush(Duration.ofMinutes(2));
             List<ByteBuffer> all = new ArrayList<>();
             NoMemory subscriber = new NoMemory();
             try {
@@ -302,7 +302,7 @@ class AsyncReaderTest extends AsyncStreams {
             } catch (OutOfMemoryError full) {
                 reader.subscribe(subscriber);
             }
-            System.exit(subscriber.over.await(30, TimeUnit.SECONDS) ? 0 : 1);
+            System.exit(subscriber.over.await(2, TimeUnit.MINUTES) ? 0 : 1);
         }
 
         @Override

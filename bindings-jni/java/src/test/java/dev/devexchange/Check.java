@@ -13,7 +13,7 @@ import org.junit.jupiter.api.function.Executable;
 /** Checks that the tests share; as an extension, it checks that each test gives everything back. */
 final class Check implements AfterEachCallback {
     /** Long enough for a busy machine. */
-    static final Duration PATIENCE = Duration.ofSeconds(30);
+    static final Duration PATIENCE = Duration.ofMinutes(2);
 
     // What failed tests have left behind must not count against the tests after them.
     private static long leftOutstanding;

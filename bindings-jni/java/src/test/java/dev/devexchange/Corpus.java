@@ -14,7 +14,7 @@ import java.util.stream.LongStream;
  * what becomes of the structs; this imports them and compares the errors. It also runs in a JVM without JUnit.
  */
 final class Corpus {
-    static final Duration PATIENCE = Duration.ofSeconds(30);
+    static final Duration PATIENCE = Duration.ofMinutes(2);
 
     private Corpus() {}
 

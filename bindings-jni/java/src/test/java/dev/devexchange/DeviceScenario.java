@@ -17,7 +17,7 @@ final class DeviceScenario {
     static final long[] SIX = {6};
 
     /** Long enough for a busy machine. JUnit, and therefore {@link Check}, is not on the class path here. */
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration PATIENCE = Duration.ofMinutes(2);
 
     static native int useContext(int device);
 

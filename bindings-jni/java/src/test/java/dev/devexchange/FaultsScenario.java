@@ -13,7 +13,7 @@ import java.util.concurrent.atomic.AtomicInteger;
  * nothing is taken, and everything is released once.
  */
 final class FaultsScenario {
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration PATIENCE = Duration.ofMinutes(2);
 
     private FaultsScenario() {}
 
@@ -236,7 +236,7 @@ final class FaultsScenario {
             scene.play(callbacks);
             require(ReleaseQueue.flush(PATIENCE), "the release queue does not move");
             // The last references to an asynchronous stream are given up on a thread of the library.
-            for (int i = 0; i < 10000 && DevExchange.outstanding() != 0; i++) {
+            for (int i = 0; i < 100_000 && DevExchange.outstanding() != 0; i++) {
                 Thread.sleep(1);
             }
             require(DevExchange.outstanding() == 0, nth + ": " + DevExchange.ledger());

@@ -46,7 +46,7 @@ final class ForeignFaults {
                 AsyncWriter writer =
                         AsyncWriter.create(Corpus.consumerHandler(consumer), schema, DeviceType.CPU)) {
             writer.onSubscribe(new Three(table, writer, () -> {}));
-            writer.completion().toCompletableFuture().get(30, TimeUnit.SECONDS);
+            writer.completion().toCompletableFuture().get(2, TimeUnit.MINUTES);
         } catch (ExecutionException e) {
             error = e.getCause();
         }

@@ -118,7 +118,7 @@ class IpcTest {
     void whatAKilledExporterGaveStaysValid() throws IOException, InterruptedException {
         try (Jvm.Peer peer = start("exporter")) {
             peer.expect("offers");
-            try (IpcClient client = IpcClient.connect(address, Duration.ofSeconds(20));
+            try (IpcClient client = IpcClient.connect(address, Duration.ofMinutes(2));
                     Tensor tensor = client.importTensor("shared");
                     Batch batch = client.importBatch("batch")) {
                 peer.kill();

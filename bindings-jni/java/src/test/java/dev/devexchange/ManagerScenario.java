@@ -311,7 +311,7 @@ final class ManagerScenario {
                 openGate();
                 settle();
                 same(2L, there.get());
-                check(awaitStreams(1, TimeUnit.SECONDS.toNanos(30)));
+                check(awaitStreams(1, TimeUnit.MINUTES.toNanos(2)));
             }
             same(2L, ReleaseQueue.failures());
             user.synchronize();
@@ -331,7 +331,7 @@ final class ManagerScenario {
                     () -> Tensor.allocate(manager, CUDA, DType.INT32, SIX, stream),
                     "there is no more");
         }
-        check(awaitStreams(1, TimeUnit.SECONDS.toNanos(30)));
+        check(awaitStreams(1, TimeUnit.MINUTES.toNanos(2)));
     }
 
     /** Waits until at most a number of streams are left; returns whether that came true in time (nanoseconds). */

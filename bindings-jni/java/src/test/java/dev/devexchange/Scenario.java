@@ -98,7 +98,7 @@ final class Scenario {
                 waiting.add(threads.submit(allocates));
             }
             for (Future<?> each : waiting) {
-                System.out.println(each.get(20, TimeUnit.SECONDS));
+                System.out.println(each.get(2, TimeUnit.MINUTES));
             }
             Callable<String> fails = () -> {
                 try {
@@ -108,7 +108,7 @@ final class Scenario {
                     return e.statusName() + (here ? " here" : " elsewhere");
                 }
             };
-            System.out.println(threads.submit(fails).get(20, TimeUnit.SECONDS));
+            System.out.println(threads.submit(fails).get(2, TimeUnit.MINUTES));
         }
         waitsForAnExporter(threads);
     }
@@ -130,7 +130,7 @@ final class Scenario {
                 exporter.accept().close();
                 return null;
             });
-            System.out.println(connected.get(20, TimeUnit.SECONDS));
+            System.out.println(connected.get(2, TimeUnit.MINUTES));
         } finally {
             Files.deleteIfExists(path);
             Files.delete(path.getParent());
@@ -209,10 +209,10 @@ final class Scenario {
             fails(() -> Native.panic("on purpose"));
             fails(() -> Tensor.create(Direct.room(1), DType.FLOAT64, new long[] {-1}, release));
         }
-        check(ReleaseQueue.flush(Duration.ofSeconds(30)));
+        check(ReleaseQueue.flush(Duration.ofMinutes(2)));
         check(released.get() == 80);
         // The server of `sharing` finds out by itself that its importer is gone.
-        for (int i = 0; i < 5000 && DevExchange.outstanding() != 0; i++) {
+        for (int i = 0; i < 100_000 && DevExchange.outstanding() != 0; i++) {
             Thread.sleep(1);
         }
         check(DevExchange.outstanding() == 0, DevExchange.ledger());
@@ -466,7 +466,7 @@ final class Scenario {
         Thread.sleep(2000);
         all.clear();
         System.gc();
-        check(ReleaseQueue.flush(Duration.ofSeconds(30)), "the release queue does not move");
+        check(ReleaseQueue.flush(Duration.ofMinutes(2)), "the release queue does not move");
     }
 
     /** The schema of a reader that only the waiting thread refers to. */
@@ -492,7 +492,7 @@ final class Scenario {
         AsyncReader reader = AsyncReader.create();
         handler.complete(reader.handlerAddress());
         try {
-            return reader.schema(Duration.ofSeconds(30));
+            return reader.schema(Duration.ofMinutes(2));
         } catch (InterruptedException e) {
             throw new AssertionError(e);
         }

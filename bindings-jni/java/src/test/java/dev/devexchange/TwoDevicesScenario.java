@@ -130,7 +130,7 @@ final class TwoDevicesScenario {
                 same(0, closeGate(DeviceStream.LEGACY_DEFAULT)); // of the first device, which is current
                 imported.waitOn(first);
                 Threads reader = Threads.start(1, () -> holds(imported, first));
-                for (int i = 0; i < 1000 && reader.areAlive(); i++) {
+                for (int i = 0; i < 10_000 && reader.areAlive(); i++) {
                     Thread.sleep(10);
                 }
                 boolean done = !reader.areAlive();
