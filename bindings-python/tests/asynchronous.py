@@ -10,7 +10,7 @@ from devexchange import AsyncReader, AsyncWriter
 SCHEMA = pyarrow.schema([("n", pyarrow.int64())])
 DEVX_CALLBACK, DEVX_CLOSED, DEVX_NOT_READY, DEVX_BUSY = "DEVX_CALLBACK", "DEVX_CLOSED", "DEVX_NOT_READY", "DEVX_BUSY"
 #: A wait that never ends is a failure, not a hang.
-PATIENCE = 20
+PATIENCE = 120
 
 
 def batch(*numbers):

@@ -54,7 +54,7 @@ class Peer:
     def run(self, source):
         """Runs statements in the other process, or returns the value of an expression."""
         # So that the test does not wait for ever.
-        guard = threading.Timer(60, self.process.kill)
+        guard = threading.Timer(300, self.process.kill)
         guard.start()
         self.process.stdin.write(repr(source) + "\n")
         self.process.stdin.flush()
@@ -72,7 +72,7 @@ class Peer:
 
     def end(self):
         self.process.stdin.close()
-        status = self.process.wait(60)
+        status = self.process.wait(300)
         self.process.stdout.close()
         return status
 
@@ -87,7 +87,7 @@ class Peer:
 
 def soon(done):
     """Waits until another process or thread has done something."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while not done():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.001)
@@ -143,7 +143,7 @@ class Raw:
 
     def __init__(self, connection):
         self.socket = connection
-        self.socket.settimeout(10)
+        self.socket.settimeout(120)
 
     @classmethod
     def connect(cls, address):
@@ -195,13 +195,15 @@ class Raw:
 
 
 class Exporter:
-    """An exporter for one importer: `answer(raw, request)` sends whatever it likes for each request."""
+    """An exporter for one importer: `answer(raw, request)` sends whatever it likes for each request.
+
+    `greeting` is what it sends first, or a function that it calls instead."""
 
     def __init__(self, address, answer, greeting=None):
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener.bind(_address(address))
         self.listener.listen()
-        self.listener.settimeout(10)
+        self.listener.settimeout(120)
         self.answer, self.greeting, self.heard = answer, hello() if greeting is None else greeting, []
         self.thread = threading.Thread(target=self._serve)
         self.thread.start()
@@ -209,7 +211,9 @@ class Exporter:
     def _serve(self):
         connection, _ = self.listener.accept()
         with Raw(connection) as raw:
-            if self.greeting:
+            if callable(self.greeting):
+                self.greeting()
+            elif self.greeting:
                 raw.say(self.greeting)
             while True:
                 try:

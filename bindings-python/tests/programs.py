@@ -8,6 +8,6 @@ import textwrap
 def run(program, *arguments):
     """Runs a program and returns its output. It has to succeed and write nothing to stderr."""
     command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    child = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (child.returncode, child.stderr) == (0, ""), child
     return child.stdout

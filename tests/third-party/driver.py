@@ -57,7 +57,7 @@ def take_findings():
 
 def wait_until(done):
     """Waits until `done` returns true, for what another thread does after queued work."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while not done():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.001)

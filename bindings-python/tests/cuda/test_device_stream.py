@@ -160,7 +160,7 @@ def test_stream_that_is_closed_during_a_call(cuda, call):
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     def work(_):
         at_work.set()
-        go_on.wait(10)
+        go_on.wait(120)
 
     stream, tensor = DeviceStream(CUDA), from_buffer(VALUES).copy_to(CUDA)
     column = tensor.to_column()
@@ -177,7 +177,7 @@ def test_stream_that_is_closed_during_a_call(cuda, call):
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert at_work.wait(10)
+    assert at_work.wait(120)
     time.sleep(0.1)
     stream.close()
     go_on.set()

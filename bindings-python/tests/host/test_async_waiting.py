@@ -250,17 +250,17 @@ def test_interrupt_ends_a_wait(wait):
         signal.signal(signal.SIGINT, signal.default_int_handler)
         reader = devexchange.AsyncReader()
         writer = devexchange.AsyncWriter(reader.handler())
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         start = time.monotonic()
         try:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
             reader.{wait}
         except KeyboardInterrupt:
-            print("interrupted", time.monotonic() - start < 5)
+            print("interrupted", time.monotonic() - start < 30)
         writer.close()
         reader.close()
         print(devexchange.outstanding())
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.split() == ["interrupted", "True", "0"]
 
 
@@ -288,7 +288,7 @@ def test_end_of_the_interpreter(thread):
         time.sleep(0.2)
         print("end")
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
@@ -306,7 +306,7 @@ def test_fork():
             task = asyncio.create_task(reader.receive())
             await asyncio.sleep(0.2)
             writer.send(batch)
-            assert len((await asyncio.wait_for(task, 5)).batch) == 1, who
+            assert len((await asyncio.wait_for(task, 120)).batch) == 1, who
 
         read, write = os.pipe()
         child = os.fork()
@@ -325,7 +325,7 @@ def test_fork():
         reader.close()
         print(devexchange.outstanding())
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 

@@ -398,5 +398,5 @@ def test_package_that_is_imported_again():
                 except package.InvalidValue as error:
                     assert isinstance(error, package.Error) and isinstance(error, ValueError)
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, ""), done

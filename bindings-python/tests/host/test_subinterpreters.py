@@ -25,7 +25,7 @@ def test_subinterpreter_is_refused():
         interpreters.run_string(interpreters.create(), code)
         print(devexchange.outstanding())
     '''
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["refused", "refused", "0"], done.stdout
@@ -56,5 +56,5 @@ def test_release_in_a_subinterpreter():
         interpreters.destroy(other)
         print(devexchange.outstanding())
     '''
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", ""), done

@@ -316,7 +316,7 @@ def test_child_of_a_fork_releases_whatever_threads_without_a_gil_did():
         for _ in range(4):
             child = os.fork()
             if child == 0:
-                signal.alarm(10)
+                signal.alarm(120)
                 Tensor.import_dlpack(mine).close()
                 os._exit(0)
             _, status = os.waitpid(child, 0)

@@ -32,7 +32,7 @@ def jvm():
 def nothing_outstanding(jvm):
     yield
     gc.collect()
-    java().ReleaseQueue.flush(jpype.java.time.Duration.ofSeconds(5))
+    java().ReleaseQueue.flush(jpype.java.time.Duration.ofSeconds(120))
     assert (devexchange.outstanding(), int(java().DevExchange.outstanding())) == (0, 0)
 
 
@@ -54,7 +54,7 @@ def test_program_of_the_readme():
     if os.environ.get("DEVX_TORCH") != "1":
         program = "import sys, numpy; sys.modules['torch'] = numpy\n" + program
     command = [sys.executable, "-c", program]
-    child = subprocess.run(command, capture_output=True, text=True, cwd=README.parent, timeout=120)
+    child = subprocess.run(command, capture_output=True, text=True, cwd=README.parent, timeout=300)
     assert (child.returncode, child.stdout) == (0, expected), child.stderr
 
 
@@ -86,7 +86,7 @@ def test_tensor_of_java_in_python():
     tensor.close()
     assert seen.tolist() == [[0, 1, 2], [3, 4, 5]] and not released
     del seen
-    java().ReleaseQueue.flush(jpype.java.time.Duration.ofSeconds(5))
+    java().ReleaseQueue.flush(jpype.java.time.Duration.ofSeconds(120))
     assert released == [True]
 
 
