@@ -32,7 +32,7 @@ address_of_test(name) = "@devexchange-julia-$name-$(getpid())"
 # Runs a program in another Julia process. Returns what it wrote to both outputs, and whether it succeeded. After `limit`
 # seconds the process is killed, and the error has its output: after an abort in a library, Julia's own handler may hang.
 run_julia(program::String; keywords...) = run_julia(`-e $program`; keywords...)
-function run_julia(arguments::Cmd; limit=600.0, environment...)
+function run_julia(arguments::Cmd; limit=1800.0, environment...)
     pipe, output = Pipe(), IOBuffer()
     pairs = [string(k) => string(v) for (k, v) in environment]
     command = `$(Base.julia_cmd()) --startup-file=no --project=$(Base.active_project()) $arguments`
