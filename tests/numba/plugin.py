@@ -4,6 +4,7 @@ Runs in an environment with one generation of Numba, with the driver on LD_LIBRA
 which the driver makes fail after any finding. Ends with the line `counts: N passed, N failed, 0 skipped`.
 """
 
+import ctypes
 import gc
 import os
 import subprocess
@@ -21,6 +22,43 @@ def chosen():
     manager = devexchange.MemoryManager.pool()
     devexchange.numba.use(manager)
     return manager
+
+
+def recorded():
+    """Makes Numba use a manager that records what it is asked for, and returns the record."""
+    import devexchange
+    import devexchange.numba
+
+    asked, inner = [], devexchange.MemoryManager.driver()
+
+    class Recorder:
+        def allocate(self, request):
+            asked.append(request)
+            flags = {"mapped": request.mapped, "portable": request.portable, "write_combined": request.write_combined}
+            return inner.allocate(request.bytes, request.device, **flags)
+
+        def pin(self, request, address):
+            asked.append((request, address))
+            return inner.pin(address, request.bytes, device_id=request.device.id, mapped=request.mapped).close
+
+        def memory_info(self, device_id):
+            return 10 + device_id, 20
+
+        def ipc_handle(self, address):
+            asked.append(("handle", address))
+            return devexchange.IpcHandle(b"h" * 64, 5, 100, 1)
+
+        def initialize(self, device_id):
+            asked.append(("initialize", device_id))
+
+        def reset(self, device_id):
+            asked.append(("reset", device_id))
+
+        def defer_cleanup(self, begin):
+            asked.append(("defer", begin))
+
+    devexchange.numba.use(devexchange.MemoryManager(Recorder()))
+    return asked
 
 
 def in_use(manager):
@@ -91,6 +129,85 @@ def test_memory_is_given_back_on_any_thread():
     for thread in threads:
         thread.join()
     assert in_use(manager) == 0
+
+
+def test_memory_is_ready_for_every_stream():
+    from numba import cuda
+
+    chosen()
+    context, library = cuda.current_context(), ctypes.CDLL("libcuda.so.1")
+    stream = ctypes.c_void_p()
+    assert library.cuStreamCreate(ctypes.byref(stream), 1) == 0  # CU_STREAM_NON_BLOCKING
+    for _ in range(3):
+        memory = context.memalloc(64)
+        address = ctypes.c_void_p(int(getattr(memory.device_pointer, "value", memory.device_pointer)))
+        assert library.cuMemsetD8Async(address, 7, ctypes.c_size_t(64), stream) == 0
+        assert library.cuStreamSynchronize(stream) == 0
+        del memory
+    assert library.cuStreamDestroy_v2(stream) == 0
+
+
+def test_requests_name_the_device_and_the_flags():
+    from numba import cuda
+
+    from devexchange import DeviceType
+
+    asked, host = recorded(), np.zeros(8)
+    with cuda.gpus[1]:
+        context = cuda.current_context()
+        assert set(asked) == {("initialize", 1)}, asked
+        asked.clear()
+        assert context.get_memory_info() == (11, 20)
+        memory = context.memalloc(64)
+        others = [context.memhostalloc(64), context.memhostalloc(64, portable=True), context.memhostalloc(64, wc=True)]
+        others.append(context.memhostalloc(64, mapped=True))
+        with cuda.pinned(host):
+            pass
+        with cuda.mapped(host):
+            pass
+        flags = [(each.mapped, each.portable, each.write_combined) for each in asked[1:5]]
+        assert flags == [(0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0)], flags
+        kinds = [DeviceType.CUDA] + 4 * [DeviceType.CUDA_HOST]
+        assert [(each.device, each.bytes) for each in asked[:5]] == [((kind, 1), 64) for kind in kinds], asked
+        pins = [(each[0].device.id, each[0].bytes, each[0].mapped, each[1]) for each in asked[5:] if each[0] != "initialize"]
+        assert pins == [(1, 64, False, host.ctypes.data), (1, 64, True, host.ctypes.data)], pins
+        asked.clear()
+        handle = context.get_ipc_handle(memory)
+        assert asked == [("handle", memory.device_pointer_value)] and (handle.size, handle.offset) == (64, 5)
+        asked.clear()
+        with cuda.defer_cleanup():
+            assert ("defer", True) in asked and ("defer", False) not in asked, asked
+        assert asked[-1] == ("defer", False), asked
+        # Nothing keeps a pointer that Numba gave up.
+        del others
+        assert not context.memory_manager._counted
+        asked.clear()
+        context.reset()
+        assert ("reset", 1) in asked and ("reset", 0) not in asked, asked
+        del memory
+
+
+def test_managed_memory_beside_a_pool_is_for_the_device():
+    from numba import cuda
+
+    chosen()
+    library, ordinal = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(-1)
+    with cuda.gpus[1]:
+        array = cuda.managed_array(8)
+        address = ctypes.c_uint64(array.ctypes.data)
+        assert library.cuPointerGetAttribute(ctypes.byref(ordinal), 9, address) == 0  # the device's number
+        assert ordinal.value == 1
+
+
+def test_all_contexts_have_one_manager():
+    import devexchange.numba
+
+    manager = devexchange.numba._manager()
+    assert devexchange.numba._manager() is manager
+    # `driver` by default, whose memory has handles.
+    memory = manager.allocate(8)
+    assert len(manager.ipc_handle(memory.address).handle) == 64
+    memory.close()
 
 
 def test_reset_while_arrays_are_there():
@@ -164,7 +281,15 @@ def test_names_of_managers():
         assert "1024" in str(error)
     else:
         raise AssertionError("it allocates more than the limit")
-    for name in ["", "other", "pool:x", "pool:1X", "pool:G"]:
+    limits = {"driver:0": 0, "pool:7": 7, "managed:3K": 3 << 10, "driver:2M": 2 << 20, "pool:1G": 1 << 30, "pool:1T": 1 << 40}
+    for name, limit in limits.items():
+        try:
+            _named(name).allocate(limit + 1)
+        except MemoryError as error:
+            assert f"the limit of {limit}" in str(error), error
+        else:
+            raise AssertionError(f"{name} allocates more than the limit")
+    for name in ["", "other", "pool:x", "pool:1X", "pool:G", "pool:²"]:
         try:
             _named(name)
         except ValueError as error:
@@ -178,7 +303,7 @@ TESTS = {name: test for name, test in globals().items() if name.startswith("test
 
 def main():
     environment = {name: text for name, text in os.environ.items() if not name.startswith(("NUMBA_", "SIMCUDA_"))}
-    environment |= {"SIMCUDA_FATAL": "exit", "SIMCUDA_FREE": "waits", "SIMCUDA_STAGING": "waits"}
+    environment |= {"SIMCUDA_DEVICES": "2", "SIMCUDA_FATAL": "exit", "SIMCUDA_FREE": "waits", "SIMCUDA_STAGING": "waits"}
     failed = 0
     for name in TESTS:
         done = subprocess.run(

@@ -258,6 +258,39 @@ def test_end_of_a_block():
             raise Unprintable
         with pytest.raises(devexchange.Failed, match="Unprintable"):
             next(reader)
+    # The consumer gets the text of the exception and nothing around it.
+    with AsyncReader() as reader:
+        with pytest.raises(RuntimeError, match="half"), started(reader):
+            raise RuntimeError("half a pair: \ud800")
+        with pytest.raises(devexchange.Failed, match=r"error 5: RuntimeError: half a pair: \?$"):
+            next(reader)
+    # What is no Exception ends the stream with an error, too.
+    with AsyncReader() as reader:
+        with pytest.raises(asyncio.CancelledError), started(reader):
+            raise asyncio.CancelledError
+        assert reader.producer_error.code == errno.EIO
+        reader.cancel()
+    # The exception of the block goes on, although the stream cannot be ended with an error.
+    with AsyncReader() as reader, pytest.raises(ZeroDivisionError), started(reader) as writer:
+        writer.close()
+        raise ZeroDivisionError
+
+
+def test_end_of_a_block_closes():
+    async def main():
+        async with AsyncReader() as reader:
+            return reader
+
+    with AsyncReader() as reader:
+        pass
+    for each in [reader, run(main())]:
+        with pytest.raises(InvalidValue, match="the reader is closed"):
+            each.handler()
+    with AsyncReader() as reader:
+        with pytest.raises(InvalidValue, match="was not started"), AsyncWriter(reader.handler()) as writer:
+            pass
+        with pytest.raises(InvalidValue, match="the writer is closed"):
+            _ = writer.demand
 
 
 def test_cancelled_producer():

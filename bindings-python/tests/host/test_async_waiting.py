@@ -26,7 +26,7 @@ from asynchronous import (
 )
 
 import devexchange
-from devexchange import AsyncReader
+from devexchange import AsyncReader, _async
 
 
 def descriptors():
@@ -151,8 +151,14 @@ def test_abandoned_loop(closed):
     assert not task.done()
     if closed:
         loop.close()
-    writer.send(batch(1))
-    assert numbers([run(reader.receive()).batch]) == [1]
+
+    async def wait():
+        received = asyncio.create_task(reader.receive())
+        await turns()
+        writer.send(batch(1))
+        return await received
+
+    assert numbers([run(wait()).batch]) == [1]
     if not closed:
         # The loop still works, and its task gets the next batch.
         writer.send(batch(2))
@@ -194,6 +200,29 @@ def test_loop_that_does_not_run_is_told_once():
 
         assert numbers([runner.run(rest()).batch]) == [100]
         writer.close()
+
+
+def test_loop_that_goes_on_while_it_is_told():
+    """Before this loop goes on, the other one answers the ring, hears of the next and stops waiting."""
+
+    class Other:
+        def call_soon_threadsafe(self, tell):
+            del bell._waiting[self]
+            tell()
+            bell.native.ring()
+
+    async def main():
+        here, other = _async._Tasks(), _async._Tasks()
+        here.events.add(rung := asyncio.Event())
+        bell._waiting.update({Other(): other, asyncio.get_running_loop(): here})
+        bell.native.ring()
+        bell._answer()
+        assert rung.is_set() and not other.told
+        # The ring in between is not taken.
+        assert os.eventfd_read(bell.native.fileno()) == 1
+
+    bell = _async._Bell()
+    run(main())
 
 
 def test_unclosed_ends_are_collected():

@@ -3,18 +3,32 @@
 import contextlib
 import ctypes
 import gc
+import operator
 import re
+import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy
+import pyarrow
 import pytest
 import tvm_ffi
 from peer import soon
 from programs import run
 from structs import USED_VERSIONED, VERSIONED, Managed, Producer, is_valid, pointer_of, rename
 
-from devexchange import InvalidValue, Refused, Tensor, from_buffer, from_dlpack, outstanding
+from devexchange import (
+    InvalidValue,
+    MemoryManager,
+    Refused,
+    Tensor,
+    empty,
+    from_arrow,
+    from_buffer,
+    from_dlpack,
+    outstanding,
+)
 
 
 def tensor_of(*values):
@@ -230,6 +244,47 @@ def test_release_on_a_foreign_thread_comes_to_python():
     assert not kept.is_free()
     delete_on_a_foreign_thread(capsule)
     soon(kept.is_free)
+
+
+def stream_of(values):
+    return from_arrow(pyarrow.RecordBatchReader.from_batches(values.schema, [values]))
+
+
+ROWS = pyarrow.record_batch({"n": [1, 2]})
+#: Functions that prepare a call into the package, and return it.
+CALLS = {
+    "close": lambda: tensor_of(1).close,
+    "close of a stream": lambda: stream_of(ROWS).close,
+    "the last reference to a tensor": lambda: [tensor_of(1)].clear,
+    "the last reference to a batch": lambda: [from_arrow(ROWS)].clear,
+    "from_dlpack": lambda: partial(from_dlpack, numpy.zeros(1)),
+    "from_arrow": lambda: partial(from_arrow, ROWS),
+    "from_buffer": lambda: partial(from_buffer, b"123"),
+    "empty": lambda: partial(empty, 3, "int8"),
+    "next": lambda: stream_of(ROWS).__next__,
+    "allocate": lambda: partial(MemoryManager.host_only().allocate, 100, (1, 0)),
+}
+
+
+@pytest.mark.parametrize("prepare", CALLS.values(), ids=CALLS.keys())
+def test_any_call_gives_up_what_foreign_threads_released(prepare):
+    call, memory, thread = prepare(), bytearray(b"0123"), ctypes.c_void_p()
+    with from_buffer(memory) as tensor:
+        capsule = tensor.__dlpack__(max_version=(1, 3))
+    managed = pointer_of(capsule, VERSIONED)
+    rename(capsule, USED_VERSIONED)
+    deleter = ctypes.cast(Managed.from_address(managed).deleter, ctypes.c_void_p)
+    count = partial(sys.getrefcount, memory)
+    steps = [
+        partial(libc.pthread_create, ctypes.byref(thread), None, deleter, ctypes.c_void_p(managed)),
+        partial(libc.pthread_join, thread, None),
+        count,
+        call,
+        count,
+    ]
+    # Between these steps the main thread runs no Python, so it does not give anything up by itself.
+    done = list(map(operator.call, steps))
+    assert (done[:2], done[4] - done[2]) == ([0, 0], -1)
 
 
 def test_many_releases_on_foreign_threads():
