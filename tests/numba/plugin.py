@@ -107,6 +107,8 @@ def test_every_kind_of_memory():
     for number, array in enumerate(arrays):
         array[:] = number
         assert array.sum() == 4 * number
+    # The managed one is not from the pool.
+    assert in_use(manager) == 2
     host = np.zeros(100)
     with cuda.defer_cleanup():
         for _ in range(2):
@@ -184,6 +186,8 @@ def test_requests_name_the_device_and_the_flags():
         asked.clear()
         context.reset()
         assert ("reset", 1) in asked and ("reset", 0) not in asked, asked
+        type(context.memory_manager)(context=context).reset()  # before `initialize`
+        assert asked[-1] == ("reset", 1), asked
         del memory
 
 

@@ -49,7 +49,8 @@ def fill(address, stream, value=7):
 
 def test_buffers_of_cuda_core(cuda, manager):
     resource = MemoryResource(manager)
-    assert (resource.device_id, resource.is_device_accessible, resource.is_host_accessible) == (0, True, False)
+    assert (resource.device_id, resource.is_device_accessible) == (0, True)
+    assert (resource.is_host_accessible, resource.is_managed) == (False, False)
     buffer = resource.allocate(BYTES, stream=cuda.producer)
     assert (buffer.size, buffer.device_id, manager.statistics().bytes) == (BYTES, 0, BYTES)
     buffer.fill(7, stream=cuda.producer)
@@ -142,6 +143,7 @@ def test_buffers_of_no_bytes(cuda, manager):
     resource = MemoryResource(manager)
     for _ in range(2):
         assert int(resource.allocate(0, stream=cuda.producer).handle) == 0
+    resource.deallocate(0, 0, stream=cuda.producer)
     gc.collect()
 
 
@@ -210,6 +212,35 @@ def test_the_default_streams_of_rmm(cuda, manager):
         resource.deallocate(address, BYTES, stream)
 
 
+class Recorder:
+    """A manager that records for which devices it is asked."""
+
+    def __init__(self):
+        self.inner, self.devices = MemoryManager.driver(), []
+
+    def allocate(self, request):
+        self.devices.append(request.device)
+        return self.inner.allocate(request.bytes, request.device, stream=request.stream)
+
+
+def test_another_device_of_rmm_takes_the_resource(cuda):
+    import rmm
+    from rmm.pylibrmm.stream import LEGACY_DEFAULT_STREAM
+
+    import devexchange.rmm
+
+    recorder, before = Recorder(), [rmm.mr.get_per_device_resource(device) for device in (0, 1)]
+    devexchange.rmm.use(MemoryManager(recorder), 1)
+    try:
+        ours = rmm.mr.get_per_device_resource(1)
+        ours.deallocate(ours.allocate(BYTES, LEGACY_DEFAULT_STREAM), BYTES, LEGACY_DEFAULT_STREAM)
+        assert type(rmm.mr.get_per_device_resource(0)) is type(before[0])
+    finally:
+        for device in (0, 1):
+            rmm.mr.set_per_device_resource(device, before[device])
+    assert recorder.devices == [(2, 1)]
+
+
 def test_rmm_is_refused_beyond_the_limit(cuda, on_rmm):
     import devexchange.rmm
 
@@ -257,6 +288,17 @@ def test_an_allocator_of_cupy_for_a_while(cuda, manager, cupy):
         pointer = cupy.cuda.alloc(BYTES)
     fill(pointer.ptr, cuda.producer)
     assert manager.statistics().bytes == BYTES
+    del pointer
+
+
+def test_another_device_of_cupy(cuda, cupy, monkeypatch):
+    from devexchange.cupy import allocator
+
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 1)
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: cupy.cuda.Stream.null)
+    recorder = Recorder()
+    pointer = allocator(MemoryManager(recorder))(BYTES)
+    assert (pointer.device_id, recorder.devices) == (1, [(2, 1)])
     del pointer
 
 

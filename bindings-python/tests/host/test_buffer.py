@@ -4,6 +4,7 @@ import array
 import ctypes
 import gc
 import hashlib
+import io
 import weakref
 import zlib
 
@@ -208,6 +209,13 @@ def test_elements_that_are_no_numbers_are_refused(dtype):
         return
     with pytest.raises((BufferError, ValueError)):
         from_buffer(source)
+
+
+def test_read_only_memory_is_not_lent_to_a_writer():
+    memory = b"abcd"
+    with from_buffer(memory) as tensor, pytest.raises((TypeError, BufferError)):
+        io.BytesIO(b"wxyz").readinto(tensor)
+    assert memory == b"abcd"
 
 
 def test_stride_along_a_single_element():

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import operator
+import os
 import re
 import sys
 import threading
@@ -27,6 +28,7 @@ from devexchange import (
     from_arrow,
     from_buffer,
     from_dlpack,
+    ipc,
     outstanding,
 )
 
@@ -262,6 +264,7 @@ CALLS = {
     "from_buffer": lambda: partial(from_buffer, b"123"),
     "empty": lambda: partial(empty, 3, "int8"),
     "next": lambda: stream_of(ROWS).__next__,
+    "withdraw": lambda: partial(ipc.Server(f"@devexchange-withdraw-{os.getpid()}").withdraw, "nothing"),
     "allocate": lambda: partial(MemoryManager.host_only().allocate, 100, (1, 0)),
 }
 

@@ -56,6 +56,15 @@ def test_columns_by_themselves(offset, length):
             assert nanoarrow.Array(rows).to_pylist() == rows.to_pylist()
 
 
+def test_exception_of_a_number_goes_on():
+    class Broken:
+        def __index__(self):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        from_arrow(batch()).slice(Broken())
+
+
 def test_nothing_is_copied_and_the_memory_is_kept():
     theirs = pyarrow.record_batch({"n": pyarrow.array(range(1000))})
     column = from_arrow(theirs)["n"][10:20]

@@ -118,6 +118,13 @@ def test_zones_that_are_none(zone):
         column.to_pylist()
 
 
+def test_why_a_zone_is_none():
+    column = from_arrow(pyarrow.array([0], pyarrow.timestamp("s", "/etc/localtime"))).root
+    with pytest.raises(zoneinfo.ZoneInfoNotFoundError) as caught:
+        column.to_pylist()
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "b", "a"), ("", "")])
 def test_fields_of_one_name(names):
     """A dict would have only the last field."""
