@@ -13,7 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 40000, MOST_FDS = 8, PATIENCE_NS = 200000000 };
+enum { MOST_BYTES = 40000, MOST_FDS = 8 };
+
+/* How long an importer waits for an answer that does not come, and for one that does, though late on a busy machine. */
+static int64_t const short_ns = INT64_C(200000000), long_ns = INT64_C(120000000000);
 
 static int64_t const shape_4[1] = {4};
 
@@ -84,11 +87,11 @@ static void check_end(devx_ipc_server_t *server) {
 }
 
 /* Imports "t" from an address: DEVX_OK only if it is the tensor that was offered. */
-static devx_status imported(char const *address) {
+static devx_status imported(char const *address, int64_t timeout_ns) {
     devx_ipc_client_t *client = NULL;
     devx_tensor_t *tensor = UNWRITTEN;
     DLTensor seen = {0};
-    devx_status got = devx_ipc_client_create(address, PATIENCE_NS, &client, &error);
+    devx_status got = devx_ipc_client_create(address, timeout_ns, &client, &error);
     if (got != DEVX_OK) {
         return got;
     }
@@ -287,7 +290,7 @@ static void arrange(struct proxy *proxy, int from_importer, int number, enum how
 static devx_status through(struct proxy *proxy, int from_importer, int number, enum how how, size_t at,
                            unsigned char mask) {
     arrange(proxy, from_importer, number, how, at, mask);
-    return imported(proxy->address);
+    return imported(proxy->address, long_ns);
 }
 
 static size_t length_seen(struct proxy *proxy, int from_importer, int number) {
@@ -355,17 +358,18 @@ TEST(every_byte_of_every_message_altered_or_cut_off) {
         for (size_t at = 0; at < length; ++at) {
             static unsigned char const masks[] = {0, 0x01, 0x80};
             for (size_t m = 0; m < 3; ++m) {
-                devx_status const got = through(&proxy, from, number, masks[m] == 0 ? CUT : ALTER, at, masks[m]);
-                CHECK_MSG(got != DEVX_PANIC, "message %d/%d, byte %d, mask %d: %.150s", from, number, (int)at, masks[m],
+                /* The number of a request, in the request and in its answer: if it is altered, the importer waits in vain. */
+                int const in_vain = from + number == 1 && at >= 8 && at < 16 && masks[m] != 0;
+                arrange(&proxy, from, number, masks[m] == 0 ? CUT : ALTER, at, masks[m]);
+                devx_status const got = imported(proxy.address, in_vain ? short_ns : long_ns);
+                CHECK_MSG(got != DEVX_PANIC && (got == DEVX_NOT_READY) == in_vain, "message %d/%d, byte %d, mask %d: %.150s", from, number, (int)at, masks[m],
                           error.message);
                 *(got == DEVX_OK ? &same : got == DEVX_NOT_READY ? &late : &refused) += 1;
             }
         }
     }
-    /* The exporter may choose its identity and the number of the lease, so altering these changes nothing. If the number of the
-     * request in an answer is altered, the importer waits in vain, as it may for any answer on a busy machine.
-     */
-    CHECK(same > 0 && same + late >= 4 * (8 + 8) && refused > 200);
+    /* The exporter may choose its identity and the number of the lease, so altering these changes nothing. */
+    CHECK(same == 2 * (8 + 8) && late == 2 * (8 + 8) && refused > 200);
     CHECK_INT(through(&proxy, 0, 0, AS_IT_IS, 0, 0), DEVX_OK);
     end_proxy(&proxy);
     CHECK_CALL(check_end(server));
@@ -395,16 +399,16 @@ TEST(garbage_and_silence_end_in_time) {
         CHECK_INT(through(&proxy, 0, number, HANG_UP, 0, 0), DEVX_CLOSED);
         CHECK_HAS(error.message, "the exporter is gone");
     }
-    /* The answer to another request, endlessly. */
+    /* The answer to another request, endlessly. The importer has one patience for what comes and for what does not. */
     arrange(&proxy, 0, 2, AGAIN_AND_AGAIN, 0, 0);
-    CHECK_OK(devx_ipc_client_create(proxy.address, PATIENCE_NS, &client, &error));
+    CHECK_OK(devx_ipc_client_create(proxy.address, 15 * short_ns, &client, &error));
     CHECK_OK(devx_ipc_client_import_tensor(client, "t", &tensor, &error));
     devx_tensor_release(&tensor);
     CHECK_REFUSED(devx_ipc_client_import_tensor(client, "none", &tensor, &error), DEVX_INVALID_ARGUMENT,
                   "nothing is offered");
     begin = seconds();
     CHECK_REFUSED(devx_ipc_client_import_tensor(client, "t", &tensor, &error), DEVX_NOT_READY, "did not answer within");
-    CHECK(seconds() - begin < 10);
+    CHECK(seconds() - begin < 60);
     devx_ipc_client_release(&client);
     end_proxy(&proxy);
     CHECK_CALL(check_end(server));
@@ -412,10 +416,10 @@ TEST(garbage_and_silence_end_in_time) {
     address_of(address, sizeof address, "silent");
     silent = listening(address);
     begin = seconds();
-    CHECK_REFUSED(devx_ipc_client_create(address, PATIENCE_NS, &client, &error), DEVX_NOT_READY, "did not answer within");
+    CHECK_REFUSED(devx_ipc_client_create(address, short_ns, &client, &error), DEVX_NOT_READY, "did not answer within");
     CHECK_HAS(error.message, address);
     CHECK_REFUSED(devx_ipc_client_create(address, 0, &client, &error), DEVX_NOT_READY, "did not answer within");
-    CHECK(seconds() - begin < 10);
+    CHECK(seconds() - begin < 60);
     CHECK(client == NULL);
     close(silent);
 }
@@ -490,12 +494,12 @@ TEST(importers_that_do_not_speak_disturb_nobody) {
         fds[i] = connected(address, SOCK_SEQPACKET);
         CHECK(fds[i] >= 0);
     }
-    CHECK_INT(imported(address), DEVX_OK);
+    CHECK_INT(imported(address, long_ns), DEVX_OK);
     for (int i = 0; i < SILENT; ++i) {
         memset(noise, i, sizeof noise);
         (void)send_message(fds[i], noise, i % 2 == 0 ? (size_t)i + 1 : sizeof noise, fds, i % 3);
     }
-    CHECK_INT(imported(address), DEVX_OK);
+    CHECK_INT(imported(address, long_ns), DEVX_OK);
     for (int i = 0; i < SILENT; ++i) {
         close(fds[i]);
     }
@@ -504,7 +508,7 @@ TEST(importers_that_do_not_speak_disturb_nobody) {
         CHECK(fd >= 0);
         close(fd);
     }
-    CHECK_INT(imported(address), DEVX_OK);
+    CHECK_INT(imported(address, long_ns), DEVX_OK);
     CHECK_CALL(check_end(server));
 }
 
@@ -561,7 +565,7 @@ TEST(names_and_addresses_are_checked) {
         devx_ipc_client_t *nobody = NULL;
         CHECK_REFUSED(devx_ipc_server_create(addresses[i].address, &second, &error), addresses[i].status,
                       addresses[i].part);
-        CHECK_REFUSED(devx_ipc_client_create(addresses[i].address, PATIENCE_NS, &nobody, &error), addresses[i].status,
+        CHECK_REFUSED(devx_ipc_client_create(addresses[i].address, short_ns, &nobody, &error), addresses[i].status,
                       addresses[i].part);
         CHECK(second == NULL && nobody == NULL);
     }
