@@ -172,10 +172,27 @@ extern "C" fn in_child() {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::mpsc::channel;
+    use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
     use super::*;
+
+    /// A child has the sockets of this process open until it ends or runs another program, so their addresses are in use.
+    static CHILDREN: RwLock<()> = RwLock::new(());
+
+    /// Held by a test that forks or starts a program.
+    pub(crate) fn with_children() -> RwLockReadGuard<'static, ()> {
+        CHILDREN.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held by a test that needs an address again as soon as its socket is closed.
+    pub(crate) fn without_children() -> RwLockWriteGuard<'static, ()> {
+        CHILDREN.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// After so many seconds a child hangs. No handler is set, so the signal ends it.
+    const HANGS: u32 = 120;
 
     /// Whether a child that this thread forks finds this value in a lock. A child that waits for ever is killed.
     fn child_finds(lock: &Lock<u32>, value: u32) -> bool {
@@ -183,8 +200,8 @@ mod tests {
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "a child");
         if pid == 0 {
-            // SAFETY: no handler is set, so the signal ends the child.
-            unsafe { libc::alarm(20) };
+            // SAFETY: ends the child if it hangs.
+            unsafe { libc::alarm(HANGS) };
             let code = i32::from(*lock.lock() != value);
             // SAFETY: ends the child.
             unsafe { libc::_exit(code) };
@@ -200,26 +217,36 @@ mod tests {
         status
     }
 
+    /// The fork waits for [`PATIENCE`] only, which a thread of a busy machine may need for anything: such attempts do not count.
     #[test]
     fn a_fork_waits_for_who_has_a_lock() {
-        let lock = Lock::new(0);
-        let (tell, told) = channel();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut value = lock.lock();
-                tell.send(()).expect("heard");
-                std::thread::sleep(PATIENCE / 50);
-                *value = 1;
+        let _children = with_children();
+        let held_for_a_while = || {
+            let (lock, (tell, told)) = (Lock::new(0), channel());
+            let (found, held) = std::thread::scope(|scope| {
+                let holder = scope.spawn(|| {
+                    let begin = Instant::now();
+                    let mut value = lock.lock();
+                    tell.send(()).expect("heard");
+                    std::thread::sleep(PATIENCE / 50);
+                    *value = 1;
+                    drop(value);
+                    begin.elapsed()
+                });
+                told.recv().expect("told");
+                (child_finds(&lock, 1), holder.join().expect("ended"))
             });
-            told.recv().expect("told");
-            assert!(child_finds(&lock, 1));
-        });
-        assert_eq!(*lock.lock(), 1);
+            assert_eq!(*lock.lock(), 1);
+            assert!(found || held >= PATIENCE, "{held:?}");
+            held < PATIENCE
+        };
+        assert!((0..20).any(|_| held_for_a_while()), "the thread was never in time");
     }
 
     /// The number of the fork can be that of its parent, if each has its own PID namespace.
     #[test]
     fn a_fork_is_another_process_whatever_its_number() {
+        let _children = with_children();
         let parent = Process::here();
         // SAFETY: the child ends without running handlers.
         let pid = unsafe { libc::fork() };
@@ -237,6 +264,7 @@ mod tests {
     /// As in a signal handler of the thread that holds the lock.
     #[test]
     fn a_fork_of_who_has_a_lock_waits_a_while_only() {
+        let _children = with_children();
         let (held, other) = (Lock::new(0), Lock::new(2));
         let begin = Instant::now();
         let kept = held.lock();
@@ -244,8 +272,8 @@ mod tests {
         // SAFETY: the child gives up the lock, takes another one and ends without running handlers.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: no handler is set, so the signal ends the child.
-            unsafe { libc::alarm(20) };
+            // SAFETY: ends the child if it hangs.
+            unsafe { libc::alarm(HANGS) };
             drop(kept);
             let code = i32::from(*other.lock() != 2);
             // SAFETY: ends the child.
@@ -260,6 +288,7 @@ mod tests {
     /// Locks that were released before do not count, not even in the count that a child begins with.
     #[test]
     fn a_fork_within_a_fork_waits_for_nobody() {
+        let _children = with_children();
         let lock = Lock::new(0);
         for _ in 0..3 {
             *lock.lock() += 1;
@@ -267,12 +296,15 @@ mod tests {
         // SAFETY: the child takes a lock, forks and ends without running handlers.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: no handler is set, so the signal ends the child.
-            unsafe { libc::alarm(20) };
-            let begin = Instant::now();
-            let code = i32::from(!child_finds(&lock, 3) || begin.elapsed() >= PATIENCE);
+            // SAFETY: ends the child if it hangs.
+            unsafe { libc::alarm(HANGS) };
+            // On a busy machine a fork may take long without waiting, though not each time.
+            let waits = (0..20).all(|_| {
+                let begin = Instant::now();
+                !child_finds(&lock, 3) || begin.elapsed() >= PATIENCE
+            });
             // SAFETY: ends the child.
-            unsafe { libc::_exit(code) };
+            unsafe { libc::_exit(i32::from(waits)) };
         }
         assert_eq!(ended(pid), 0);
     }

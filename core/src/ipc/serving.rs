@@ -295,6 +295,7 @@ mod tests {
     use std::io::Read;
 
     use super::exporter;
+    use crate::fork::tests::with_children;
 
     /// The number that a fork of this process has as an exporter.
     fn of_fork() -> u64 {
@@ -318,6 +319,7 @@ mod tests {
 
     #[test]
     fn each_fork_is_another_exporter() {
+        let _children = with_children();
         let before = [of_fork(), of_fork()];
         let own = exporter().expect("a number");
         assert_eq!(exporter(), Ok(own));

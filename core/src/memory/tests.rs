@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::{Counted, Slab, Tail, TailSize};
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
+use crate::fork::tests::with_children;
 
 fn slab(tail: TailSize) -> Slab<u32> {
     Slab::new(7, tail).map_err(|refused| refused.error).expect("memory")
@@ -79,6 +80,7 @@ fn a_count_that_would_wrap_ends_the_process() {
         // SAFETY: those that were added.
         return unsafe { Slab::<u32>::release_raw(slab.as_raw(), sum) };
     }
+    let _children = with_children();
     for (added, ends) in [(vec![1, 5], false), (vec![MOST], false), (vec![MOST, 1], true), (vec![MOST + 1], true)] {
         let text: Vec<_> = added.iter().map(usize::to_string).collect();
         // Captured, because what it counts is not to be counted for this program.

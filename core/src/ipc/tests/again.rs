@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use super::{Importing, Raw, address, duplicates, numbers_and_texts, patient, shared, soon};
+use super::{Importing, Raw, address, duplicates, long, numbers_and_texts, shared, soon};
 use crate::abi::dlpack::DLManagedTensorVersioned;
 use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT, DEVX_MISMATCH};
 use crate::dlpack::{self, Copying, Request};
@@ -118,7 +118,7 @@ fn each_connection_has_leases_of_its_own() {
 fn many_threads_import_and_release_the_same() {
     let server = Server::bind(&address("threads")).expect("bound");
     server.offer_tensor("t", &shared(&[0]), Copying::Never).expect("offered");
-    let client = connect(&address("threads")).expect("connected");
+    let client = Client::connect(&address("threads"), Some(long())).expect("connected");
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -143,7 +143,7 @@ fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc
     let listener = Socket::listen(&address(of)).expect("listening");
     let (sender, asked) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let end = Instant::now() + patient(10_000);
+        let end = Instant::now() + long();
         let raw = loop {
             match listener.accept().expect("accepting") {
                 Some(socket) => break Raw::new(socket),
@@ -164,7 +164,7 @@ fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc
             }
         }
     });
-    (Client::connect(&address(of), Some(patient(10_000))), asked)
+    (Client::connect(&address(of), Some(long())), asked)
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use super::{Importing, Raw, address, connect_impatient, leases, patient, shared, soon};
+use super::{Importing, Raw, address, connect_impatient, leases, long, patient, shared, soon};
 use crate::abi::types::{DEVX_CLOSED, DEVX_DEVICE};
 use crate::dlpack::Copying;
 use crate::ipc::memory::file_of;
@@ -46,7 +46,7 @@ fn messages_come_out_as_they_went_in() {
 #[test]
 fn file_descriptors_of_a_message_that_is_too_long_are_closed() {
     let listener = Socket::listen(&address("too-long")).expect("listens");
-    let sender = Socket::connect(&address("too-long"), Instant::now() + patient(10_000)).expect("connected");
+    let sender = Socket::connect(&address("too-long"), Instant::now() + long()).expect("connected");
     let receiver = listener.accept().expect("accepts").expect("a peer");
     let mut room = Room::new().expect("memory");
     let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -103,7 +103,7 @@ fn an_importer_that_talks_nonsense_is_cut_off_and_nobody_else() {
 fn fake(of: &str, timeout: Duration, answers: impl FnOnce(&Raw, u64) + Send + 'static) -> Client {
     let listener = Socket::listen(&address(of)).expect("listening");
     let thread = std::thread::spawn(move || {
-        let end = Instant::now() + patient(10_000);
+        let end = Instant::now() + long();
         loop {
             let Some(socket) = listener.accept().expect("accepting") else {
                 assert!(listener.wait(rustix::event::PollFlags::IN, end).expect("waited"));
@@ -127,7 +127,7 @@ fn fake(of: &str, timeout: Duration, answers: impl FnOnce(&Raw, u64) + Send + 's
 #[test]
 fn an_import_goes_on_when_the_handle_is_released_meanwhile() {
     let ((tell_asked, asked), (tell_released, released)) = (channel(), channel::<()>());
-    let client = fake("released", patient(10_000), move |raw, request| {
+    let client = fake("released", long(), move |raw, request| {
         tell_asked.send(()).expect("heard");
         released.recv().expect("told");
         let text = "after the release";
@@ -149,7 +149,7 @@ fn an_import_goes_on_when_the_handle_is_released_meanwhile() {
 
 #[test]
 fn an_exporter_that_talks_nonsense_is_refused() {
-    let (long, short) = (patient(10_000), patient(300));
+    let (long, short) = (long(), patient(300));
     let exported = export_tensor(&shared(&[1, 2, 3]), Copying::Never).expect("exported");
     let descriptor = exported.descriptor().to_vec();
     let error = fake("altered-tensor", long, {
@@ -172,7 +172,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     .tensor("t")
     .expect_err("no file");
     assert!(error.message().contains("there are 0 file descriptors"), "{error}");
-    let released = released.recv_timeout(patient(10_000)).expect("released");
+    let released = released.recv_timeout(long).expect("released");
     assert_eq!(Message::decode(&released), Ok(Message::Release { leases: &leases(&[4]) }));
 
     // An answer to another request, and no answer to this one.

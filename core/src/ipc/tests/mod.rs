@@ -99,13 +99,18 @@ fn numbers_and_texts() -> Batch {
     unsafe { batch.build(Device::CPU) }.expect("built")
 }
 
+/// How long a test waits for what comes, though not at once on a busy machine.
+pub(super) fn long() -> Duration {
+    patient(120_000)
+}
+
 /// That many milliseconds, or more.
 pub(super) fn patient(milliseconds: u64) -> Duration {
     patience::patient(Duration::from_millis(milliseconds))
 }
 
 pub(super) fn soon(what: &str, mut is: impl FnMut() -> bool) {
-    let end = Instant::now() + patient(10_000);
+    let end = Instant::now() + long();
     while !is() {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(1));
@@ -130,7 +135,7 @@ impl Raw {
     }
 
     fn connect(of: &str) -> Self {
-        let raw = Self::new(Socket::connect(&address(of), Instant::now() + patient(10_000)).expect("connected"));
+        let raw = Self::new(Socket::connect(&address(of), Instant::now() + long()).expect("connected"));
         match Message::decode(&raw.receive().expect("hello").0) {
             Ok(Message::Hello { protocol: PROTOCOL, .. }) => raw,
             other => panic!("{other:?}"),
@@ -147,7 +152,7 @@ impl Raw {
                 }
                 Received::End => return None,
                 Received::Nothing => {
-                    let end = Instant::now() + patient(10_000);
+                    let end = Instant::now() + long();
                     assert!(self.0.wait(rustix::event::PollFlags::IN, end).expect("waited"), "no answer");
                 }
             }

@@ -3,12 +3,13 @@
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use super::{Importing, address, numbers_and_texts, patient, shared, soon};
+use super::{Importing, address, long, numbers_and_texts, shared, soon};
 use crate::abi::types::*;
 use crate::arrow::builder::ArrayBuilder;
 use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::error::Error;
+use crate::fork::tests::without_children;
 use crate::ipc::credentials::Credentials;
 use crate::ipc::server::Server;
 use crate::ipc::socket::Socket;
@@ -70,6 +71,7 @@ fn an_exporter_that_accepts_nobody_is_late() {
 
 #[test]
 fn addresses_and_names_are_checked() {
+    let _children = without_children();
     for bad in ["", "@", &"x".repeat(108), &format!("@{}", "x".repeat(108))] {
         let error = Server::bind(bad).expect_err("no address");
         assert!(error.message().contains(&format!("address is {bad:?}")), "{error}");
@@ -81,10 +83,10 @@ fn addresses_and_names_are_checked() {
     let error = Server::bind(&address("names")).expect_err("in use");
     assert!(error.status() == DEVX_SYSTEM && error.errno() != 0 && error.message().contains("bind"), "{error}");
     let client = connect(&address("names")).expect("connected");
-    let long = "x".repeat(256);
+    let too_long = "x".repeat(256);
     for (bad, status, text) in [
         ("", DEVX_INVALID_ARGUMENT, "name has 0 bytes"),
-        (&long, DEVX_INVALID_ARGUMENT, "name has 256 bytes: between 1 and 255"),
+        (&too_long, DEVX_INVALID_ARGUMENT, "name has 256 bytes: between 1 and 255"),
         ("a\0b", DEVX_INVALID_TEXT, "name is \"a\\0b\": there is a NUL byte at 1"),
     ] {
         let offered = server.offer_tensor(bad, &shared(&[1]), Copying::Never).expect_err("no name");
@@ -184,6 +186,7 @@ fn who_asks_a_server_that_ends_is_told_so() {
 /// A release on the thread of a server may be what ends another server. Its address is free then, as on any other thread.
 #[test]
 fn a_server_that_ends_on_the_thread_of_another_one_frees_its_address() {
+    let _children = without_children();
     let server = Server::bind(&address("ends-another")).expect("bound");
     let client = connect(&address("ends-another")).expect("connected");
     for i in 0..100 {
@@ -209,7 +212,7 @@ fn a_server_that_ends_on_the_thread_of_another_one_frees_its_address() {
         let imported = client.tensor("t").expect("imported");
         assert_eq!(server.withdraw("t"), Ok(true));
         drop(imported);
-        told.recv_timeout(patient(20_000)).expect("released").expect("the address is free");
+        told.recv_timeout(long()).expect("released").expect("the address is free");
     }
 }
 

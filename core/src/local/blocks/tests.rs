@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use super::*;
+use crate::fork::tests::with_children;
 
 #[test]
 fn bins_hold_what_they_are_for() {
@@ -85,6 +86,7 @@ fn the_environment_turns_it_off() {
         assert_eq!(Some(Blocks::new().most.to_string().as_str()), most.to_str());
         return;
     }
+    let _children = with_children();
     for (value, most) in [("0", 0), ("1", MOST), ("", MOST)] {
         let output = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "local::blocks::tests::the_environment_turns_it_off"])
