@@ -502,8 +502,10 @@ fn who_asks_while_too_many_files_are_on_their_way_keeps_what_it_holds() {
         peer.expect("done");
         return peer.end();
     }
-    // SAFETY: only the user of this process is changed, because a privileged user has no limit.
-    unsafe { libc::setresuid(65534, 65534, 65534) };
+    // A privileged user has no limit, and the user of another run of this test has that run's files on their way.
+    let user = 20_000 + std::process::id() % 40_000;
+    // SAFETY: only the user of this process is changed.
+    unsafe { libc::setresuid(user, user, user) };
     let server = ipc::Server::bind(&own("crowded")).expect("bound");
     for (name, value) in [("held", 1), ("more", 2)] {
         server.offer_tensor(name, &shared(&[value]), Copying::Never).expect("offered");
