@@ -14,7 +14,7 @@ use devexchange_core::manager::{Deferred, Driver, Limited, Shared};
 use devexchange_core::{DType, Device, DeviceType, Schema, Tensor, trace};
 
 const FORKS: u32 = 400;
-const HANGS: Duration = Duration::from_secs(20);
+const HANGS: Duration = Duration::from_secs(120);
 
 /// Does something in a child, which must come to its end. Returns the child's status as its parent sees it: the exit
 /// code in the second byte, the signal in the first, 9 if it hung.
@@ -113,7 +113,7 @@ fn handlers_of_the_program_wait_for_nobody() {
     }
     register();
     // SAFETY: no handler is set, so the signal ends a process that waits for ever.
-    unsafe { libc::alarm(60) };
+    unsafe { libc::alarm(240) };
     let manager = Shared::new(Driver::host_only().unwrap()).unwrap();
     let tensor = || Tensor::allocate_with(&*manager, Device::CPU, DType::UINT8, &[64], None).unwrap();
     *IN_HANDLERS.lock().unwrap() = Some((manager.clone(), tensor()));

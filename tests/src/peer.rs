@@ -173,18 +173,18 @@ pub fn commands(mut answer: impl FnMut(&str) -> &'static str, last: &str) {
 /// Waits until a condition holds.
 ///
 /// # Panics
-/// If that takes more than twenty seconds.
+/// If that takes more than two minutes.
 pub fn soon(what: &str, mut is: impl FnMut() -> bool) {
-    let end = Instant::now() + patient(Duration::from_secs(20));
+    let end = Instant::now() + patient(Duration::from_secs(120));
     while !is() {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
-/// Runs `act` in a fork, which has some seconds for it. Returns the wait status.
+/// Runs `act` in a fork, which has a minute for it. Returns the wait status.
 pub fn forked(act: impl FnOnce() -> bool) -> libc::c_int {
-    let seconds = patient(Duration::from_secs(5)).as_secs() as libc::c_uint;
+    let seconds = patient(Duration::from_secs(60)).as_secs() as libc::c_uint;
     // SAFETY: the child does no more than `act`, and ends without running handlers.
     let pid = unsafe { libc::fork() };
     if pid == 0 {

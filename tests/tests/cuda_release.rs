@@ -438,7 +438,7 @@ fn the_end_of_the_process_does_not_wait_for_ever() {
     assert!(output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("one release waits"), "{output:?}");
     // The process gives the work half a second; the rest is for a busy machine.
-    assert!(time < patient(Duration::from_secs(20)), "{time:?}");
+    assert!(time < patient(Duration::from_secs(120)), "{time:?}");
 }
 
 fn end_with_endless_work() {

@@ -11,7 +11,7 @@
 static inline void check_leases_end(const devx_ipc_server_t *server) {
     struct timespec const pause = {0, 500 * 1000};
     int64_t leases = -1;
-    for (int i = 0; i < 40 * 1000; ++i) {
+    for (int i = 0; i < 240 * 1000; ++i) {
         CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
         if (leases == 0) {
             return;

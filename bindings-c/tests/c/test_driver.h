@@ -111,7 +111,7 @@ static inline void free_foreign_memory(void *context) {
 /* Waits for releases that wait for work, or for the device: they come on a thread of the library. */
 static inline void settle(void) {
     struct timespec const pause = {0, 1000 * 1000};
-    for (int i = 0; devx_releases_waiting() > 0 && i < 20 * 1000; ++i) {
+    for (int i = 0; devx_releases_waiting() > 0 && i < 120 * 1000; ++i) {
         nanosleep(&pause, NULL);
     }
     CHECK_INT(devx_releases_waiting(), 0);

@@ -16,7 +16,7 @@
 namespace dx = devexchange;
 
 template <class Condition> static bool soon(Condition &&condition) {
-    for (int i = 0; !condition() && i < 10'000; ++i) {
+    for (int i = 0; !condition() && i < 120'000; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return condition();

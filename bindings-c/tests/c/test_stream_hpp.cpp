@@ -28,7 +28,7 @@ static std::int64_t destroyed() {
 
 // Waits for releases, which come on a thread of the library, after the work.
 static bool releases_end() {
-    for (int i = 0; dx::releases_waiting() > 0 && i < 10'000; ++i) {
+    for (int i = 0; dx::releases_waiting() > 0 && i < 120'000; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return dx::releases_waiting() == 0 && dx::releases_lost() == 0;

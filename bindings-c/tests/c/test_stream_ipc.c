@@ -40,7 +40,7 @@ static int import_all(char const *address) {
     devx_ipc_client_release(&client);
     if (devx_stream_close(gpu, stream, &why) != DEVX_OK) return 13;
     /* What was written to is given up by a thread of the library, when the write is done. */
-    for (int i = 0; i < 20 * 1000 && devx_ledger_outstanding() > 0; ++i) {
+    for (int i = 0; i < 120 * 1000 && devx_ledger_outstanding() > 0; ++i) {
         struct timespec const pause = {0, 1000 * 1000};
         nanosleep(&pause, NULL);
     }

@@ -23,7 +23,7 @@ static bool has_device() {
 }
 
 template <class Condition> static bool soon(Condition &&condition) {
-    for (int i = 0; !condition() && i < 10'000; ++i) {
+    for (int i = 0; !condition() && i < 120'000; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return condition();

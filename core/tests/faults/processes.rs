@@ -61,7 +61,7 @@ fn address() -> String {
 }
 
 fn soon(what: &str, is: impl Fn() -> bool) {
-    for _ in 0..20_000 {
+    for _ in 0..240_000 {
         if is() {
             return;
         }

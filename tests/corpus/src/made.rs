@@ -16,7 +16,7 @@ use crate::thing::Thing;
 use crate::{tensor, tree};
 
 /// How long a release on another thread may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The input of a case.
 pub struct Made {
