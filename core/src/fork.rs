@@ -217,7 +217,7 @@ pub(crate) mod tests {
         status
     }
 
-    /// The fork waits for [`PATIENCE`] only, which a thread of a busy machine may need for anything: such attempts do not count.
+    /// The fork waits for [`PATIENCE`] only. An attempt does not count if a busy machine lets the holder need longer.
     #[test]
     fn a_fork_waits_for_who_has_a_lock() {
         let _children = with_children();

@@ -362,8 +362,8 @@ TEST(every_byte_of_every_message_altered_or_cut_off) {
                 int const in_vain = from + number == 1 && at >= 8 && at < 16 && masks[m] != 0;
                 arrange(&proxy, from, number, masks[m] == 0 ? CUT : ALTER, at, masks[m]);
                 devx_status const got = imported(proxy.address, in_vain ? short_ns : long_ns);
-                CHECK_MSG(got != DEVX_PANIC && (got == DEVX_NOT_READY) == in_vain, "message %d/%d, byte %d, mask %d: %.150s", from, number, (int)at, masks[m],
-                          error.message);
+                CHECK_MSG(got != DEVX_PANIC && (got == DEVX_NOT_READY) == in_vain,
+                          "message %d/%d, byte %d, mask %d: %.150s", from, number, (int)at, masks[m], error.message);
                 *(got == DEVX_OK ? &same : got == DEVX_NOT_READY ? &late : &refused) += 1;
             }
         }
