@@ -19,8 +19,8 @@ set -euo pipefail
 
 # Two lanes run at the same time, each one suite after the other. The suites in the second lane neither use nor make the
 # jar, the wheel or a Python environment that holds the wheel.
-lanes=("java numba python conformance demo demo-cuda gpu-rehearsal soak pairs bench readme"
-  "rust c third-party julia julia-threads seeded-bugs fuzz")
+lanes=("java numba python conformance demo demo-cuda gpu-rehearsal soak pairs bench readme third-party fuzz"
+  "rust c julia julia-threads seeded-bugs")
 read -ra all_suites <<<"${lanes[*]}"
 logs=$DEVX_TARGET/test-logs
 java_project=$DEVX_ROOT/bindings-jni/java
