@@ -191,7 +191,7 @@ pub(crate) mod tests {
         CHILDREN.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After so many seconds a child hangs. No handler is set, so the signal ends it.
+    /// A child that takes so many seconds hangs.
     const HANGS: u32 = 120;
 
     /// Whether a child that this thread forks finds this value in a lock. A child that waits for ever is killed.
@@ -200,7 +200,7 @@ pub(crate) mod tests {
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "a child");
         if pid == 0 {
-            // SAFETY: ends the child if it hangs.
+            // SAFETY: no handler is set, so the signal ends the child.
             unsafe { libc::alarm(HANGS) };
             let code = i32::from(*lock.lock() != value);
             // SAFETY: ends the child.
@@ -272,7 +272,7 @@ pub(crate) mod tests {
         // SAFETY: the child gives up the lock, takes another one and ends without running handlers.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: ends the child if it hangs.
+            // SAFETY: no handler is set, so the signal ends the child.
             unsafe { libc::alarm(HANGS) };
             drop(kept);
             let code = i32::from(*other.lock() != 2);
@@ -296,7 +296,7 @@ pub(crate) mod tests {
         // SAFETY: the child takes a lock, forks and ends without running handlers.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: ends the child if it hangs.
+            // SAFETY: no handler is set, so the signal ends the child.
             unsafe { libc::alarm(HANGS) };
             // On a busy machine a fork may take long without waiting, though not each time.
             let waits = (0..20).all(|_| {
