@@ -408,7 +408,7 @@ TEST(garbage_and_silence_end_in_time) {
                   "nothing is offered");
     begin = seconds();
     CHECK_REFUSED(devx_ipc_client_import_tensor(client, "t", &tensor, &error), DEVX_NOT_READY, "did not answer within");
-    CHECK(seconds() - begin < 60);
+    CHECK(seconds() - begin < 10);
     devx_ipc_client_release(&client);
     end_proxy(&proxy);
     CHECK_CALL(check_end(server));
@@ -419,7 +419,7 @@ TEST(garbage_and_silence_end_in_time) {
     CHECK_REFUSED(devx_ipc_client_create(address, short_ns, &client, &error), DEVX_NOT_READY, "did not answer within");
     CHECK_HAS(error.message, address);
     CHECK_REFUSED(devx_ipc_client_create(address, 0, &client, &error), DEVX_NOT_READY, "did not answer within");
-    CHECK(seconds() - begin < 60);
+    CHECK(seconds() - begin < 10);
     CHECK(client == NULL);
     close(silent);
 }

@@ -193,7 +193,7 @@ def test_exporter_that_is_gone_or_silent(tensor):
     with pytest.raises(TimedOut, match="did not answer within") as late:
         ask(lambda raw, request: None, timeout=0.2)
     assert (late.value.errno, late.value.status_name) == (errno.ETIMEDOUT, "DEVX_NOT_READY")
-    assert 0.2 <= time.monotonic() - begin < 30
+    assert 0.2 <= time.monotonic() - begin < 9  # the default is 10
     # An answer to another request is given back, and does not count as an answer.
     with pytest.raises(TimeoutError, match="did not answer within"):
         ask(lambda raw, request: raw.say(given(request + 7, 4, tensor.descriptor), tensor.files), timeout=0.2)

@@ -270,7 +270,8 @@ fn an_importer_waits_no_longer_than_it_was_told() {
     let quickly = |what: &str, act: &dyn Fn() -> Error| {
         let begin = Instant::now();
         let error = act();
-        assert!(begin.elapsed() < long(), "{what}: {:?}", begin.elapsed());
+        // The time is not the default of ten seconds.
+        assert!(begin.elapsed() < patient(9_000), "{what}: {:?}", begin.elapsed());
         error
     };
     let late_after = |time: Duration, error: &Error| {
