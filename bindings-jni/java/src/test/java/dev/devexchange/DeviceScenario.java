@@ -3,7 +3,6 @@ package dev.devexchange;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -13,7 +12,6 @@ final class DeviceScenario {
 
     static final Device CUDA = Device.cuda(0);
     static final Device SECOND = Device.cuda(1);
-    private static final ByteBuffer NONE = null;
     static final long[] SIX = {6};
 
     /** Long enough for a busy machine. JUnit, and therefore {@link Check}, is not on the class path here. */
@@ -24,7 +22,6 @@ final class DeviceScenario {
     static native long hostMemory(long bytes);
 
     static native int freeHostMemory(long memory);
-
 
     static native long context();
 
@@ -67,7 +64,7 @@ final class DeviceScenario {
         exportsForAStream();
         producers();
         pointers();
-        batches();
+        DeviceBatches.run();
         matrices();
         releases();
         check(context() == before);
@@ -323,144 +320,6 @@ final class DeviceScenario {
                 refused(Status.CLOSED, there::checkPointers, "Batch.checkPointers");
                 refused(Status.DEVICE, beyond::checkPointers, "array \"n\": buffers[1]: data 0x", "its allocation");
                 refused(Status.DEVICE, host::checkPointers, "array \"n\": buffers[1]", "is not CUDA memory");
-            }
-        }
-    }
-
-    /** Strings, nulls, bools, a dictionary, lists, views, a union, runs, a map. */
-    private static Batch batch(Runnable release) {
-        Field[] fields = {
-            Field.of("n", Format.INT32).nullable(),
-            Field.of("t", Format.UTF8).nullable(),
-            Field.of("b", Format.BOOL),
-            Field.of("s", Format.INT8).withDictionary(Field.of("", Format.UTF8)),
-            Field.of("l", Format.LIST).withChildren(Field.of("", Format.FLOAT64)),
-            Field.of("v", Format.UTF8_VIEW),
-            Field.denseUnion("u", Field.of("", Format.INT8), Field.of("", Format.UTF8)),
-            Field.runEndEncoded("r", Format.INT32, Field.of("", Format.INT16)),
-            Field.map("m", Field.of("", Format.INT8), Field.of("", Format.INT8))
-        };
-        List<Node> nodes = List.of(
-                Node.of(3, NONE),
-                Node.of(3, Direct.bits("101"), Direct.ints(1, 2, 3)),
-                Node.of(3, Direct.bits("110"), Direct.ints(0, 2, 5, 5), Direct.text("ab\u00e4c")),
-                Node.of(3, NONE, Direct.bits("011")),
-                Node.of(3, NONE, Direct.bytes(1, 0, 1)),
-                Node.of(2, NONE, Direct.ints(0, 1, 2), Direct.text("xy")),
-                Node.of(3, NONE, Direct.ints(0, 1, 1, 2)),
-                Node.of(2, NONE, Direct.doubles(1.5, 2.5)),
-                Node.of(3, NONE, Direct.ints(1, 'x', 0, 0, 13, 0x33323130, 1, 2, 0, 0, 0, 0))
-                        .withViewData(Direct.text("no"), Direct.text("__0123456789abc")),
-                Node.of(3, Direct.bytes(1, 0, 1), Direct.ints(0, 0, 1)),
-                Node.of(1, NONE, Direct.bytes(7)),
-                Node.of(2, NONE, Direct.ints(0, 1, 2), Direct.text("ab")),
-                Node.of(3),
-                Node.of(2, NONE, Direct.ints(2, 3)),
-                Node.of(2, NONE, Direct.shorts(5, 6)),
-                Node.of(3, NONE, Direct.ints(0, 1, 1, 2)),
-                Node.of(2, NONE),
-                Node.of(2, NONE, Direct.bytes(1, 2)),
-                Node.of(2, NONE, Direct.bytes(3, 4)));
-        try (Schema schema = Schema.batch(fields)) {
-            return Batch.create(schema, Device.CPU, nodes, release);
-        }
-    }
-
-    private static void holds(Batch batch) {
-        same(3L, batch.length());
-        same(1, batch.column("n").getInt(0));
-        check(batch.column("n").isNull(1));
-        same(1L, batch.column("n").nullCount());
-        same("ab", batch.column("t").getString(0));
-        same("\u00e4c", batch.column("t").getString(1));
-        same(null, batch.column("t").getString(2));
-        check(!batch.column("b").getBoolean(0) && batch.column("b").getBoolean(2));
-        same("y", batch.column("s").getString(0));
-        same(2.5, batch.column("l").list(2).getDouble(0));
-        same(List.of("x", "0123456789abc", ""), objects(batch.column("v")));
-        same(List.of("a", (byte) 7, "b"), objects(batch.column("u")));
-        same(List.of((short) 5, (short) 5, (short) 6), objects(batch.column("r")));
-        same(Map.of((byte) 2, (byte) 4), batch.column("m").getMap(2));
-    }
-
-    private static List<Object> objects(Column column) {
-        return List.of(column.getObject(0), column.getObject(1), column.getObject(2));
-    }
-
-    /** A batch of batches that are not ready needs a stream, and is ordered by it. */
-    private static void columns(Batch device, DeviceStream stream) {
-        refused(Status.NOT_READY, () -> Batch.ofColumns(Map.of("all", device), null), "no stream");
-        try (Batch both = Batch.ofColumns(List.of("a", "b"), List.of(device, device), stream);
-                Batch back = both.copyTo(Device.CPU, stream)) {
-            same(device.column("n").bufferAddress(1), both.column("b").child(0).bufferAddress(1));
-            same("\u00e4c", back.column("b").child(1).getString(1));
-        }
-        try (Batch slice = device.slice(1, 1);
-                Batch text = device.column(1).slice(1, 1).share();
-                Batch back = slice.copyTo(Device.CPU, stream);
-                Batch alone = text.copyTo(Device.CPU, stream)) {
-            same("\u00e4c", back.column(1).getString(0));
-            same("\u00e4c", alone.root().getString(0));
-        }
-        DeviceStream closed = DeviceStream.create(CUDA);
-        closed.close();
-        refused(Status.CLOSED, () -> Batch.ofColumns(Map.of("all", device), closed), "Batch.ofColumns");
-        refused(Status.CLOSED, () -> device.column("n").nullCount(closed), "Column.nullCount");
-    }
-
-    private static void batches() throws InterruptedException {
-        AtomicInteger released = new AtomicInteger();
-        try (DeviceStream stream = DeviceStream.create(CUDA);
-                DeviceStream consumer = DeviceStream.create(CUDA)) {
-            Batch host = batch(released::incrementAndGet);
-            Batch device = host.copyTo(CUDA, stream);
-            host.close();
-            same(CUDA, device.device());
-            refused(Status.DEVICE, () -> device.column("n").getInt(0), "device is cuda:0, not host memory");
-            refused(Status.DEVICE, () -> device.column("t").getString(0), "device is cuda:0, not host memory");
-            try (Batch back = device.copyTo(Device.CPU, consumer)) {
-                holds(back);
-            }
-            for (String name : List.of("v", "u", "r", "m")) {
-                refused(Status.DEVICE, () -> device.column(name).getObject(0), "device is cuda:0, not host memory");
-                refused(Status.DEVICE, () -> device.column(name).asText(0), "device is cuda:0, not host memory");
-            }
-            same(1L, device.column("n").nullCount(consumer));
-            same(0L, device.column("u").nullCount(consumer));
-            columns(device, consumer);
-            // Exported and imported again as Arrow, with an event.
-            try (CStruct array = CStruct.arrowDeviceArray();
-                    CStruct schema = CStruct.arrowSchema()) {
-                device.exportShareDevice(array.address());
-                try (Schema fields = device.schema()) {
-                    fields.exportArrow(schema.address());
-                }
-                check(array.memory().getLong(Records.ARROW_DEVICE_ARRAY.at("sync_event")) != 0);
-                refused(Status.DEVICE, () -> device.exportShare(array.address()), "cuda:0");
-                try (Batch imported = Batch.importArrowDevice(array.address(), schema.address());
-                        Batch pinned = imported.copyTo(new Device(DeviceType.CUDA_HOST, 0), consumer);
-                        Batch back = imported.copyTo(Device.CPU, consumer);
-                        Tensor numbers = imported.column("l").child(0).toTensor(Copy.NEVER)) {
-                    holds(back);
-                    refused(Status.NOT_READY, () -> pinned.column("n").getInt(0), "queued on a stream");
-                    imported.waitOn(consumer);
-                    ByteBuffer values = Direct.room(16);
-                    numbers.read(values, consumer);
-                    same(2.5, values.getDouble(8));
-                    imported.usedOn(consumer);
-                }
-            }
-            device.close();
-            settle();
-            same(1, released.get());
-            try (Batch again = batch(null)) {
-                refused(Status.DEVICE, () -> again.producedOn(stream), "no streams");
-                refused(Status.DEVICE, () -> again.usedOn(stream), "no streams");
-                again.waitOn(stream);
-                try (Batch copy = again.copyTo(CUDA, stream)) {
-                    copy.producedOn(stream);
-                    copy.waitOn(consumer);
-                }
             }
         }
     }
