@@ -7,6 +7,7 @@ use devexchange_core::{Batch, Column, RawStream, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PySequence, PyString};
 
+use crate::copy;
 use crate::order::raw_stream;
 use crate::python::argument;
 use crate::python::class::Class;
@@ -55,7 +56,8 @@ pub(crate) fn matrix(py: Python<'_>, batch: &Batch, copy: Option<bool>, stream: 
     let value = raw_stream::of_copy(stream);
     let _hold = raw_stream::hold(value)?;
     let matrix = py.detach(|| {
-        let stream = batch.device().has_streams().then(|| batch.stream(value)).transpose()?;
+        let is_without = copy::is_without_stream(batch.device(), batch.device(), stream);
+        let stream = (!is_without).then(|| batch.stream(value)).transpose()?;
         convert::matrix(batch, copying(copy), stream)
     });
     Ok(matrix?)

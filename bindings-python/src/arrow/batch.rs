@@ -82,7 +82,7 @@ impl RecordBatch {
             push(&mut given, named(pair)?)?;
         }
         let columns: Vec<(&str, &Batch)> = given.iter().map(|(name, batch)| (name.as_str(), batch)).collect();
-        let value = stream::optional(stream)?;
+        let value = stream::wanted(stream)?;
         let _hold = value.map(raw_stream::hold).transpose()?;
         let batch = py.detach(|| {
             let stream = columns.first().zip(value).map(|((_, first), value)| first.stream(value)).transpose()?;
@@ -238,7 +238,8 @@ impl RecordBatch {
     /// Returns a record batch of columns of one type as a column-major matrix with the same rows and columns.
     ///
     /// `copy` is as for `Column.to_tensor`; a copy of device memory is queued on `stream` (by default the legacy default
-    /// stream). A view is read-only; it needs columns that follow each other at equal distances.
+    /// stream; a batch on the CPU refuses any). A view is read-only; it needs columns that follow each other at equal
+    /// distances.
     #[pyo3(signature = (*, copy=None, stream=None))]
     fn to_matrix(&self, py: Python<'_>, copy: Option<bool>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
         Ok(New(convert::matrix(py, &self.get()?, copy, stream::optional(stream)?)?))

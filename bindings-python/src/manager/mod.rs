@@ -10,7 +10,7 @@ mod written;
 use devexchange_core::manager::{Allocated, Driver, HostFlags, Limited, Manager, Pool, PoolOptions, Request, Shared};
 use devexchange_core::order::Ready;
 use devexchange_core::runtime::cuda::Hold;
-use devexchange_core::{Device, DeviceType, Owner, RawStream, Stream};
+use devexchange_core::{Device, DeviceType, Owner, Stream};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyTuple};
 
@@ -309,7 +309,7 @@ fn pinned(
 
 /// Reads a stream of a device to allocate on, and holds it for the call; −1 stands for none, too.
 fn stream_or_none(device: Device, value: Option<&Bound<'_, PyAny>>) -> Result<(Option<Stream>, Hold)> {
-    let value = stream::optional(value)?.filter(|&value| value != RawStream::NO_SYNC);
+    let value = stream::wanted(value)?;
     let hold = value.map_or(Ok(Hold::none()), raw_stream::hold)?;
     Ok((value.map(|value| device.stream_with(device, value)).transpose()?, hold))
 }

@@ -20,3 +20,8 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
 pub(crate) fn optional(stream: Option<&Bound<'_, PyAny>>) -> Result<Option<RawStream>> {
     stream.map(number).transpose()
 }
+
+/// Like [`optional`], but -1 stands for no stream, too.
+pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>) -> Result<Option<RawStream>> {
+    Ok(optional(stream)?.filter(|&stream| stream != RawStream::NO_SYNC))
+}

@@ -11,7 +11,7 @@ import pytest
 from peer import soon
 
 import devexchange
-from devexchange import InvalidType, from_arrow, from_dlpack, ipc
+from devexchange import InvalidType, RecordBatch, from_arrow, from_dlpack, ipc
 
 TYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
 MATRIX = numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3))
@@ -80,6 +80,19 @@ def test_batch_of_separate_columns_needs_a_copy():
     assert (matrix.is_copied, matrix.read_only) == (True, False)
     numpy.testing.assert_array_equal(numpy.from_dlpack(matrix), [[0, 2, 6], [1, 3, 7]])
     numpy.testing.assert_array_equal(numpy.from_dlpack(from_arrow(source.slice(1)).to_matrix()), [[1, 3, 7]])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda batch, stream: batch.to_matrix(stream=stream), lambda batch, stream: RecordBatch.of({"b": batch}, stream=stream)],
+    ids=["to_matrix", "of"],
+)
+def test_batches_on_the_cpu_have_no_streams(make):
+    batch = from_arrow(pyarrow.record_batch({"a": [1], "b": [2]}))
+    for none in (None, -1):
+        make(batch, none).close()
+    with pytest.raises(devexchange.Refused, match="stream is 1: device is cpu:0, which has no streams"):
+        make(batch, 1)
 
 
 def test_matrix_keeps_its_source():
