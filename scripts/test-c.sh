@@ -149,6 +149,7 @@ check_stage_and_uninstall() {
   check_places
   check_spellings
   check_beside
+  check_dlpack_of_others
 }
 
 # LIBDIR may repeat PREFIX, as packagers write it, and an uninstall elsewhere removes nothing.
@@ -199,6 +200,23 @@ check_beside() {
   left=$(cd "$work/beside" && find . ! -type d | sort | diff - "$work/beside.wanted" | paste -sd ' ') || true
   if [ -z "$left" ]; then ok "uninstall leaves a later version whole"
   else not_ok "uninstall leaves a later version whole" "$left"; fi
+}
+
+# A header of DLPack that another package left stays if it has everything of ours.
+check_dlpack_of_others() {
+  local header=$work/others/include/dlpack/dlpack.h ours=$DEVX_ROOT/bindings-c/include/dlpack/dlpack.h
+  local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX="$work/others") minor
+  mkdir -p "${header%/*}"
+  for minor in 2 3 4; do
+    printf '#define DLPACK_MAJOR_VERSION 1\n#define DLPACK_MINOR_VERSION %s\n' "$minor" >"$header"
+    check "make install beside DLPack 1.$minor" make "${args[@]}" install || return 0
+    if [ "$minor" -lt 3 ] && cmp -s "$ours" "$header"; then ok "a header of DLPack 1.$minor is replaced"
+    elif [ "$minor" -ge 3 ] && [ "$(wc -l <"$header")" = 2 ]; then ok "a header of DLPack 1.$minor stays"
+    else not_ok "of two headers of DLPack the newer one is there" "it was 1.$minor"; fi
+  done
+  check "make uninstall beside DLPack" make "${args[@]}" uninstall || return 0
+  if [ -e "$header" ]; then ok "uninstall leaves another package's header"
+  else not_ok "uninstall leaves another package's header" "$header is gone"; fi
 }
 
 # Without cargo, install uses the library that is built, and no other library than the one asked for. HOME and CDPATH
