@@ -109,12 +109,8 @@ fn one_that_is_held_is_destroyed_after_that() {
 /// A program that makes its streams itself may hold one before anything else has needed the driver.
 #[test]
 fn one_is_held_by_the_first_call_of_the_process() {
-    if !sim::is_child() {
-        if sim::skipped("streams are counted by the simulated driver") {
-            return;
-        }
-        let output = sim::child("one_is_held_by_the_first_call_of_the_process", &[]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let test = "one_is_held_by_the_first_call_of_the_process";
+    if sim::skipped("streams are counted by the simulated driver") || !sim::is_apart(test, &[]) {
         return;
     }
     sim::set_current(sim::primary(0));

@@ -419,14 +419,10 @@ fn limit_addresses(more: Option<u64>) {
 /// A release that came while no thread existed, and none could be made, runs once there is one.
 #[test]
 fn a_thread_that_could_not_be_made_is_made_later() {
-    if sim::skipped("a driver of the machine needs many addresses") {
-        return;
-    }
-    if !sim::is_child() {
-        let stacks = (1_u64 << 30).to_string();
-        let output = sim::child("a_thread_that_could_not_be_made_is_made_later", &[("RUST_MIN_STACK", &stacks)]);
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}{text}", String::from_utf8_lossy(&output.stdout));
+    let (test, stacks) = ("a_thread_that_could_not_be_made_is_made_later", (1_u64 << 30).to_string());
+    if sim::skipped("a driver of the machine needs many addresses")
+        || !sim::is_apart(test, &[("RUST_MIN_STACK", &stacks)])
+    {
         return;
     }
     let session = Session::new();

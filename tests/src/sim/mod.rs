@@ -225,3 +225,17 @@ pub fn child(test: &str, variables: &[(&str, &str)]) -> std::process::Output {
     let path = cuda().path.to_str().expect("UTF-8");
     peer::run(test, &[&[(PLACED, path), (CHILD, "1")], variables].concat())
 }
+
+/// Runs one test of this program in its own process, where this returns true; for `if !is_apart(…) { return; }`.
+///
+/// # Panics
+/// If it fails there.
+pub fn is_apart(test: &str, variables: &[(&str, &str)]) -> bool {
+    if is_child() {
+        return true;
+    }
+    let output = child(test, variables);
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{}", said.concat());
+    false
+}

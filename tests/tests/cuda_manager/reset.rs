@@ -60,12 +60,8 @@ fn a_reset_is_done_when_it_returns() {
 #[test]
 fn memory_that_a_device_was_reset_under_counts_as_lost() {
     let _session = Session::new();
-    if !sim::is_child() {
-        if sim::skipped("a real driver may not survive it") {
-            return;
-        }
-        let output = sim::child("reset::memory_that_a_device_was_reset_under_counts_as_lost", &[]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let test = "reset::memory_that_a_device_was_reset_under_counts_as_lost";
+    if sim::skipped("a real driver may not survive it") || !sim::is_apart(test, &[]) {
         return;
     }
     let manager = Driver::new().expect("a manager");
@@ -89,12 +85,8 @@ fn memory_that_a_device_was_reset_under_counts_as_lost() {
 #[test]
 fn an_event_that_a_device_was_reset_under_is_replaced() {
     let _session = Session::new();
-    if !sim::is_child() {
-        if sim::skipped("a real driver may not survive it") {
-            return;
-        }
-        let output = sim::child("reset::an_event_that_a_device_was_reset_under_is_replaced", &[]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let test = "reset::an_event_that_a_device_was_reset_under_is_replaced";
+    if sim::skipped("a real driver may not survive it") || !sim::is_apart(test, &[]) {
         return;
     }
     let manager = Driver::new().expect("a manager");
