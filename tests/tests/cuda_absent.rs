@@ -5,6 +5,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::DEVX_DEVICE;
@@ -88,12 +90,14 @@ fn without_a_driver() {
     assert_eq!((releases_waiting(), releases_lost()), (0, 0));
 }
 
-/// Set for the process that finds a stub: the text that its error must contain, or empty if there is a driver, too.
+/// Set for the process that finds a driver that cannot be used: the text that its error must contain, or empty if there
+/// is another one, too.
 const STUB: &str = "DEVX_WITH_A_STUB";
 
-/// The toolkit has such a library, for linkers; each of its functions reports that it is a stub.
+/// The toolkit has such a library, for linkers; each of its functions reports that it is a stub. Other drivers that cannot
+/// be initialised report other codes.
 #[test]
-fn a_stub_is_no_driver_and_hides_none() {
+fn a_driver_without_devices_is_described_and_a_stub_hides_none() {
     if let Ok(said) = std::env::var(STUB) {
         let count = info::device_count();
         match said.as_str() {
@@ -114,20 +118,33 @@ fn a_stub_is_no_driver_and_hides_none() {
     let names = names.lines().filter_map(|line| line.rsplit(' ').next());
     // Functions that the driver hides, because it is placed as an older one, end in a character that no name in C has.
     let names = names.filter(|name| name.starts_with("cu") && !name.ends_with('!'));
-    let stub: String = names.map(|name| format!("int {name}(void) {{ return 34; }}\n")).collect();
-    std::fs::write(place.join("stub.c"), stub).expect("written");
-    let library = place.join("libcuda.so");
-    let mut compile = Command::new("cc");
-    compile.args(["-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&library).arg(place.join("stub.c"));
-    assert!(compile.status().expect("a C compiler").success());
-    // The same library by a name that no driver has on Linux: it is not loaded.
-    let other = place.join("other");
-    std::fs::create_dir_all(&other).expect("a directory");
-    std::fs::copy(&library, other.join("libnvcuda.so")).expect("copied");
-    let [stub, other] = [&place, &other].map(|path| path.to_str().expect("UTF-8"));
-    let both = format!("{stub}:{}", driver.parent().and_then(Path::to_str).expect("UTF-8"));
-    for (path, said) in [(stub, "only the toolkit's stub of one"), (&both, ""), (other, "libcuda.so.1 was not found")] {
-        let output = peer::run("a_stub_is_no_driver_and_hides_none", &[("LD_LIBRARY_PATH", path), (STUB, said)]);
+    let functions: String = names.map(|name| format!("int {name}(void) {{ return CODE; }}\n")).collect();
+    let source = place.join("stub.c");
+    std::fs::write(&source, functions).expect("written");
+    let unusable = |code: u32| {
+        let library = place.join(code.to_string()).join("libcuda.so");
+        std::fs::create_dir_all(library.parent().expect("a directory")).expect("made");
+        let mut compile = Command::new("cc");
+        compile.args(["-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", &format!("-DCODE={code}"), "-o"]);
+        assert!(compile.arg(&library).arg(&source).status().expect("a C compiler").success());
+        library
+    };
+    let [stub, no_device, unknown] = [34, 100, 999].map(unusable);
+    // The stub by a name that no driver has on Linux: it is not loaded.
+    let other = place.join("other").join("libnvcuda.so");
+    std::fs::create_dir_all(place.join("other")).expect("a directory");
+    std::fs::copy(&stub, &other).expect("copied");
+    let [stub, no_device, unknown, other, driver] = [&stub, &no_device, &unknown, &other, &driver]
+        .map(|library| library.parent().and_then(Path::to_str).expect("UTF-8"));
+    for (path, said) in [
+        (stub, "only the toolkit's stub of one (cuInit: 34)"),
+        (&format!("{stub}:{driver}"), ""),
+        (no_device, "no CUDA device that it may use (cuInit: 100)"),
+        (unknown, "the CUDA driver cannot be initialised (cuInit: 999)"),
+        (other, "libcuda.so.1 was not found"),
+    ] {
+        let test = "a_driver_without_devices_is_described_and_a_stub_hides_none";
+        let output = peer::run(test, &[("LD_LIBRARY_PATH", path), (STUB, said)]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{path}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
     }
@@ -156,12 +173,22 @@ __attribute__((constructor)) static void load(void) {
 fn a_fork_does_not_wait_for_a_driver_that_its_parent_looks_for() {
     if let Some(place) = std::env::var_os(SLOW) {
         let place = Path::new(&place);
-        let looking = std::thread::spawn(|| info::device_count().is_err());
-        peer::soon("the driver is being loaded", || place.join("loading").exists());
-        let refused = || info::device_count().is_err_and(|error| error.message().contains("fork"));
-        let status = peer::forked(refused);
+        let is_of_fork = || info::device_count().expect_err("it has no functions").message().contains("fork");
+        // While a library is being loaded, no thread begins, and none sets up anything that is its own (glibc).
+        let steps = Arc::new(AtomicU32::new(0));
+        let (loading, step) = (place.join("loading"), Arc::clone(&steps));
+        let second = std::thread::spawn(move || {
+            step.store(1, SeqCst);
+            peer::soon("the driver is being loaded", || loading.exists());
+            step.store(2, SeqCst);
+            is_of_fork()
+        });
+        peer::soon("the second thread runs", || steps.load(SeqCst) == 1);
+        let first = std::thread::spawn(is_of_fork);
+        peer::soon("the second thread looks, too", || steps.load(SeqCst) == 2);
+        let status = peer::forked(is_of_fork);
         std::fs::write(place.join("loaded"), "").expect("written");
-        assert!(looking.join().expect("ended"), "it has no functions");
+        assert_eq!([first, second].map(|looking| looking.join().expect("ended")), [false; 2]);
         assert_eq!(status, 0, "a wait status");
         return;
     }
