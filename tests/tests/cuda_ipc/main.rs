@@ -16,6 +16,7 @@ use devexchange_core::arrow::{ArrayBuilder, Batch};
 use devexchange_core::convert::Plan;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::manager::{Pool, PoolOptions};
+use devexchange_core::runtime::cuda::info;
 use devexchange_core::{DType, Device, DeviceType, Owner, Tensor, ipc};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::CUDA0;
@@ -303,11 +304,18 @@ fn a_killed_importer_gives_device_memory_back() {
 #[test]
 fn a_device_that_is_not_there_is_named() {
     const NAME: &str = "a_device_that_is_not_there_is_named";
+    const ASKED: &str = "DEVX_DEVICE_ASKED_FOR";
+    let uuid = |ordinal| {
+        let uuid = info::device_info(ordinal).expect("a device").uuid;
+        uuid.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
     if part().is_some() {
         sim::cuda();
         let error = theirs("device").tensor("t").expect_err("refused");
         assert_eq!(error.status(), DEVX_DEVICE, "{error}");
-        assert!(error.message().contains("this process sees no such device"), "{error}");
+        let asked = std::env::var(ASKED).expect("a UUID");
+        let why = format!("uuid is {asked}: this process sees no such device, but {}", uuid(0));
+        assert!(error.message().ends_with(&why), "{error}");
         return say("refused");
     }
     let _session = Session::new();
@@ -318,7 +326,7 @@ fn a_device_that_is_not_there_is_named() {
     let second = Device { kind: DeviceType::CUDA, id: 1 };
     let tensor = Tensor::allocate(second, DType::UINT8, &[64], None).expect("allocated");
     server.offer_tensor("t", &tensor, Copying::Never).expect("offered");
-    let mut peer = start(NAME, "importer", &[("SIMCUDA_DEVICES", "1")]);
+    let mut peer = start(NAME, "importer", &[("SIMCUDA_DEVICES", "1"), (ASKED, &uuid(1))]);
     peer.expect("refused");
     peer.end();
     soon("it is released", || server.leases() == 0);
