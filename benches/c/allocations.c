@@ -10,6 +10,10 @@ int64_t bench_allocations(void) {
     return allocations;
 }
 
+void bench_add_allocations(int64_t of_other) {
+    allocations += of_other;
+}
+
 /* A malloc in the program or in a preloaded library replaces libc's everywhere; these names still reach libc's. */
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);

@@ -8,4 +8,7 @@
 
 int64_t bench_allocations(void);
 
+/* Adds those of another thread, which work for this one. */
+void bench_add_allocations(int64_t of_other);
+
 #endif

@@ -1,4 +1,5 @@
 #include "threads.h"
+#include "allocations.h"
 #include "bench.h"
 
 #include <pthread.h>
@@ -19,6 +20,8 @@ struct pair {
     pthread_t second;
     enum task task;
     int64_t times;
+    /* How often the second thread called malloc and its relatives in the last round. */
+    int64_t allocations;
     /* Rounds: each request increments `asked`, and when it is done, `answered` becomes the same number. */
     _Alignas(LINE_BYTES) atomic_int_fast64_t asked;
     _Alignas(LINE_BYTES) atomic_int_fast64_t answered;
@@ -68,8 +71,10 @@ static void *second_thread(void *context) {
     for (int64_t round = 1;; ++round) {
         wait_for(&pair->asked, round);
         if (pair->times < 0) return NULL;
+        int64_t const before = bench_allocations();
         if (pair->task == IMPORT) import_all(pair, pair->times);
         else do_everything(pair, pair->times);
+        pair->allocations = bench_allocations() - before;
         atomic_store_explicit(&pair->answered, round, memory_order_release);
     }
 }
@@ -78,6 +83,11 @@ static int64_t ask(struct pair *pair, enum task task, int64_t times) {
     pair->task = task;
     pair->times = times;
     return atomic_fetch_add_explicit(&pair->asked, 1, memory_order_release) + 1;
+}
+
+static void finish(struct pair *pair, int64_t round) {
+    wait_for(&pair->answered, round);
+    bench_add_allocations(pair->allocations);
 }
 
 static void *set_up(int size) {
@@ -92,14 +102,14 @@ static void run_elsewhere(void *state, int64_t times) {
     struct pair *pair = state;
     int64_t const round = ask(pair, IMPORT, times);
     export_all(pair, times);
-    wait_for(&pair->answered, round);
+    finish(pair, round);
 }
 
 static void run_both(void *state, int64_t times) {
     struct pair *pair = state;
     int64_t const round = ask(pair, EVERYTHING, times / 2);
     do_everything(pair, times - times / 2);
-    wait_for(&pair->answered, round);
+    finish(pair, round);
 }
 
 static void tear_down(void *state) {

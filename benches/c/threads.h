@@ -3,7 +3,7 @@
  *   threads/released-elsewhere   one thread exports, the other one imports and releases; a queue is between them
  *   threads/two-at-once          both threads export, import and release, from one producer
  *
- * Allocations are counted on the main thread only: the one that exports, or one of the two.
+ * Allocations are counted on both threads.
  */
 #ifndef THREADS_H_
 #define THREADS_H_
