@@ -181,6 +181,63 @@ class HandleTest {
         throw new AssertionError("no value of " + type);
     }
 
+    /** A call that stayed inside would keep the object alive after it is closed. */
+    @Test
+    void everyMethodLeavesWhatItEntered() throws IllegalAccessException {
+        String address = "@devexchange-java-handles-" + ProcessHandle.current().pid();
+        try (Schema schema = Schema.batch(Field.of("x", Format.INT32));
+                Tensor tensor = tensor();
+                Batch batch = batch();
+                CStruct struct = CStruct.arrowArray();
+                BatchStream stream = BatchStream.of(schema, DeviceType.CPU, List.<Batch>of().iterator());
+                MemoryManager manager = manager();
+                Memory memory = memory();
+                IpcServer server = server();
+                IpcClient client = IpcClient.connect(address)) {
+            List<Owned<?>> all = List.of(schema, tensor, batch, struct, stream, manager, memory, server, client);
+            for (Owned<?> each : all) {
+                leaves(each, each);
+            }
+            leaves(batch.column(0), batch);
+            // As arguments, of calls that succeed and of calls that are refused.
+            server.offer("tensor", tensor, Copy.ALWAYS);
+            server.offer("batch", batch, Copy.ALWAYS);
+            client.importTensor("tensor").close();
+            client.importBatch("batch").close();
+            MemoryManager.limited(manager, 1).close();
+            Tensor.allocate(manager, Device.CPU, DType.INT8, new long[] {1}, null).close();
+            refused(Status.INVALID_ARGUMENT, () -> server.offer("", tensor, Copy.ALWAYS));
+            refused(Status.INVALID_ARGUMENT, () -> server.offer("", batch, Copy.ALWAYS));
+            refused(Status.NULL_ARGUMENT, () -> Batch.importArrow(0, schema));
+            refused(Status.MISMATCH, () -> Batch.create(schema, Device.CPU, List.of(), null));
+            refused(Status.DEVICE, () -> BatchStream.of(schema, new DeviceType(99), () -> null, null));
+            all.forEach(each -> assertNobodyIsInside(each, "as an argument"));
+        }
+    }
+
+    /** Calls each method of an object, and checks that it has left. */
+    private static void leaves(Object called, Owned<?> entered) throws IllegalAccessException {
+        for (Method method : called.getClass().getMethods()) {
+            boolean handsOver = method.getReturnType() == long.class && method.getName().startsWith("export");
+            if (!Modifier.isStatic(method.getModifiers()) && !ALWAYS.contains(method.getName()) && !handsOver) {
+                Object[] arguments = Arrays.stream(method.getParameterTypes()).map(HandleTest::anyOf).toArray();
+                try {
+                    if (method.invoke(called, arguments) instanceof Owned<?> made) {
+                        made.close();
+                    }
+                } catch (InvocationTargetException refusal) {
+                    // A call that is refused leaves as well.
+                }
+                assertNobodyIsInside(entered, method.toString());
+            }
+        }
+    }
+
+    private static void assertNobodyIsInside(Owned<?> entered, String method) {
+        entered.handle.enterAlone(method);
+        entered.exitAlone();
+    }
+
     @Test
     void closedSchemasAreNotUsedForImports() {
         Schema schema = Schema.batch();
