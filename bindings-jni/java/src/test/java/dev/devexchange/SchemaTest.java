@@ -11,6 +11,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -175,6 +176,42 @@ class SchemaTest {
         }
         assertNotEquals(one, doubled);
         assertFalse(one.equals(null));
+    }
+
+    @Test
+    void fieldsNeverChange() {
+        Map<String, String> pairs = new HashMap<>(Map.of("k", "v"));
+        Field[] children = {Field.of("a", Format.INT8)};
+        Field made = Field.of("x", Format.STRUCT).withChildren(children).withMetadata(pairs);
+        pairs.put("k", "w");
+        children[0] = Field.of("b", Format.INT8);
+        try (Schema schema = roundTrip(Schema.of(made))) {
+            for (Field field : List.of(made, schema.root())) {
+                assertEquals("a", field.children().get(0).name());
+                assertEquals(Map.of("k", "v"), field.metadata());
+                assertThrows(UnsupportedOperationException.class, () -> field.children().set(0, children[0]));
+                assertThrows(UnsupportedOperationException.class, () -> field.metadata().put("k", "w"));
+            }
+        }
+    }
+
+    /** Arrow allows it. */
+    @Test
+    void ofValuesWithOneKeyTheLastIsSeen() {
+        ByteBuffer block = Direct.room(24).putInt(2);
+        for (int value : new int[] {'1', '2'}) {
+            block.putInt(1).put((byte) 'k').putInt(1).put((byte) value);
+        }
+        block.flip();
+        try (Schema schema = Schema.of(Field.of("x", Format.INT8));
+                CStruct struct = CStruct.arrowSchema()) {
+            schema.exportArrow(struct.address());
+            struct.memory().putLong(Records.ARROW_SCHEMA.at("metadata"), Direct.address(block));
+            try (Schema imported = Schema.importArrow(struct.address())) {
+                assertEquals(Map.of("k", "2"), imported.root().metadata());
+                assertEquals(24, block.remaining());
+            }
+        }
     }
 
     private static Field family(String name) {
