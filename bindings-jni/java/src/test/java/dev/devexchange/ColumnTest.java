@@ -199,10 +199,31 @@ class ColumnTest {
         Node known = Node.of(3, Direct.bits("101"), Direct.ints(1, 2, 3)).withNullCount(1);
         through(Format.INT32, known, column -> {
             assertEquals(1, column.nullCount());
+            Column part = column.slice(1, 2);
+            assertEquals(1, part.nullCount());
+            assertEquals(1, part.nullCount(), "the nulls are counted already");
+            assertEquals(0, column.slice(2, 1).nullCount());
             assertTrue(column.isNull(1));
             refused(Status.INVALID_ARGUMENT, () -> column.getInt(1), "row 1", "\"c\"", "null");
             assertEquals(3, column.getInt(2));
         });
+    }
+
+    @Test
+    void buffersLargerThanAnyMemoryAreRefusedWhenTheyAreRead() {
+        ByteBuffer memory = Direct.longs(0, 1, 1L << 48);
+        long address = Direct.address(memory);
+        for (Node node : List.of(
+                Node.ofAddresses(1L << 48, 0, address), Node.ofAddresses(2, 0, address, address))) {
+            String format = node.bufferCount() == 2 ? Format.INT8 : Format.LARGE_BINARY;
+            try (Schema schema = Schema.of(Field.of("c", format));
+                    Batch batch = Batch.create(schema, Device.CPU, List.of(node), () -> memory.get(0))) {
+                refused(
+                        Status.INVALID_BUFFERS,
+                        () -> batch.root().getObject(0),
+                        "column \"c\": a buffer would have 281474976710656 bytes");
+            }
+        }
     }
 
     @Test
@@ -220,6 +241,11 @@ class ColumnTest {
             refused(Status.INVALID_BUFFERS, () -> batch.root().getString(0), "row 0 are -1 and 9");
             refused(Status.INVALID_BUFFERS, () -> batch.root().getBytes(1), "row 1 are 9 and 6");
         }
+        try (Schema schema = Schema.of(Field.of("c", Format.UTF8));
+                Batch batch = Batch.create(
+                        schema, Device.CPU, List.of(Node.of(2, NONE, Direct.ints(0, 7, 6), data)), null)) {
+            refused(Status.INVALID_BUFFERS, () -> batch.root().getString(0), "0 and 7", "the column end at 6");
+        }
         try (Schema schema = Schema.of(Field.of("c", Format.LARGE_UTF8));
                 Batch batch = Batch.create(
                         schema, Device.CPU, List.of(Node.of(1, NONE, Direct.longs(0, 3), NONE)), null)) {
@@ -234,6 +260,16 @@ class ColumnTest {
                         null)) {
             refused(Status.INVALID_BUFFERS, () -> batch.root().list(0), "child with length 3");
             refused(Status.INVALID_BUFFERS, () -> batch.root().list(1), "row 1 are 9 and 3");
+        }
+        long most = Long.MAX_VALUE;
+        Field views = Field.of("c", Format.LARGE_LIST_VIEW).withChildren(Field.of("", Format.INT8));
+        try (Schema schema = Schema.of(views);
+                Batch batch = Batch.create(
+                        schema,
+                        Device.CPU,
+                        List.of(Node.of(1, NONE, Direct.longs(most), Direct.longs(most)), Node.of(1, NONE, Direct.bytes(1))),
+                        null)) {
+            refused(Status.INVALID_BUFFERS, () -> batch.root().list(0), most + " values from " + most + " on");
         }
     }
 }

@@ -42,9 +42,10 @@ class NestedColumnTest {
             refused(Status.MISMATCH, () -> column.dictionary().dictionary(), "no dictionary");
         });
         Field numbers = Field.of("n", Format.INT64).withDictionary(Field.of("", Format.FLOAT64));
-        through(numbers, List.of(Node.of(2, NONE, Direct.longs(1, 5)), Node.of(2, NONE, Direct.doubles(0.5, 1.5))),
+        through(numbers, List.of(Node.of(3, NONE, Direct.longs(1, 5, 2)), Node.of(2, NONE, Direct.doubles(0.5, 1.5))),
                 column -> {
                     assertEquals(1.5, column.getDouble(0));
+                    refused(Status.OUT_OF_RANGE, () -> column.getDouble(2), "row 2 is index 2", "dictionary of 2");
                     refused(Status.OUT_OF_RANGE, () -> column.getDouble(1), "row 1 is index 5", "dictionary of 2");
                 });
         Field dates = Field.of("d", Format.INT8).withDictionary(Field.of("", Format.DATE32));

@@ -308,7 +308,7 @@ class TypesTest {
             views.position(views.position() + 16);
         }
         ArrayBuilder builder = fixed("vz", wrong.length, null, views.flip())
-                .viewData(Direct.room(20), Direct.room(0));
+                .viewData(Direct.room(24).limit(20), Direct.room(0));
         through(builder, column -> {
             refused(Status.INVALID_BUFFERS, () -> column.getBytes(0), "row 0 has length -1");
             refused(Status.INVALID_BUFFERS, () -> column.getBytes(1), "row 1 is buffer 2", "2 data buffers");
