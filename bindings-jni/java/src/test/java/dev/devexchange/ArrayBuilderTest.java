@@ -61,7 +61,7 @@ class ArrayBuilderTest {
                 .offset(1)
                 .address(Direct.address(valid))
                 .address(Direct.address(memory));
-        Field uuid = Field.of("id", Format.fixedSizeBinary(2)).withExtension("arrow.uuid", "");
+        Field uuid = Field.of("id", Format.fixedSizeBinary(2)).notNull().withExtension("arrow.uuid", "");
         try (Batch batch = ArrayBuilder.batch(3)
                         .child(coded)
                         .child(values)
@@ -82,6 +82,7 @@ class ArrayBuilderTest {
             assertEquals(Direct.address(memory), x.bufferAddress(1));
             assertEquals("arrow.uuid", batch.column("id").field().extensionName());
             assertEquals("", batch.column("id").field().extensionMetadata());
+            assertEquals(0, batch.column("id").field().flags());
             assertNull(x.field().extensionName());
             assertEquals(4, batch.column("id").getBytes(1)[1]);
             assertEquals(List.of("coded", "x", "id"), schema.columns().stream().map(Field::name).toList());

@@ -23,10 +23,15 @@ final class DeviceBatches {
                 DeviceStream consumer = DeviceStream.create(CUDA)) {
             Batch host = batch(released::incrementAndGet);
             Batch device = host.copyTo(CUDA, stream);
+            try (Batch said = host.share(Map.of("k", "v"));
+                    Batch copy = said.copyTo(CUDA, stream)) {
+                same(Map.of("k", "v"), copy.metadata());
+            }
             host.close();
             same(CUDA, device.device());
             refused(Status.DEVICE, () -> device.column("n").getInt(0), "device is cuda:0, not host memory");
             refused(Status.DEVICE, () -> device.column("t").getString(0), "device is cuda:0, not host memory");
+            refused(Status.DEVICE, () -> device.column("n").valuesBuffer(), "device is cuda:0, not host memory");
             try (Batch back = device.copyTo(Device.CPU, consumer)) {
                 holds(back);
             }
@@ -34,7 +39,9 @@ final class DeviceBatches {
                 refused(Status.DEVICE, () -> device.column(name).getObject(0), "device is cuda:0, not host memory");
                 refused(Status.DEVICE, () -> device.column(name).asText(0), "device is cuda:0, not host memory");
             }
-            same(1L, device.column("n").nullCount(consumer));
+            Column numbered = device.column("n");
+            same(1L, numbered.nullCount(consumer));
+            same(1L, numbered.nullCount());
             same(0L, device.column("u").nullCount(consumer));
             columns(device, consumer);
             // Exported and imported again as Arrow, with an event.
@@ -52,6 +59,7 @@ final class DeviceBatches {
                         Tensor numbers = imported.column("l").child(0).toTensor(Copy.NEVER)) {
                     holds(back);
                     refused(Status.NOT_READY, () -> pinned.column("n").getInt(0), "queued on a stream");
+                    refused(Status.NOT_READY, () -> pinned.column("n").valuesBuffer(), "queued on a stream");
                     imported.waitOn(consumer);
                     ByteBuffer values = Direct.room(16);
                     numbers.read(values, consumer);
@@ -59,7 +67,10 @@ final class DeviceBatches {
                     imported.usedOn(consumer);
                 }
             }
+            views(device.column("v"), consumer);
             device.close();
+            // An empty buffer is on no device.
+            ArrayBuilder.of("n", Format.INT32, 0).buffer(NONE).buffer(Direct.room(0)).build(CUDA).close();
             settle();
             same(1, released.get());
             try (Batch again = batch(null)) {
@@ -128,6 +139,18 @@ final class DeviceBatches {
         same(List.of("a", (byte) 7, "b"), objects(batch.column("u")));
         same(List.of((short) 5, (short) 5, (short) 6), objects(batch.column("r")));
         same(Map.of((byte) 2, (byte) 4), batch.column("m").getMap(2));
+    }
+
+    /** Views over memory of a device; only the sizes of their data are in host memory. */
+    private static void views(Column column, DeviceStream stream) {
+        ArrayBuilder builder = ArrayBuilder.of(column.field(), 3);
+        for (int i = 0; i < column.bufferCount() - 1; i++) {
+            builder.address(column.bufferAddress(i));
+        }
+        try (Batch views = builder.viewSizes(2, 15).build(CUDA);
+                Batch back = views.copyTo(Device.CPU, stream)) {
+            same(List.of("x", "0123456789abc", ""), objects(back.root()));
+        }
     }
 
     private static List<Object> objects(Column column) {

@@ -63,6 +63,7 @@ final class DeviceScenario {
         whatTheHostCannotRead();
         exportsForAStream();
         producers();
+        producedAgain();
         pointers();
         DeviceBatches.run();
         matrices();
@@ -289,11 +290,35 @@ final class DeviceScenario {
                 refused(Status.INVALID_ARGUMENT, () -> share.producedOn(consumer), "shared already");
             }
             view.producedOn(producer);
-            long exported = view.exportMove(DlpackRequest.DEFAULT.withStream(consumer.value()));
+            long exported = view.exportMove(DlpackRequest.DEFAULT.withStream(consumer));
             try (Tensor imported = Tensor.importDlpack(exported, consumer)) {
                 holds(imported, consumer);
             }
             refused(Status.CLOSED, () -> view.producedOn(producer), "Tensor.producedOn");
+        }
+    }
+
+    /** Data that was ready is not read any more when more work is to fill it. */
+    private static void producedAgain() {
+        Device pinned = new Device(DeviceType.CUDA_HOST, 0);
+        try (DeviceStream stream = DeviceStream.create(CUDA);
+                Tensor tensor = Tensor.allocate(pinned, DType.INT32, SIX, null);
+                Schema schema = Schema.of(Field.of("n", Format.INT32));
+                CStruct array = CStruct.arrowDeviceArray()) {
+            tensor.byteBuffer().putInt(0, 7);
+            same(7L, tensor.getLong(0));
+            tensor.producedOn(stream);
+            refused(Status.NOT_READY, tensor::byteBuffer, "queued on a stream");
+            refused(Status.NOT_READY, () -> tensor.getLong(0), "queued on a stream");
+            Batch.create(schema, pinned, List.of(Node.ofAddresses(6, 0, tensor.address())), null)
+                    .exportMoveDevice(array.address());
+            array.memory().putLong(Records.ARROW_DEVICE_ARRAY.at("sync_event"), 0);
+            try (Batch batch = Batch.importArrowDevice(array.address(), schema)) {
+                same(7, batch.root().getInt(0));
+                batch.producedOn(stream);
+                refused(Status.NOT_READY, () -> batch.root().valuesBuffer(), "queued on a stream");
+                refused(Status.NOT_READY, () -> batch.root().getInt(0), "queued on a stream");
+            }
         }
     }
 
