@@ -3,6 +3,7 @@ package dev.devexchange;
 import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -366,6 +367,25 @@ class AllocatorTest {
         try (MemoryManager manager = MemoryManager.of(wrong, null)) {
             refused(Status.CALLBACK, () -> manager.memoryInfo(0), "memory_info", "-5");
             refused(Status.CALLBACK, () -> manager.ipcHandle(8), "ipc_handle", "offset 9 of 8 bytes");
+        }
+    }
+
+    @Test
+    void aHandleForOtherProcessesIsAValue() {
+        byte[] bytes = new byte[IpcHandle.HANDLE_BYTES];
+        IpcHandle handle = new IpcHandle(bytes, 1, 2, 3);
+        IpcHandle same = new IpcHandle(bytes, 1, 2, 3);
+        bytes[0] = 9;
+        handle.handle()[0] = 9;
+        assertEquals(same, handle);
+        assertEquals(same.hashCode(), handle.hashCode());
+        assertEquals(0, handle.handle()[0]);
+        for (IpcHandle other : List.of(
+                new IpcHandle(bytes, 1, 2, 3),
+                new IpcHandle(handle.handle(), 0, 2, 3),
+                new IpcHandle(handle.handle(), 1, 0, 3),
+                new IpcHandle(handle.handle(), 1, 2, 0))) {
+            assertNotEquals(handle, other);
         }
     }
 
