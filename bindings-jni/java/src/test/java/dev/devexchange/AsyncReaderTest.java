@@ -11,6 +11,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
@@ -249,6 +250,111 @@ class AsyncReaderTest extends AsyncStreams {
         assertEquals(List.of("subscribed", "0 {k=0}", "error"), collector.signals);
         assertEquals(Status.CLOSED, ((DevExchangeException) collector.error).status());
         assertEquals(List.of(), logged);
+    }
+
+    @Test
+    void aBatchThatComesAfterItsSubscriberCancelledIsClosed() throws Exception {
+        try (AsyncReader reader = AsyncReader.create()) {
+            Streams.setGate(true);
+            Collector collector = new Collector() {
+                @Override
+                void subscribed() {
+                    request(1);
+                }
+            };
+            reader.subscribe(collector);
+            Streams.produceAsync(reader.handlerAddress(), NEVER, NEVER);
+            eventually(Streams::isAtGate);
+            collector.subscription.cancel();
+            Streams.setGate(false);
+            eventually(reader::isClosed);
+            assertEquals(List.of("subscribed"), collector.signals);
+        }
+    }
+
+    @Test
+    void aProducerIsCancelledWhileTheSubscriberIsBusy() throws Exception {
+        for (boolean invalid : new boolean[] {false, true}) {
+            try (Numbers numbers = new Numbers(100);
+                    AsyncReader reader = AsyncReader.create();
+                    AsyncWriter writer = writer(reader)) {
+                CountDownLatch told = new CountDownLatch(1);
+                Collector collector = new Collector() {
+                    @Override
+                    void subscribed() {
+                        request(2);
+                    }
+
+                    @Override
+                    void next(int number) {
+                        if (invalid) {
+                            subscription.request(0);
+                        } else {
+                            subscription.cancel();
+                        }
+                        try {
+                            eventually(() -> numbers.cancelled.get() == 1);
+                            told.countDown();
+                        } catch (InterruptedException e) {
+                            throw new AssertionError(e);
+                        }
+                    }
+                };
+                reader.subscribe(collector);
+                numbers.subscribe(writer);
+                completes(writer);
+                assertTrue(told.await(PATIENCE.toSeconds(), TimeUnit.SECONDS), "the producer was told afterwards");
+            }
+        }
+    }
+
+    @Test
+    void theSchemaIsThereWithTheFirstBatch() throws Exception {
+        for (int round = 0; round < 200; round++) {
+            try (AsyncReader reader = AsyncReader.create()) {
+                Collector collector = new Collector() {
+                    @Override
+                    void subscribed() {
+                        request(2);
+                        Streams.produceAsync(reader.handlerAddress(), 1, NEVER);
+                    }
+
+                    @Override
+                    void next(int number) {
+                        try {
+                            reader.schema(Duration.ZERO).close();
+                        } catch (InterruptedException e) {
+                            throw new AssertionError(e);
+                        }
+                    }
+                };
+                reader.subscribe(collector);
+                collector.awaitEnd();
+                assertEquals(List.of("subscribed", "0 {k=0}", "complete"), collector.signals);
+            }
+        }
+    }
+
+    /** Reactive streams, rule 3.13. */
+    @Test
+    void aReaderKeepsNoSubscriberThatCancelled() throws Exception {
+        try (AsyncReader reader = AsyncReader.create()) {
+            writer(reader).close();
+            WeakReference<Object> subscriber = cancelled(reader);
+            Check.collected(() -> subscriber.refersTo(null));
+            assertTrue(reader.isClosed());
+        }
+    }
+
+    private static WeakReference<Object> cancelled(AsyncReader reader) {
+        Collector collector = new Collector() {
+            @Override
+            void subscribed() {
+                subscription.cancel();
+            }
+        };
+        reader.subscribe(collector);
+        return new WeakReference<>(collector);
     }
 
     /** A producer whose {@code cancel} waits must not keep events from others. */

@@ -54,6 +54,11 @@ class AsyncWriterTest extends AsyncStreams {
             assertEquals(EPIPE, reader.producerError().code());
             refused(Status.CALLBACK, () -> reader.schema(PATIENCE), "went away");
         }
+        // Who waits for the schema need not be a subscriber.
+        try (AsyncReader reader = AsyncReader.create()) {
+            writer(reader).close();
+            refused(Status.CALLBACK, () -> reader.schema(PATIENCE), "went away");
+        }
     }
 
     /** Only the last call of the handler, which comes from {@code close}, is on the thread of the program. */
