@@ -328,6 +328,18 @@ class BatchStreamTest {
     }
 
     @Test
+    void aBatchOfASourceKeepsItsOwnFields() {
+        Batch named = ArrayBuilder.of("own", Format.INT32, 1).buffer(null).buffer(Direct.ints(1)).build(Device.CPU);
+        try (BatchStream stream = stream(() -> named, null);
+                Schema schema = stream.schema()) {
+            assertEquals("n", schema.root().name());
+            try (Batch batch = stream.next()) {
+                assertEquals("own", batch.root().field().name());
+            }
+        }
+    }
+
+    @Test
     void aStreamThatCannotBeMadeTakesNothing() throws InterruptedException {
         Release release = new Release();
         try (Schema schema = Streams.schema()) {

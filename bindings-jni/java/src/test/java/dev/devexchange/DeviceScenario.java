@@ -104,7 +104,7 @@ final class DeviceScenario {
         check(info.name().contains("Simulated"));
         check(info.totalBytes() > 0 && info.freeBytes() > 0 && info.freeBytes() <= info.totalBytes());
         same(12090, info.driverVersion());
-        check(info.uuid().getMostSignificantBits() != 0);
+        same("53494d43-5544-4100-0000-000000000001", info.uuid().toString());
         check(!info.uuid().equals(SECOND.info().uuid()));
         Device third = Device.cuda(2);
         refused(Status.DEVICE, third::info, "device_id is 2", "there are 2 CUDA devices");

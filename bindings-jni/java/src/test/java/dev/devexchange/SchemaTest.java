@@ -249,6 +249,19 @@ class SchemaTest {
         }
     }
 
+    /** On a new thread, which has the least memory for a call. */
+    @Test
+    void aSchemaOfAnySizeHasRoom() throws InterruptedException {
+        Threads.start(1, () -> {
+            for (int length = 4000; length < 4100; length++) {
+                String name = "x".repeat(length);
+                try (Schema schema = Schema.of(Field.of(name, Format.INT32))) {
+                    assertEquals(name, schema.root().name());
+                }
+            }
+        }).join();
+    }
+
     @Test
     void fieldsThatCannotBeAreRefused() {
         refuse(Status.INVALID_FORMAT, Field.of("x", ""), "\"x\"", "format is \"\"");
