@@ -179,6 +179,10 @@ class ConvertTest {
                     assertArrayEquals(new long[] {3, 2}, back.shape());
                     assertArrayEquals(new long[] {1, 3}, back.strides());
                 }
+                try (Tensor copy = batch.toMatrix(Copy.ALWAYS, null)) {
+                    assertNotEquals(matrix.address(), copy.address());
+                    assertEquals(6, copy.getDouble(2, 1));
+                }
             }
             refused(Status.MISMATCH, () -> matrix.toBatch(List.of("a"), Copy.NEVER), "1 names for 2 columns");
             refused(Status.INVALID_TEXT, () -> matrix.toBatch(List.of("a\0", "b"), Copy.NEVER), "NUL");
