@@ -14,6 +14,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -531,5 +532,45 @@ class AllocatorTest {
 
     private static Memory allocated(Release release) {
         return MemoryManager.of(new Buffers(), release).allocate(EIGHT);
+    }
+
+    @Test
+    void whoWaitsForAJvmThatEndsIsToldSo() throws IOException, InterruptedException {
+        Jvm.End end = Jvm.run(List.of("-Xcheck:jni"), Map.of(), AtExit.class);
+        assertEquals(0, end.status(), end.output());
+        assertEquals("allocate: the JVM that the manager is in is exiting", end.output().strip());
+    }
+
+    /** Leaves a thread that waits for memory to the end of the process. */
+    static final class AtExit {
+        private AtExit() {}
+
+        public static void main(String[] arguments) throws InterruptedException {
+            CountDownLatch asked = new CountDownLatch(1);
+            Allocator stuck = request -> {
+                asked.countDown();
+                new CountDownLatch(1).await();
+                return null;
+            };
+            MemoryManager manager = MemoryManager.of(stuck, null);
+            Thread waiting = new Thread(() -> {
+                try {
+                    manager.allocate(MemoryRequest.of(Device.CPU, 8));
+                } catch (DevExchangeException e) {
+                    System.out.println(e.getMessage());
+                }
+            });
+            waiting.setDaemon(true);
+            waiting.start();
+            asked.await();
+            // The JVM waits for this thread, and this one for the other.
+            Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+                try {
+                    waiting.join();
+                } catch (InterruptedException e) {
+                    throw new AssertionError(e);
+                }
+            }));
+        }
     }
 }
