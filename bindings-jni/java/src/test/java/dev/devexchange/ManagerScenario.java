@@ -5,6 +5,7 @@ import static dev.devexchange.DeviceScenario.SIX;
 import static dev.devexchange.DeviceScenario.begin;
 import static dev.devexchange.DeviceScenario.check;
 import static dev.devexchange.DeviceScenario.closeGate;
+import static dev.devexchange.DeviceScenario.filled;
 import static dev.devexchange.DeviceScenario.finish;
 import static dev.devexchange.DeviceScenario.flush;
 import static dev.devexchange.DeviceScenario.holds;
@@ -134,6 +135,12 @@ final class ManagerScenario {
             settle();
             same(1L, pool.statistics().refused());
             same(1000L, pool.statistics().peakBytes());
+            // Memory without a stream may be touched at once, on any stream.
+            try (Memory now = pool.allocate(MemoryRequest.of(CUDA, 24));
+                    Tensor source = filled(stream)) {
+                same(0, work(now.address(), source.address(), 24, stream.value()));
+                stream.synchronize();
+            }
             // Memory that outlives its manager.
             Tensor last = Tensor.allocate(pool, CUDA, DType.INT32, SIX, stream);
             pool.close();
@@ -283,9 +290,11 @@ final class ManagerScenario {
             closedAfterARefusal();
             for (int round = 0; round < 4; round++) {
                 boolean fails = round % 2 == 1;
+                // Memory of a pool that is given back on the stream holds it by itself.
+                boolean ordered = round < 2;
                 AtomicLong there = new AtomicLong();
                 Allocator allocator = request -> {
-                    Memory memory = pool.allocate(request);
+                    Memory memory = pool.allocate(ordered ? request : MemoryRequest.of(CUDA, request.bytes()));
                     return new Allocation(memory.address(), memory.device(), () -> {
                         // Time enough to destroy a stream that is not held, which takes another thread a moment.
                         awaitStreams(1, TimeUnit.MILLISECONDS.toNanos(50));

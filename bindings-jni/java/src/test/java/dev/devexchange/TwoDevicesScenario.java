@@ -50,6 +50,7 @@ final class TwoDevicesScenario {
             importOnADefaultStream(first);
             askOnADefaultStream(first);
             pinnedForTheOther(first);
+            copiesOnAStreamOfPinnedMemory();
             askedForTheDeviceOfTheStream(second);
             settle();
         }
@@ -211,6 +212,24 @@ final class TwoDevicesScenario {
             }
         }
         same(0, freeHostMemory(memory));
+    }
+
+    /** A default stream named with pinned memory is that of the device that a copy goes to. */
+    private static void copiesOnAStreamOfPinnedMemory() {
+        ByteBuffer read = Direct.room(24);
+        try (DeviceStream named =
+                        DeviceStream.of(new Device(DeviceType.CUDA_HOST, 0), DeviceStream.LEGACY_DEFAULT);
+                Tensor host = Tensor.allocate(Device.CPU, DType.INT32, SIX, null);
+                Batch column = host.toColumn("n", Copy.NEVER)) {
+            host.write(Direct.ints(1, 2, 3, 4, 5, 6), named);
+            host.read(read, named);
+            same(Direct.ints(1, 2, 3, 4, 5, 6), read);
+            try (Tensor there = host.copyTo(SECOND, named);
+                    Batch rows = column.copyTo(SECOND, named)) {
+                holds(there, named);
+                same(SECOND, rows.device());
+            }
+        }
     }
 
     /**
