@@ -57,6 +57,20 @@ class AsyncTest extends AsyncStreams {
         }
     }
 
+    /** The text of the specification has no such member. */
+    @Test
+    void theMetadataOfAProducerIsOnlyReadIfItFollowsAbiH() throws Exception {
+        try (AsyncReader reader = AsyncReader.create(false, null);
+                Numbers numbers = new Numbers(1);
+                Schema schema = Streams.schema();
+                AsyncWriter writer = AsyncWriter.create(
+                        reader.handlerAddress(), schema, DeviceType.CPU, Map.of("city", "Köln"), null)) {
+            numbers.subscribe(writer);
+            reader.schema(PATIENCE).close();
+            assertEquals(Map.of(), reader.metadata());
+        }
+    }
+
     @Test
     void theSchemaComesBeforeAnyRequest() throws Exception {
         try (AsyncReader reader = AsyncReader.create();
