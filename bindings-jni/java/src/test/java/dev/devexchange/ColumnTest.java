@@ -267,7 +267,9 @@ class ColumnTest {
                 Batch batch = Batch.create(
                         schema,
                         Device.CPU,
-                        List.of(Node.of(1, NONE, Direct.longs(most), Direct.longs(most)), Node.of(1, NONE, Direct.bytes(1))),
+                        List.of(
+                                Node.of(1, NONE, Direct.longs(most), Direct.longs(most)),
+                                Node.of(1, NONE, Direct.bytes(1))),
                         null)) {
             refused(Status.INVALID_BUFFERS, () -> batch.root().list(0), most + " values from " + most + " on");
         }
