@@ -67,8 +67,9 @@ function DX.Tensor(array::AnyStrided{T,N}; release=nothing, readonly::Bool=false
     data = CUDA.context!(CUDA.context(base)) do
         CUDA.stream!(() -> Base.unsafe_convert(CuPtr{T}, array), last)
     end
-    kept = copy(base.data)
-    give_back() = (GPUArrays.unsafe_free!(kept); release === nothing || release())
+    kept, done = copy(base.data), Ref(false)
+    # The function of the caller is not called if a later step fails.
+    give_back() = (GPUArrays.unsafe_free!(kept); done[] && release !== nothing && release())
     tensor = try
         # The stream is kept, too: the stream of a task is destroyed some time after the task.
         Tensor(Ptr{T}(UInt(data)), size(array); strides=strides(array), root=(kept, last), release=give_back,
@@ -77,7 +78,13 @@ function DX.Tensor(array::AnyStrided{T,N}; release=nothing, readonly::Bool=false
         GPUArrays.unsafe_free!(kept)
         rethrow()
     end
-    produced_on(tensor, stream)
+    try
+        produced_on(tensor, stream)
+    catch
+        close(tensor)
+        rethrow()
+    end
+    done[] = true
     return tensor
 end
 

@@ -341,6 +341,18 @@ function tasks_at_once()
     return all(fetch, tasks)
 end
 
+# If the order of a tensor cannot be noted, its array keeps the memory, and the release is not called.
+no_memory(_, _, error) = DX.write_failure(error, DevExchangeError(DX.DEVX_OUT_OF_MEMORY, "full"))
+function order_that_fails()
+    a, called, before = CuArray(VALUES), Ref(0), DX.devx_tensor_produced_on[]
+    DX.devx_tensor_produced_on[] = @cfunction(no_memory, DX.DevxStatus, (Ptr{Cvoid}, Int64, Ptr{DX.DevxError}))
+    ok = refused(() -> Tensor(a; release=() -> called[] += 1), DX.DEVX_OUT_OF_MEMORY, "full")
+    DX.devx_tensor_produced_on[] = before
+    ok &= given_back() && called[] == 0 && outstanding() == 0 && Array(a) == VALUES
+    CUDA.unsafe_free!(a)
+    return ok
+end
+
 function refusals()
     a, called = CuArray(VALUES), Ref(0)
     ok = refused(() -> Tensor(CuArray(['a'])), DX.DEVX_UNSUPPORTED, "eltype is Char")
@@ -374,6 +386,7 @@ end
 
 suite = @testset Counting "on CUDA.jl" begin
     @test refusals()
+    @test order_that_fails()
     @test all_back()
     on_every_schedule((arrays_as_tensors, memory_outlives_arrays, behind_another_task, tensors_as_arrays,
         row_major_tensors, released_after_the_work, forgotten, copies, pinned_and_managed, another_device,
