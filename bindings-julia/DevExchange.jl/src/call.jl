@@ -75,19 +75,26 @@ throw_interrupt() = pop!(task_local_storage(), INTERRUPTED, nothing) === nothing
 
 # Answers a call. `interrupted` gets an interrupt, which is a failure to the caller.
 function respond(before, interrupted, number::UInt64, call::Ptr{Call})
-    status = Ref(DEVX_CALLBACK)
     try
         before()
         reply(lock(() -> ROOTS[number].object, ROOTS_LOCK), call)
         return DEVX_OK
     catch e
-        try
-            disable_sigint(() -> status[] = refuse(interrupted, e, catch_backtrace(), call))
-        catch
-            # A second interrupt, which comes at the end of this; the first one counts.
-        end
-        return status[]
+        return refused(interrupted, e, catch_backtrace(), call)
     end
+end
+
+# The status for an exception. An interrupt that comes meanwhile is thrown at the end of this, and takes the place of the
+# exception; but a second interrupt changes nothing.
+function refused(interrupted, @nospecialize(e), backtrace, call::Ptr{Call})
+    status = Ref(DEVX_CALLBACK)
+    try
+        disable_sigint(() -> status[] = refuse(interrupted, e, backtrace, call))
+    catch later
+        is_first = later isa InterruptException && !(e isa InterruptException)
+        is_first && return refused(interrupted, later, catch_backtrace(), call)
+    end
+    return status[]
 end
 
 function refuse(interrupted, @nospecialize(e), backtrace, call::Ptr{Call})

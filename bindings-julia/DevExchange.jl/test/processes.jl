@@ -174,6 +174,29 @@
         output, ended = run_julia(`--threads=1 -e $program`)
         @test ended && output == "InterruptException\n3\n0 0\n"
     end
+    # The interrupt comes while the failure of a source is put into words. The caller gets it; later calls throw an error.
+    program = """
+        using DevExchange
+        Base.exit_on_sigint(false)
+        struct Interrupting <: Exception end
+        function Base.showerror(::IO, ::Interrupting)
+            ccall(:kill, Cint, (Cint, Cint), getpid(), 2)
+            while unsafe_load(cglobal(:jl_signal_pending, Cint)) == 0
+                Libc.systemsleep(0.001)
+            end
+        end
+        function thrown(s)
+            try
+                next!(s)
+            catch e
+                return e
+            end
+        end
+        s = BatchStream(() -> throw(Interrupting()), Schema([Field("n", Int32)]))
+        println(typeof(thrown(s)), " ", thrown(s).message)
+        """
+    output, ended = run_julia(`--threads=1 -e $program`)
+    @test ended && output == "InterruptException InterruptException:\n"
     # If an interrupt keeps the caller from getting memory of a manager in Julia, the memory is given back.
     program = """
         using DevExchange
