@@ -128,13 +128,14 @@ class Consumer:
     """A consumer written in Python, whose callbacks run whatever a test wants while the writer calls them."""
 
     def __init__(self, demand=8, during=lambda: None):
-        self.said, self.threads = [], set()
+        self.said, self.metadata, self.threads = [], [], set()
         request = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
         extract = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
         def on_schema(_, schema):
             self.said.append("schema")
             producer = self.handler.producer
+            self.metadata.append(producer.contents.additional_metadata)
             request(producer.contents.request)(ctypes.addressof(producer.contents), demand)
             return 0
 
@@ -144,11 +145,13 @@ class Consumer:
                 self.said.append("end")
                 return 0
             self.said.append("task")
+            self.metadata.append(metadata)
             during()
             return extract(ctypes.c_void_p.from_address(task).value)(task, None)
 
         def on_error(_, code, text, metadata):
             self.said.append((code, text))
+            self.metadata.append(metadata)
 
         def release(_):
             self.said.append("release")
@@ -175,6 +178,15 @@ def test_consumer_that_waits_for_a_thread_in_python():
         writer.send(batch(1))
     assert consumer.said == ["schema", "task", "end", "release"]
     assert consumer.threads == {threading.get_ident()}
+
+
+def test_metadata_without_pairs_is_null():
+    consumer = Consumer()
+    with AsyncWriter(consumer.address, metadata={}) as writer:
+        writer.start(SCHEMA)
+        writer.send(batch(1), {})
+        writer.fail(5, "why", {})
+    assert consumer.metadata == [None, None, None]
 
 
 def within_a_callback():

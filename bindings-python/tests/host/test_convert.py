@@ -318,6 +318,12 @@ def test_more_names_than_columns(names):
         from_dlpack(MATRIX).to_batch(names)
 
 
+def test_no_more_names_are_read_than_a_batch_can_have_columns():
+    with devexchange.empty((0, 2**21), "int8") as matrix:
+        with pytest.raises(InvalidType, match=f"more than {2**20} names for {2**21} columns"):
+            matrix.to_batch(Endless("a"))
+
+
 @pytest.mark.parametrize("names", [range(10**13), range(9 * 10**18), Endless(1), [1], "abc", 1, {"a": 1}])
 def test_names_that_are_none(names):
     with pytest.raises(TypeError, match="names (is|has) .*str was expected"):

@@ -118,6 +118,8 @@ def test_copy_is_made_only_if_it_may():
     with serving() as server:
         with pytest.raises(BufferError, match="memory of this process alone"):
             server.offer("values", VALUES, copy=False)
+        with pytest.raises(BufferError, match="memory of this process alone"):
+            server.offer("table", pyarrow.record_batch(TABLE), copy=False)
         tensor = shared()
         server.offer("values", tensor, copy=True)
         with ipc.Client(server.address) as client:
