@@ -84,9 +84,11 @@ def test_array_of_nanoarrow_and_back():
 def test_device_array_of_ours():
     seen = c_device_array(from_arrow(batch()))
     assert (seen.device_id, seen.array.length) == (-1, 4)
-    with pytest.raises(NotImplementedError, match="stream"):
-        from_arrow(batch()).__arrow_c_device_array__(stream=1)
-    from_arrow(batch()).__arrow_c_device_array__(stream=None)
+    ours = from_arrow(batch())
+    for method in [ours.__arrow_c_device_array__, ours.root.__arrow_c_device_array__, ours.__arrow_c_device_stream__]:
+        with pytest.raises(NotImplementedError, match="stream"):
+            method(stream=1)
+        method(stream=None)
 
 
 def test_memory_lives_as_long_as_the_batch():

@@ -105,15 +105,21 @@ def ints(*values):
 
 @pytest.fixture
 def waiting():
-    """A function that makes an `ArrowArrayStream` whose producer waits for a thread that runs Python."""
+    """A function that makes an `ArrowArrayStream` or `ArrowDeviceArrayStream` whose producer waits for a thread that runs
+    Python."""
 
     def count(name):
         return c_int.in_dll(helper, name)
 
-    def make(*batches):
-        struct = (c_void_p * 5)()
-        pyarrow.RecordBatchReader.from_batches(batches[0].schema, batches)._export_to_c(ctypes.addressof(struct))
-        helper.make_stream_wait(struct)
+    def make(*batches, on_device=False):
+        struct, reader = (c_void_p * 6)(), pyarrow.RecordBatchReader.from_batches(batches[0].schema, batches)
+        if on_device:
+            with from_arrow(reader) as stream:
+                stream.export_arrow_device(ctypes.addressof(struct))
+        else:
+            reader._export_to_c(ctypes.addressof(struct))
+        # The functions of a device stream follow its device type.
+        helper.make_stream_wait(ctypes.byref(struct, WORD if on_device else 0))
         return struct
 
     count("stream_waits").value = count("stream_waits_in_vain").value = 0
@@ -123,9 +129,11 @@ def waiting():
     assert (count("stream_waits").value >= 2, count("stream_waits_in_vain").value) == (True, 0)
 
 
-def test_closing_a_stream_lets_its_producer_run_python(waiting):
-    struct = waiting(ints(1, 2))
-    stream = BatchStream.import_arrow(ctypes.addressof(struct))
+@pytest.mark.parametrize("on_device", [False, True])
+def test_closing_a_stream_lets_its_producer_run_python(waiting, on_device):
+    struct = waiting(ints(1, 2), on_device=on_device)
+    take = BatchStream.import_arrow_device if on_device else BatchStream.import_arrow
+    stream = take(ctypes.addressof(struct))
     assert next(stream).to_pylist() == [{"x": 1}, {"x": 2}]
     stream.close()
 
@@ -146,8 +154,9 @@ def test_stream_in_a_capsule_lets_its_producer_run_python(waiting):
     assert [batch.to_pylist() for batch in from_arrow(Offers())] == [[{"x": 1}], [{"x": 2}]]
 
 
-def test_capsule_of_a_stream_that_nobody_takes_lets_its_producer_run_python(waiting):
+@pytest.mark.parametrize("method", ["__arrow_c_stream__", "__arrow_c_device_stream__"])
+def test_capsule_of_a_stream_that_nobody_takes_lets_its_producer_run_python(waiting, method):
     struct = waiting(ints(1))
     with BatchStream.import_arrow(ctypes.addressof(struct)) as stream:
-        capsule = stream.__arrow_c_stream__()
+        capsule = getattr(stream, method)()
     del capsule
