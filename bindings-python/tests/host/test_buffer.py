@@ -199,6 +199,16 @@ def test_contiguous_view_that_was_asked_for():
         described(from_dlpack(rows), 0x58)
     with pytest.raises(BufferError, match="are not row-major or column-major, "):
         described(from_dlpack(rows[:, ::2]), 0x98)
+    # PyBUF_ANY_CONTIGUOUS and PyBUF_F_CONTIGUOUS, also without elements, and along a single element.
+    assert described(from_dlpack(rows.T), 0x98)[0] == described(rows.T, 0x98)[0]
+    nothing, single = numpy.zeros((2, 0, 3)), numpy.lib.stride_tricks.as_strided(rows, (1, 3), (8, 8))
+    for array in [nothing, single]:
+        assert described(from_dlpack(array), 0x58)[0] == described(array, 0x58)[0]
+
+
+def test_view_without_elements_has_an_address():
+    with empty(0, "int8") as tensor:
+        assert ctypes.addressof((ctypes.c_char * 0).from_buffer(tensor)) != 0
 
 
 @pytest.mark.parametrize("dtype", [">i4", "S3", "U2", "O", "M8[s]", [("a", "i4"), ("b", "f4")], "g", "2i4"])
