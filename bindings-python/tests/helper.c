@@ -156,7 +156,8 @@ static void *run_python(void *argument) {
   return argument;
 }
 
-static void wait_for_python(void) {
+/* Serves as any callback of an asynchronous stream that takes nothing. */
+int wait_for_python(void) {
   pthread_t thread;
   struct timespec end;
   clock_gettime(CLOCK_REALTIME, &end);
@@ -167,6 +168,21 @@ static void wait_for_python(void) {
     stream_waits_in_vain++;
     pthread_detach(thread);
   }
+  return 0;
+}
+
+/* Releases an `ArrowSchema`. */
+int wait_and_take_schema(void *handler, void **schema) {
+  (void)handler;
+  ((void (*)(void *))schema[7])(schema);
+  return wait_for_python();
+}
+
+/* Drops the batch of an `ArrowAsyncTask`. */
+int wait_and_take_task(void *handler, void **task) {
+  (void)handler;
+  if (task) ((int (*)(void *, void *))task[0])(task, NULL);
+  return wait_for_python();
 }
 
 static int get_schema(struct stream *stream, void *out) {

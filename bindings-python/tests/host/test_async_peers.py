@@ -9,6 +9,7 @@ import threading
 import corpus
 import pytest
 from asynchronous import DEVX_BUSY, PATIENCE, SCHEMA, batch, run, thread_of, turns
+from tables import address, helper
 
 import devexchange
 from devexchange import AsyncReader, AsyncWriter, InvalidValue, from_arrow
@@ -187,6 +188,52 @@ def test_metadata_without_pairs_is_null():
         writer.send(batch(1), {})
         writer.fail(5, "why", {})
     assert consumer.metadata == [None, None, None]
+
+
+@pytest.fixture
+def waits():
+    """The address of a callback that waits for a thread that runs Python, and the number of its calls."""
+    count, in_vain = (ctypes.c_int.in_dll(helper, name) for name in ["stream_waits", "stream_waits_in_vain"])
+    count.value = in_vain.value = 0
+    yield address(helper.wait_for_python), count
+    assert in_vain.value == 0
+
+
+@pytest.mark.parametrize("end", ["cancel", "close", "forget"])
+def test_reader_lets_its_producer_run_python(waits, end):
+    wait, count = waits
+    producer, schema = Producer(1, wait, wait, None, None), (ctypes.c_void_p * 9)()
+    reader = AsyncReader(limit=0)
+    handler = Handler.from_address(reader.handler())
+    handler.producer = ctypes.pointer(producer)
+    from_arrow(SCHEMA).export_arrow(ctypes.addressof(schema))
+    assert handler.on_schema(ctypes.addressof(handler), ctypes.addressof(schema)) == 0
+    reader.request(1)
+    assert count.value == 1
+    if end == "forget":
+        del reader
+    else:
+        getattr(reader, end)()
+    assert count.value == 2
+    handler.release(ctypes.addressof(handler))
+
+
+@pytest.mark.parametrize("end", [["finish"], ["fail", 5, "no"], ["close"], None], ids=["finish", "fail", "close", "forget"])
+def test_writer_lets_its_consumer_run_python(waits, end):
+    wait, count = waits
+    callbacks = [address(helper.wait_and_take_schema), address(helper.wait_and_take_task), wait, wait]
+    handler = Handler(*(kind(each) for (_, kind), each in zip(Handler._fields_, callbacks, strict=False)))
+    writer = AsyncWriter(ctypes.addressof(handler))
+    writer.start(SCHEMA)
+    producer = handler.producer
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(producer.contents.request)(ctypes.addressof(producer.contents), 2)
+    writer.send(batch(1))
+    assert count.value == 2
+    if end:
+        getattr(writer, end[0])(*end[1:])
+    del writer
+    # The end or the error, and the release.
+    assert count.value == 4
 
 
 def within_a_callback():
