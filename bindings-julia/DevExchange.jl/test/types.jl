@@ -30,6 +30,8 @@ const LONG = Vector{UInt8}("a text of more than twelve bytes, and another one th
     @test comes_back(c -> same(c, ["", "twelve bytes"]), array("vu", 2, (nothing,
         views(in_place("x"), in_place(""), in_place("twelve bytes")), nothing)))
     @test comes_back(isempty, ArrayBuilder("x", "vu", 0, (nothing, nothing, nothing)))
+    # Texts without a byte need no data.
+    @test comes_back(c -> same(c, ["", missing]), array("u", 2, (UInt8[0b11], zeros(Int32, 4), nothing)))
     # Views outside of the data.
     for (item, parts) in ((elsewhere(-1, 0, 0), ("length -1",)), (elsewhere(13, 2, 0), ("buffer 2", "2")),
             (elsewhere(13, -1, 0), ("buffer -1",)), (elsewhere(13, 0, -1), ("offset -1",)),
@@ -121,7 +123,7 @@ end
 
 @testset "types: runs" begin
     for I in (Int16, Int32, Int64)
-        values = ArrayBuilder("values", "u", 4, (UInt8[0b11011], Int32[0, 1, 2, 3, 5], Vector{UInt8}("-abcd")))
+        values = array("u", 4, (UInt8[0b110111], Int32[0, 0, 1, 2, 3, 5], Vector{UInt8}("-abcd")))
         ends = ArrayBuilder("run_ends", I, 3, (nothing, I[9, 2, 3, 7]); nullable=false, offset=1)
         # Rows 3 to 6 of 7. The runs are "-", "a" and missing.
         runs = ArrayBuilder("x", "+r", 4; offset=2, children=[ends, values])
@@ -150,9 +152,10 @@ end
         ArrayBuilder("x", "+l", 2, (nothing, Int32[0, 1, 3]); children=[outer]))
     r = RunEndVector([1, 1, 2])
     @test r == [1, 1, 2] && r.ends == Int32[2, 3] && isempty(RunEndVector(Int[]))
-    @test isequal(RunEndVector([missing, missing]), [missing, missing])
+    @test RunEndVector([missing, missing]).ends == [2] && RunEndVector([0.0, -0.0, NaN, NaN]).ends == [1, 2, 4]
     @test refused(() -> RunEndVector([1, 2], [1]), DX.DEVX_MISMATCH, "2 ends", "1 values")
     @test refused(() -> RunEndVector([2, 2], [1, 1]), DX.DEVX_OUT_OF_RANGE, "ends at 2")
+    @test_throws BoundsError r[0]
     @test_throws BoundsError r[4]
     @test nothing_left()
 end
@@ -283,6 +286,11 @@ function deep(levels)
     return inner
 end
 
+# A number within `levels` maps.
+deep_maps(levels) = levels == 0 ? numbers([7]) : ArrayBuilder("x", "+m", 1, (nothing, Int32[0, 1]);
+    children=[ArrayBuilder("entries", "+s", 1, (nothing,); nullable=false,
+        children=[numbers([1]; name="key", nullable=false), deep_maps(levels - 1)])])
+
 innermost(x) = x isa NamedTuple ? innermost(x.x) : x isa AbstractVector ? innermost(x[1]) : x
 
 @testset "types: deep and wide" begin
@@ -302,6 +310,8 @@ innermost(x) = x isa NamedTuple ? innermost(x.x) : x isa AbstractVector ? innerm
         m = c[1]
         m[10] == [1] && m[20] == 2.5 && DX.text(c, 1) == "{10: [1], 20: 2.5}"
     end
+    # Maps of maps.
+    @test comes_back(c -> length(repr(typeof(c))) < 5000 && DX.text(c, 1) == "{1: "^8 * "7" * "}"^8, deep_maps(8))
     # In a batch of a thousand columns, rows look their members up.
     b = returned(Batch(["c$k" => (isodd(k) ? [k, missing] : ["a", "b"]) for k in 1:1000]))
     r = root(b)[2]
