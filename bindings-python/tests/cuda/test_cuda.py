@@ -231,6 +231,11 @@ def test_host_tensor_has_no_cuda_array_interface(cuda):
         _ = from_dlpack(VALUES).__cuda_array_interface__
 
 
+def test_elements_that_numpy_has_not_have_no_cuda_array_interface(cuda):
+    with devexchange.empty(3, "bfloat16", device=CUDA) as tensor:
+        assert not hasattr(tensor, "__cuda_array_interface__")
+
+
 def test_numpy_asks_for_the_host(cuda):
     tensor = from_dlpack(VALUES, device=CUDA, stream=cuda.producer)
     numpy.testing.assert_array_equal(numpy.from_dlpack(tensor, device="cpu"), VALUES)

@@ -122,6 +122,20 @@ def test_protocol_that_gives_no_stream(cuda, given):
         empty(1, device=CUDA, stream=Broken())
 
 
+def test_stream_of_another_version_of_the_protocol(cuda):
+    class Newer:
+        def __cuda_stream__(self):
+            return 1, 1
+
+    with pytest.raises(BufferError, match="__cuda_stream__ is of version 1"):
+        empty(1, device=CUDA, stream=Newer())
+
+
+def test_copy_without_a_stream_is_in_the_order_of_the_default_one(cuda):
+    with from_buffer(VALUES).copy_to(CUDA, -1) as there, there.copy_to(CPU, -1) as here:
+        assert numpy.array_equal(numpy.from_dlpack(here), VALUES)
+
+
 def test_the_default_stream_as_an_object_of_other_libraries(cuda):
     class Null:
         def __cuda_stream__(self):

@@ -12,7 +12,7 @@ from peer import Peer, PeerError, soon
 from test_cuda import CPU, CUDA, VALUES, read
 
 import devexchange
-from devexchange import from_arrow, from_cuda_array_interface, from_dlpack, ipc
+from devexchange import MemoryManager, empty, from_arrow, from_cuda_array_interface, from_dlpack, ipc
 
 _numbers = count()
 
@@ -124,6 +124,12 @@ def importer(seed, server, processes):
     yield peer
     if peer.process.returncode is None:
         peer.run(END)
+
+
+@pytest.mark.parametrize(("shareable", "kind"), [(True, "view"), (False, "copy")])
+def test_pool_of_a_manager(cuda, shareable, kind):
+    with MemoryManager.pool(shareable=shareable) as manager, empty(3, device=CUDA, manager=manager) as tensor:
+        assert ipc.plan(tensor).kind == kind
 
 
 def test_allocation_of_the_driver(cuda, server, importer):

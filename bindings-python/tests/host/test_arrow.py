@@ -81,6 +81,15 @@ def test_array_of_nanoarrow_and_back():
     assert nanoarrow.Array(strings).to_pylist() == ["a", "b"]
 
 
+@pytest.mark.parametrize("method", ["__arrow_c_array__", "__arrow_c_stream__", "__arrow_c_schema__"])
+def test_attribute_error_of_a_producer_is_its_own(method):
+    def fail(self, requested_schema=None):
+        raise AttributeError("no such field")
+
+    with pytest.raises(AttributeError, match="no such field"):
+        from_arrow(type("Failing", (), {method: fail})())
+
+
 def test_device_array_of_ours():
     seen = c_device_array(from_arrow(batch()))
     assert (seen.device_id, seen.array.length) == (-1, 4)

@@ -183,6 +183,14 @@ def test_function_that_fails(answers, name):
         from_dlpack(type_with(theirs.capsule(), Elsewhere)())
     assert isinstance(raised.value.__cause__, kind)
 
+    class Closed(OnlyMethod):
+        def __dlpack_device__(self):
+            raise ValueError("it is closed") from OSError("the cable is cut")
+
+    with pytest.raises(ValueError, match="it is closed") as raised:
+        from_dlpack(type_with(theirs.capsule(), Closed)())
+    assert isinstance(raised.value.__cause__, OSError)
+
 
 @pytest.mark.parametrize("wishes", [{}, {"device": (1, 0)}])
 @pytest.mark.parametrize("code", [0, -1])
