@@ -125,6 +125,25 @@ def test_generator_is_given_up_once_if_the_consumer_drops_early(how):
     assert source.ended == (how != "never asked")
 
 
+def test_iterator_is_given_up_at_its_end():
+    """At once, also on another thread than the main one, which gives up what is queued."""
+
+    class Iterator:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            raise StopIteration
+
+    iterator = Iterator()
+    stream, seen, left = BatchStream.of(SCHEMA, iterator), weakref.ref(iterator), []
+    del iterator
+    thread = threading.Thread(target=lambda: left.extend([list(stream), seen()]))
+    thread.start()
+    thread.join()
+    assert left == [[], None]
+
+
 def test_generator_that_somebody_else_holds_is_not_closed():
     iterator = iter(Source())
     with BatchStream.of(SCHEMA, iterator) as stream:

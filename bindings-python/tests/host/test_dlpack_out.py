@@ -20,6 +20,7 @@ from programs import run
 from structs import USED_VERSIONED, VERSIONED, Managed, Producer, is_valid, pointer_of, rename
 
 from devexchange import (
+    AsyncReader,
     InvalidValue,
     MemoryManager,
     Refused,
@@ -252,6 +253,10 @@ def stream_of(values):
     return from_arrow(pyarrow.RecordBatchReader.from_batches(values.schema, [values]))
 
 
+def server():
+    return ipc.Server(f"@devexchange-gives-up-{os.getpid()}")
+
+
 ROWS = pyarrow.record_batch({"n": [1, 2]})
 #: Functions that prepare a call into the package, and return it.
 CALLS = {
@@ -264,7 +269,10 @@ CALLS = {
     "from_buffer": lambda: partial(from_buffer, b"123"),
     "empty": lambda: partial(empty, 3, "int8"),
     "next": lambda: stream_of(ROWS).__next__,
-    "withdraw": lambda: partial(ipc.Server(f"@devexchange-withdraw-{os.getpid()}").withdraw, "nothing"),
+    "close of a reader": lambda: AsyncReader()._native.close,
+    "offer": lambda: partial(server().offer, "values", ipc.empty_shared(3, "int8")),
+    "withdraw": lambda: partial(server().withdraw, "nothing"),
+    "the end of a block": lambda: partial(MemoryManager.host_only().defer_cleanup().__enter__().__exit__, None, None, None),
     "allocate": lambda: partial(MemoryManager.host_only().allocate, 100, (1, 0)),
 }
 

@@ -58,6 +58,22 @@ class Everything(Arena):
         self.asked.append("closed")
 
 
+def test_buffer_that_cannot_be_pinned_is_free():
+    """At once, also on another thread than the main one, which gives up what is queued."""
+    memory = bytearray(8)
+
+    def pin():
+        with pytest.raises(devexchange.Refused):
+            manager.pin(memory)
+        memory.append(1)
+
+    with MemoryManager(Arena()) as manager:
+        thread = threading.Thread(target=pin)
+        thread.start()
+        thread.join()
+    assert len(memory) == 9
+
+
 def test_memory_is_given_back_once():
     manager = MemoryManager.host_only()
     with manager.allocate(100, CPU) as memory:
