@@ -157,14 +157,24 @@ def test_devices_that_have_none():
         DeviceStream((2, 9))
 
 
+class Older:
+    """An array of a version that names no stream."""
+
+    def __init__(self, tensor):
+        self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "version": 2}
+
+
 @pytest.mark.parametrize(
     "call",
     [
         lambda stream, tensor, column: stream.synchronize(),
         lambda stream, tensor, column: tensor.copy_to(CPU, stream),
         lambda stream, tensor, column: column.copy_to(CPU, stream),
+        lambda stream, tensor, column: tensor.read(bytearray(VALUES.nbytes), stream),
+        lambda stream, tensor, column: MemoryManager.driver().allocate(24, CUDA, stream=stream).synchronize(),
+        lambda stream, tensor, column: devexchange.from_cuda_array_interface(Older(tensor), no_stream="host-sync").close(),
     ],
-    ids=["synchronize", "copy", "copy of a batch"],
+    ids=["synchronize", "copy", "copy of a batch", "read", "synchronize memory", "wait for the host"],
 )
 def test_stream_that_is_closed_during_a_call(cuda, call):
     driver = ctypes.CDLL("libcuda.so.1")
