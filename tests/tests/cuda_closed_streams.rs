@@ -134,11 +134,12 @@ fn one_is_destroyed_after_what_is_in_its_order() {
         let memory = sim::alloc(N);
         foreign::tensor(memory, N, CUDA0, move || sim::free(memory))
     };
-    let pool = Pool::new(PoolOptions::default()).expect("a pool");
-    let of_pool = |on| Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated");
     let made: [(&str, &dyn Fn(Stream) -> Tensor); 6] = [
         ("allocated", &|on| Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated")),
-        ("of a pool", &of_pool),
+        ("of a pool", &|on| {
+            let pool = Pool::new(PoolOptions::default()).expect("a pool");
+            Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[16], Some(on)).expect("allocated")
+        }),
         ("copied", &|on| foreign().copy_to(CUDA0, on).expect("copied")),
         ("produced", &|on| {
             let mut tensor = foreign();

@@ -16,6 +16,8 @@ use crate::patient;
 pub struct Live {
     /// Device memory, pinned and managed memory.
     pub memory: i64,
+    /// Memory pools.
+    pub pools: i64,
     /// Streams.
     pub streams: i64,
     /// Events outside the core's pool.
@@ -30,6 +32,7 @@ impl Live {
         let memory = ["live_device", "live_host", "live_managed", "live_imported"];
         Self {
             memory: memory.iter().map(|name| stat(name)).sum(),
+            pools: stat("live_pools"),
             streams: stat("live_streams"),
             events: if on_gpu() { 0 } else { stat("live_events") - kept_events() as i64 },
             lost: releases_lost(),

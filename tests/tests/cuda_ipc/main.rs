@@ -90,8 +90,8 @@ fn memory_and_its_order_go_to_another_process() {
     if part().is_some() {
         return importer(&session, "order");
     }
-    let pool = Pool::shareable(PoolOptions::default()).expect("a manager");
     session.each(6, || {
+        let pool = Pool::shareable(PoolOptions::default()).expect("a manager");
         let server = ipc::Server::bind(&own("order")).expect("bound");
         let stream = sim::stream();
         let pooled =
@@ -114,9 +114,8 @@ fn memory_and_its_order_go_to_another_process() {
         peer.end();
         sim::synchronize(stream);
         sim::destroy(stream);
-        drop(server);
+        drop((server, pool));
     });
-    drop(pool);
 }
 
 fn importer(session: &Session, of: &str) {
