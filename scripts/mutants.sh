@@ -97,7 +97,8 @@ tests_of() { # MODULE
     arrow-rs) echo --package devexchange-tests --test arrow_rs --test cuda_arrow_rs ;;
     driver)
       echo --package devexchange-tests --lib --test cuda_devices --test cuda_absent --test cuda_default_streams \
-        --test cuda_order --test cuda_bad_input --test cuda_manager --test cuda_budget --test cuda_ipc --test cuda_views ;;
+        --test cuda_order --test cuda_bad_input --test cuda_manager --test cuda_budget --test cuda_ipc --test cuda_views \
+        --test cuda_array --test cuda_arrow --test cuda_closed_streams --test cuda_pool_release ;;
     error)
       echo --package devexchange-corpus --package devexchange-tests --features arrow --lib --test corpus --test trace \
         --test dlpack --test dtype --test memory --test manager --test batch_stream --test asynchronous --test device \

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
-use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_IMPOSSIBLE};
+use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_IMPOSSIBLE, DEVX_INVALID_STREAM};
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
+use devexchange_core::manager::{Pool, PoolOptions};
 use devexchange_core::runtime::releases_lost;
 use devexchange_core::{Batch, DType, Device, DeviceType, Owner, Stream, Tensor, convert};
 use devexchange_tests::cu_ok;
@@ -213,6 +214,27 @@ fn pinned_memory_follows_the_stream_that_is_named() {
         drop(host);
         require_numbers(&at_zero, streams.of(CUDA0));
         drop(at_zero);
+        streams.end();
+    });
+}
+
+/// A manager has a pool on each device that it is asked for.
+#[test]
+fn memory_of_a_pool_is_on_the_device_that_is_named() {
+    let Some(session) = two_devices() else { return };
+    session.each(1, || {
+        let streams = Streams::new();
+        let pool = Pool::new(PoolOptions::default()).expect("a manager");
+        for device in [CUDA0, CUDA1] {
+            let on = streams.of(device);
+            let made = Tensor::allocate_with(&pool, device, DType::UINT8, &[3], Some(on)).expect("allocated");
+            assert_eq!(made.device(), device);
+            made.check_pointers().expect("it is where it says");
+        }
+        let of_other = Some(streams.of(CUDA1));
+        let refused = Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[3], of_other).expect_err("another device");
+        assert_eq!(refused.status(), DEVX_INVALID_STREAM);
+        drop(pool);
         streams.end();
     });
 }
