@@ -100,9 +100,13 @@ const EXPORTER = """
     @test t == [1, 2, 3, 44] && (t[1] = 5; t[1] == 5)
     @test refused(() -> import_tensor(client, "t"), DX.DEVX_CLOSED, "exporter is gone")
     foreach(close, (t, client, client))
-    # An exporter that exits while its server is open.
+    # An exporter that does not answer while it is stopped, and exits while its server is open.
     other = Peer(EXPORTER, address)
-    @test hear(other) == "ready" && leave(other)
+    @test hear(other) == "ready"
+    kill(other.process, SIGSTOP)
+    @test refused(() -> IpcClient(address; timeout=0.25), DX.DEVX_NOT_READY, "did not answer within 250ms")
+    kill(other.process, SIGCONT)
+    @test leave(other)
     @test refused(() -> import_tensor(client, "t"), DX.DEVX_CLOSED, "client")
     @test refused(() -> IpcClient(address), DX.DEVX_SYSTEM, "connect") && comes(nothing_left)
 end

@@ -13,6 +13,9 @@ end
 hear(p::Peer) = readline(p.process)
 tell(p::Peer, line="") = (println(p.process, line); flush(p.process))
 
+# Linux's numbers, the same on x86-64 and Arm.
+const SIGCONT, SIGSTOP = 18, 19
+
 # Kills the process, which has no chance to give anything back.
 function kill_now(p::Peer)
     kill(p.process, 9)

@@ -131,6 +131,18 @@ class IpcTest {
         }
     }
 
+    @Test
+    void anExporterHasNoMoreTimeThanItIsGiven() throws IOException, InterruptedException {
+        try (Jvm.Peer peer = start("exporter")) {
+            peer.expect("offers");
+            peer.stop();
+            refused(
+                    Status.NOT_READY,
+                    () -> IpcClient.connect(address, Duration.ofMillis(50)),
+                    "did not answer within 50ms");
+        }
+    }
+
     // ---- within one ----
 
     @Test

@@ -55,6 +55,11 @@ final class Jvm {
             expect(answer);
         }
 
+        /** Stops it, until it is killed. */
+        void stop() throws IOException, InterruptedException {
+            new ProcessBuilder("kill", "-STOP", String.valueOf(process.pid())).start().waitFor();
+        }
+
         /** Kills it, as the operating system might. */
         void kill() throws InterruptedException {
             process.destroyForcibly().waitFor();
