@@ -535,7 +535,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * Notes that the data is ready when the work already queued on a stream is done. This is for work on another stream
      * than the one that the batch was made on, which is the legacy default stream if no other was named. Must be called
      * before the batch is shared, exported or used by other threads. Memory that is given back in the order of another
-     * stream is given back only after that work, too.
+     * stream is given back only after that work, too. A {@link Column} that was read before does not ask again whether
+     * the host may read it: take the column anew.
      *
      * @param stream the stream that fills the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the batch is shared already or used by another
