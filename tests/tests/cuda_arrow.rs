@@ -240,6 +240,19 @@ fn columns_of_two_allocations_are_no_matrix_in_place() {
         on_device.check_pointers().expect("one allocation");
         drop((matrix, on_device, table));
         sim::settle();
+
+        // In one allocation, which they fill, they are.
+        // SAFETY: as above.
+        let pinned = unsafe { manager.pin(0, values.as_mut_ptr().cast(), 8192, HostFlags::default()) };
+        let halves = values
+            .chunks(ROWS)
+            .map(|half| array("I", ROWS as i64).buffer(null()).buffer(half.as_ptr().cast()).null_count(0));
+        let table = halves.fold(ArrayBuilder::batch(ROWS as i64), ArrayBuilder::child).owner(pinned.expect("pinned"));
+        // SAFETY: as above.
+        let table = unsafe { table.build(Device { kind: DeviceType::CUDA_HOST, id: 0 }) }.expect("well-formed");
+        assert_eq!(convert::plan_matrix(&table), Ok(Plan::View));
+        drop(table);
+        sim::settle();
         drop(values);
         sim::destroy(stream);
     });
