@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Installs Julia below .tools/julia and prints the path of its launcher; nothing outside that folder is touched.
 #
-# Debian's bookworm and trixie have no Julia, bullseye has 1.5.3. So this script fetches bullseye's packages from the
-# mirror that this machine's apt already uses, with a separate apt state, and unpacks them (it never installs them).
-# Needs apt-get and dpkg-deb, but not root; HOME plays no part.
+# Debian's bookworm and trixie have no Julia, bullseye has 1.5.3. So this script downloads bullseye's packages
+# (scripts/debian.sh) and unpacks them. Needs apt-get and dpkg-deb, but not root; HOME plays no part.
 #
 #   scripts/install-julia.sh [PREFIX]       PREFIX: a folder for it alone; default: .tools/julia of the checkout
 set -euo pipefail
 
 root=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+# shellcheck source=scripts/debian.sh
+. "$root/scripts/debian.sh"
 prefix=$(realpath -m -- "${1:-$root/.tools/julia}")
 launcher=$prefix/bin/julia
 work=
@@ -30,26 +31,8 @@ works() { # LAUNCHER: prints nothing, not even on stderr, and is new enough
   return 1
 }
 
-# Asks apt itself, so that deb822 files and one-line files are both covered.
-debian_mirror() {
-  apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -E '/debian/?$' | sed -n 1p || true
-}
-
-# An apt that knows only bullseye and sees nothing as installed.
-private_apt() {
-  apt-get -q -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=/dev/null \
-    -o Dir::State::lists="$work/lists" -o Dir::Cache="$work/cache" -o Dir::State::status="$work/status" \
-    -o Dir::Log="$work/log" -o APT::Sandbox::User="$(id -un)" "$@"
-}
-
 download() { # MIRROR
-  mkdir -p "$work"/{lists/partial,cache/archives/partial,log}
-  : >"$work/status"
-  local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-  [ -r "$keyring" ] || fail "$keyring is missing; install Debian's package debian-archive-keyring"
-  echo "deb [signed-by=$keyring] $1 bullseye main" >"$work/sources.list"
-  if ! { private_apt update && private_apt install -y --no-install-recommends --download-only julia; } \
-    >"$work/apt.out" 2>&1; then
+  if ! debian_download "$work" "$1" bullseye "$(dpkg --print-architecture)" julia; then
     fail "Debian's mirror offers no Julia ($(grep -m1 '^E:' "$work/apt.out" || echo no reason given)); put any julia >= 1.5 on PATH"
   fi
 }
