@@ -2,19 +2,29 @@
 # Puts the docstrings of the native module into the type stubs of a wheel (_native.pyi), where editors look for them,
 # and removes the path of this checkout from the wheel's lists of the crates linked into it (sboms).
 #
-#   scripts/document-wheel.sh PYTHON WHEEL    PYTHON can load the wheel, and has docify and wheel
+#   scripts/document-wheel.sh PYTHON WHEEL [DOCUMENTED]    PYTHON can load the wheel, and has docify and wheel
 #
-# The script loads the module, because the docstrings are written only once, in Rust.
+# The script loads the module, because the docstrings are written only once, in Rust. The wheel for another processor
+# cannot be loaded here: its stubs are those of DOCUMENTED, a wheel of the same sources that was documented.
 set -euo pipefail
 
 python=$1
 wheel=$2
+documented=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-"$python" -m wheel unpack -d "$work" "$wheel" >/dev/null
-unpacked=("$work"/*)
-PYTHONPATH=${unpacked[0]} PYTHONDONTWRITEBYTECODE=1 "$python" -m docify -q --workers 1 -i "${unpacked[0]}" >/dev/null
+unpack() { # WHEEL INTO: prints where the wheel's files are
+  "$python" -m wheel unpack -d "$2" "$1" >/dev/null
+  echo "$2"/*
+}
+
+files=$(unpack "$wheel" "$work/wheel")
+if [ -n "$documented" ]; then
+  cp "$(unpack "$documented" "$work/documented")"/devexchange/_native.pyi "$files/devexchange/"
+else
+  PYTHONPATH=$files PYTHONDONTWRITEBYTECODE=1 "$python" -m docify -q --workers 1 -i "$files" >/dev/null
+fi
 # A checkout's path is a URL there, with other characters than the path has.
-find "${unpacked[0]}" -path '*/sboms/*.json' -exec sed -i 's@path+file://[^"#]*/@path+file:@g' {} +
-"$python" -m wheel pack -d "$(dirname "$wheel")" "${unpacked[0]}" >/dev/null
+find "$files" -path '*/sboms/*.json' -exec sed -i 's@path+file://[^"#]*/@path+file:@g' {} +
+"$python" -m wheel pack -d "$(dirname "$wheel")" "$files" >/dev/null

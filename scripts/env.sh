@@ -9,6 +9,7 @@
 #   DEVX_ROOT DEVX_VERSION DEVX_RUST_VERSION   the checkout, its version, the oldest Rust it builds with
 #   DEVX_TARGET (= CARGO_TARGET_DIR)           cargo's target directory, absolute
 #   DEVX_GLIBC                                 if set: build for machines with this glibc or a newer one (`make dist`)
+#   DEVX_ARCH                                  if set, with DEVX_GLIBC: build for this processor (aarch64, x86_64)
 #   DEVX_LIBDIR                                where `make build` leaves the release libraries; others for DEVX_GLIBC
 #   DEVX_LIB_C DEVX_LIB_JNI DEVX_LIB_JULIA     those libraries
 #   DEVX_SONAME                                what the loader calls the C library (bindings-c/build.rs)
@@ -140,7 +141,7 @@ devx_env() {
   CARGO_TARGET_DIR=$DEVX_TARGET
   DEVX_VERSION=$(devx_cargo_value version)
   DEVX_RUST_VERSION=$(devx_cargo_value rust-version)
-  DEVX_TRIPLE=$(uname -m)-unknown-linux-gnu # as rustc calls this machine
+  DEVX_TRIPLE=${DEVX_ARCH:-$(uname -m)}-unknown-linux-gnu # as rustc calls what it builds for
   DEVX_LIBDIR=$DEVX_TARGET/${DEVX_GLIBC:+$DEVX_TRIPLE/}release
   DEVX_LIB_C=$DEVX_LIBDIR/libdevexchange.so
   DEVX_SONAME=libdevexchange.so.$(sed -nE 's/^(0\.[0-9]+|[0-9]+).*/\1/p' <<<"$DEVX_VERSION")

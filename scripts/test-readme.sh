@@ -11,6 +11,8 @@
 # An example can leave out the boilerplate, which is added here: a C or C++ block without a main, a Java block without a
 # class and a Rust block without a main become the body of one (#include and import lines go to the top).
 #
+# LANGUAGES='c cpp' runs only the programs in these languages.
+#
 # With DEVX_INSTALLED, a directory, the examples use what was installed there (prefix, devexchange.jar, DevExchange.jl,
 # venv, core) and not what the checkout builds.
 #
@@ -209,6 +211,7 @@ run_language() { # LANGUAGE FILE...
   local language=$1 prepare=prepare_$1 file
   shift
   [ -e "$1" ] || return 0
+  case " ${LANGUAGES:-$language} " in *" $language "*) ;; *) return 0 ;; esac
   if [ "$language" = cpp ]; then prepare=prepare_c; fi
   if ! "$prepare" >"$out/$language.prepare.log" 2>&1; then
     for file in "$@"; do not_ok "${file##*/}" "what it needs could not be built"; done
