@@ -128,16 +128,13 @@ fn a_schema_that_says_something_else_than_the_columns() {
     type Way<'a> = (&'a dyn Fn(ArrayRef) -> ArrayRef, &'static str);
     let _alone = alone();
     let in_struct = |array: ArrayRef| Arc::new(StructArray::try_from(vec![("m", array)]).unwrap()) as ArrayRef;
-    let in_fixed_lists = |array: ArrayRef| {
-        let field = Arc::new(Field::new("item", array.data_type().clone(), true));
-        Arc::new(FixedSizeListArray::new(field, 1, array, None)) as ArrayRef
-    };
+    let item = |array: &ArrayRef| Arc::new(Field::new("item", array.data_type().clone(), true));
+    let in_fixed_lists = |array: ArrayRef| Arc::new(FixedSizeListArray::new(item(&array), 1, array, None)) as ArrayRef;
     // A list for each row.
     let one_by_one = |rows: usize| ListArray::from_iter_primitive::<Int8Type, _, _>(vec![Some([Some(0)]); rows]);
     let in_lists = |array: ArrayRef| {
-        let field = Arc::new(Field::new("item", array.data_type().clone(), true));
         let offsets = one_by_one(array.len()).offsets().clone();
-        Arc::new(ListArray::new(field, offsets, array, None)) as ArrayRef
+        Arc::new(ListArray::new(item(&array), offsets, array, None)) as ArrayRef
     };
     let in_map = |array: ArrayRef| {
         let offsets = one_by_one(array.len()).offsets().clone();
