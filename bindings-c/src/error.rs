@@ -192,3 +192,27 @@ macro_rules! handed_over {
     };
 }
 pub(crate) use handed_over;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing_said() -> ErrorRecord {
+        ErrorRecord(Error::new(types::DEVX_OK, "").to_raw())
+    }
+
+    #[test]
+    fn a_panic_becomes_a_status_and_a_text() {
+        let mut record = nothing_said();
+        let status = guard(Some(&mut record), || std::panic::resume_unwind(Box::new("a test")));
+        assert_eq!(status.0, types::DEVX_PANIC);
+        assert_eq!(record.0.status, types::DEVX_PANIC);
+        assert_eq!(devexchange_core::text::read(&record.0.message).0, b"a test");
+        assert_eq!(guard(None, || std::panic::resume_unwind(Box::new("a test"))).0, types::DEVX_PANIC);
+    }
+
+    #[test]
+    fn a_release_does_not_unwind() {
+        guard_release(|| std::panic::resume_unwind(Box::new("a test")));
+    }
+}
