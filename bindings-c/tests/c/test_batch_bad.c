@@ -502,7 +502,8 @@ TEST(rows_and_columns_out_of_range_are_refused) {
     devx_column const untouched = out;
     CHECK_OK(devx_batch_column(batch, 0, &number, &error));
     CHECK_OK(devx_batch_column(batch, 1, &text, &error));
-    CHECK_REFUSED(devx_batch_column(batch, 2, &out, &error), DEVX_OUT_OF_RANGE, "index is 2");
+    CHECK_REFUSED(devx_batch_column(batch, 2, &out, &error), DEVX_OUT_OF_RANGE,
+                  "index is 2: the batch has 2 columns");
     CHECK_REFUSED(devx_batch_column(batch, -1, &out, &error), DEVX_OUT_OF_RANGE, "index is -1");
     CHECK_REFUSED(devx_batch_columns(batch, 2, 1, &out, &error), DEVX_OUT_OF_RANGE,
                   "first is 2 and count is 1: the batch has 2 columns");
@@ -512,8 +513,13 @@ TEST(rows_and_columns_out_of_range_are_refused) {
     CHECK_REFUSED(devx_batch_columns(batch, 1, SIZE_MAX, &out, &error), DEVX_INVALID_ARGUMENT, "out has");
     CHECK_REFUSED(devx_batch_column_named(batch, "nobody", &out, &error), DEVX_OUT_OF_RANGE, "nobody");
     CHECK_REFUSED(devx_batch_column_named(batch, NULL, &out, &error), DEVX_NULL_ARGUMENT, "name is NULL");
-    CHECK_REFUSED(devx_column_child(batch, &number, 0, &out, &error), DEVX_OUT_OF_RANGE, "index is 0");
-    CHECK_REFUSED(devx_column_dictionary(batch, &number, &out, &error), DEVX_MISMATCH, "no dictionary");
+    devx_column root;
+    CHECK_OK(devx_batch_root(batch, &root, &error));
+    CHECK_REFUSED(devx_column_child(batch, &number, 0, &out, &error), DEVX_OUT_OF_RANGE,
+                  "column \"number\": index is 0: the column has 0 children");
+    CHECK_REFUSED(devx_column_child(batch, &root, -1, &out, &error), DEVX_OUT_OF_RANGE, "index is -1");
+    CHECK_REFUSED(devx_column_dictionary(batch, &number, &out, &error), DEVX_MISMATCH,
+                  "column \"number\": the column has no dictionary");
     CHECK_REFUSED(devx_column_dictionary_index(batch, &number, 0, &count, &error), DEVX_MISMATCH, "no dictionary");
     CHECK_REFUSED(devx_column_list(batch, &number, 0, &out, &error), DEVX_MISMATCH, "not a list");
     CHECK_REFUSED(devx_column_is_valid(batch, &number, 3, &valid, &error), DEVX_OUT_OF_RANGE, "row is 3");

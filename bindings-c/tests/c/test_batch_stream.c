@@ -505,6 +505,7 @@ TEST(a_refused_stream_is_untouched) {
     CHECK_REFUSED(devx_batch_stream_import(NULL, &stream, &error), DEVX_NULL_ARGUMENT, "stream is NULL");
     CHECK_REFUSED(devx_batch_stream_import_device(NULL, &stream, &error), DEVX_NULL_ARGUMENT, "stream is NULL");
     CHECK_REFUSED(devx_batch_stream_import(&host, NULL, &error), DEVX_NULL_ARGUMENT, "out is NULL");
+    CHECK_REFUSED(devx_batch_stream_import_device(&source, NULL, &error), DEVX_NULL_ARGUMENT, "out is NULL");
     CHECK(stream == UNWRITTEN);
     CHECK_INT(own->schema_calls, 2);
     host.release(&host);
@@ -537,6 +538,9 @@ TEST(arguments_that_are_missing_are_refused) {
     struct ArrowArrayStream exported;
     CHECK_REFUSED(devx_batch_stream_export(NULL, &exported, &error), DEVX_NULL_ARGUMENT, "stream");
     CHECK_REFUSED(devx_batch_stream_export(&none, &exported, &error), DEVX_NULL_ARGUMENT, "*stream is NULL");
+    struct ArrowDeviceArrayStream with_device;
+    CHECK_NEEDS(devx_batch_stream_export_device(NULL, &with_device, &error), "stream");
+    CHECK_NEEDS(devx_batch_stream_export_device(&none, &with_device, &error), "*stream");
     stream = stream_of(source);
     CHECK_MADE(stream);
     CHECK_REFUSED(devx_batch_stream_next(stream, NULL, &error), DEVX_NULL_ARGUMENT, "out");

@@ -1,5 +1,6 @@
-/* The error record, and NULL in place of every pointer. */
-#include "test_support.h"
+/* The error record, and NULL in place of every pointer. (That of streams, managers and other processes is in their own
+ * files.) */
+#include "own_batch.h"
 
 /* --- NULL, everywhere --- */
 
@@ -133,6 +134,217 @@ TEST(null_arguments_are_refused) {
     devx_schema_release(&schema);
     CHECK_INT(tally.live, 0);
     CHECK_NOTHING_OUTSTANDING();
+}
+
+/* A batch {bool, dictionary of text, runs of int32}: some functions need a column of such a type. */
+static devx_batch_t *batch_of_rare_types(struct tally *tally) {
+    static const uint8_t bools[] = {5};
+    static const int8_t indices[] = {1, 0, 1};
+    static const int32_t offsets[] = {0, 1, 2}, ends[] = {2, 3}, values[] = {7, 8};
+    static const void *const none[] = {NULL}, *const of_bools[] = {NULL, bools}, *const of_indices[] = {NULL, indices};
+    static const void *const of_texts[] = {NULL, offsets, "ab"}, *const of_ends[] = {NULL, ends};
+    static const void *const of_values[] = {NULL, values};
+    devx_field fields[] = {field("+s", "", 3), field("b", "bool", 0),     field("c", "kind", 0),  field("u", "", 0),
+                           field("+r", "run", 2), field("i", "run_ends", 0), field("i", "values", 0)};
+    devx_node const nodes[] = {node(3, 0, 0, none, 1),     node(3, 0, 0, of_bools, 2), node(3, 0, 0, of_indices, 2),
+                               node(2, 0, 0, of_texts, 3), node(3, 0, 0, NULL, 0),     node(2, 0, 0, of_ends, 2),
+                               node(2, 0, 0, of_values, 2)};
+    fields[0].flags = fields[5].flags = 0;
+    fields[2].has_dictionary = 1;
+    return create(fields, nodes, 7, tally);
+}
+
+TEST(null_arguments_of_columns_are_refused) {
+    struct tally tally = {0};
+    devx_batch_t *batch = batch_of_rare_types(&tally);
+    devx_column bools, kinds, runs, column;
+    const void *values = UNWRITTEN;
+    const char *bytes = UNWRITTEN;
+    char text[8] = "x";
+    size_t length = 77;
+    int64_t number = 77;
+    int32_t flag = 77;
+    CHECK_MADE(batch);
+    CHECK_OK(devx_batch_column(batch, 0, &bools, &error));
+    CHECK_OK(devx_batch_column(batch, 1, &kinds, &error));
+    CHECK_OK(devx_batch_column(batch, 2, &runs, &error));
+    memset(&column, 0x5a, sizeof column);
+    devx_column const before = column;
+
+    CHECK_NEEDS(devx_batch_column_named(batch, NULL, &column, &error), "name");
+    CHECK_NEEDS(devx_batch_column_named(batch, "bool", NULL, &error), "out");
+    CHECK_NEEDS(devx_column_child(batch, &runs, 0, NULL, &error), "out");
+    CHECK_NEEDS(devx_column_slice(batch, &bools, 0, 1, NULL, &error), "out");
+    CHECK_NEEDS(devx_column_share(batch, &bools, NULL, &error), "out");
+    CHECK_NEEDS(devx_column_dictionary(NULL, &kinds, &column, &error), "batch");
+    CHECK_NEEDS(devx_column_dictionary(batch, &kinds, NULL, &error), "out");
+    CHECK_NEEDS(devx_column_null_count(NULL, &bools, &number, &error), "batch");
+    CHECK_NEEDS(devx_column_null_count_on(NULL, &bools, 1, &number, &error), "batch");
+    CHECK_NEEDS(devx_column_null_count_on(batch, &bools, 1, NULL, &error), "out");
+    CHECK_NEEDS(devx_column_is_valid(NULL, &bools, 0, &flag, &error), "batch");
+    CHECK_NEEDS(devx_column_values(NULL, &kinds, int32, &values, &error), "batch");
+    CHECK_NEEDS(devx_column_bool(NULL, &bools, 0, &flag, &error), "batch");
+    CHECK_NEEDS(devx_column_bool(batch, &bools, 0, NULL, &error), "out");
+    CHECK_NEEDS(devx_column_bytes(NULL, &kinds, 0, &bytes, &length, &error), "batch");
+    CHECK_NEEDS(devx_column_fixed(NULL, &kinds, 0, &bytes, &length, &error), "batch");
+    CHECK_NEEDS(devx_column_fixed(batch, NULL, 0, &bytes, &length, &error), "column");
+    CHECK_NEEDS(devx_column_fixed(batch, &kinds, 0, NULL, &length, &error), "out");
+    CHECK_NEEDS(devx_column_fixed(batch, &kinds, 0, &bytes, NULL, &error), "length");
+    CHECK_NEEDS(devx_column_list(NULL, &kinds, 0, &column, &error), "batch");
+    CHECK_NEEDS(devx_column_dictionary_index(NULL, &kinds, 0, &number, &error), "batch");
+    CHECK_NEEDS(devx_column_dictionary_index(batch, &kinds, 0, NULL, &error), "out");
+    CHECK_NEEDS(devx_column_union(NULL, &kinds, 0, &flag, &column, &number, &error), "batch");
+    CHECK_NEEDS(devx_column_union(batch, NULL, 0, &flag, &column, &number, &error), "column");
+    CHECK_NEEDS(devx_column_union(batch, &kinds, 0, NULL, &column, &number, &error), "type_id");
+    CHECK_NEEDS(devx_column_union(batch, &kinds, 0, &flag, NULL, &number, &error), "child");
+    CHECK_NEEDS(devx_column_union(batch, &kinds, 0, &flag, &column, NULL, &error), "child_row");
+    CHECK_NEEDS(devx_column_run(NULL, &runs, 0, &number, &error), "batch");
+    CHECK_NEEDS(devx_column_run(batch, NULL, 0, &number, &error), "column");
+    CHECK_NEEDS(devx_column_run(batch, &runs, 0, NULL, &error), "out");
+    CHECK_NEEDS(devx_column_resolve(NULL, &runs, 0, &flag, &column, &number, &error), "batch");
+    CHECK_NEEDS(devx_column_resolve(batch, NULL, 0, &flag, &column, &number, &error), "column");
+    CHECK_NEEDS(devx_column_resolve(batch, &runs, 0, NULL, &column, &number, &error), "valid");
+    CHECK_NEEDS(devx_column_resolve(batch, &runs, 0, &flag, NULL, &number, &error), "stored_in");
+    CHECK_NEEDS(devx_column_resolve(batch, &runs, 0, &flag, &column, NULL, &error), "stored_row");
+    CHECK_NEEDS(devx_column_text(NULL, &runs, 0, text, sizeof text, &length, &error), "batch");
+    CHECK_NEEDS(devx_column_text(batch, NULL, 0, text, sizeof text, &length, &error), "column");
+    CHECK_NEEDS(devx_column_text(batch, &runs, 0, text, sizeof text, NULL, &error), "length");
+    CHECK_REFUSED(devx_column_text(batch, &runs, 0, NULL, sizeof text, &length, &error), DEVX_NULL_ARGUMENT,
+                  "buffer is NULL with 8 entries");
+    CHECK_NEEDS(devx_column_plan_tensor(NULL, &kinds, UNWRITTEN, &error), "batch");
+    CHECK_NEEDS(devx_column_to_tensor(NULL, &kinds, 0, UNWRITTEN, &error), "batch");
+
+    CHECK_PTR(values, UNWRITTEN);
+    CHECK_PTR(bytes, UNWRITTEN);
+    CHECK_STR(text, "x");
+    CHECK_INT(length, 77);
+    CHECK_INT(number, 77);
+    CHECK_INT(flag, 77);
+    CHECK(memcmp(&column, &before, sizeof column) == 0);
+    devx_batch_release(&batch);
+    CHECK_INT(tally.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(null_arguments_of_conversions_and_lists_are_refused) {
+    struct tally tally = {0};
+    devx_tensor_t *tensor = NULL, *other = UNWRITTEN;
+    devx_batch_t *batch = batch_of_rare_types(&tally), *no_batch = NULL, *other_batch = UNWRITTEN;
+    devx_schema_t *other_schema = UNWRITTEN;
+    struct ArrowDeviceArray exported;
+    devx_plan plan;
+    int64_t const shape[] = {2, 3};
+    int64_t number = 77;
+    double six[6] = {0};
+    CHECK_MADE(batch);
+    CHECK_OK(devx_tensor_import(foreign_tensor(&tally, 2, shape, NULL), &tensor, &error));
+    const char *const names[] = {"one", "two", NULL}, *const no_text[] = {"one", "\xff", "three"};
+    const devx_batch_t *const columns[] = {batch, NULL};
+
+    CHECK_NEEDS(devx_batch_of_columns(names, columns, 1, -1, NULL, &error), "out");
+    CHECK_NEEDS(devx_batch_of_columns(names, columns, 2, -1, &other_batch, &error), "columns[1]");
+    CHECK_NEEDS(devx_batch_of_columns(names, columns, 3, -1, &other_batch, &error), "names[2]");
+    CHECK_REFUSED(devx_batch_of_columns(NULL, columns, 1, -1, &other_batch, &error), DEVX_NULL_ARGUMENT,
+                  "names is NULL with 1 entries");
+    CHECK_REFUSED(devx_batch_of_columns(names, NULL, 1, -1, &other_batch, &error), DEVX_NULL_ARGUMENT,
+                  "columns is NULL with 1 entries");
+    CHECK_REFUSED(devx_batch_of_columns(no_text, columns, 2, -1, &other_batch, &error), DEVX_INVALID_TEXT,
+                  "names[1] is not valid UTF-8: \"\\xff\"");
+    CHECK_NEEDS(devx_batch_export_move_device(NULL, &exported, &error), "batch");
+    CHECK_NEEDS(devx_batch_export_move_device(&no_batch, &exported, &error), "*batch");
+    CHECK_NEEDS(devx_batch_plan_matrix(NULL, &plan, &error), "batch");
+    CHECK_NEEDS(devx_batch_plan_matrix(batch, NULL, &error), "out");
+    CHECK_NEEDS(devx_batch_to_matrix(NULL, 0, -1, &other, &error), "batch");
+    CHECK_NEEDS(devx_batch_to_matrix(batch, 0, -1, NULL, &error), "out");
+    CHECK_NEEDS(devx_schema_share(NULL, &other_schema, &error), "schema");
+    CHECK_NEEDS(devx_tensor_plan_batch(NULL, &plan, &error), "tensor");
+    CHECK_NEEDS(devx_tensor_plan_batch(tensor, NULL, &error), "out");
+    CHECK_NEEDS(devx_tensor_to_batch(NULL, NULL, 0, 0, &other_batch, &error), "tensor");
+    CHECK_NEEDS(devx_tensor_to_batch(tensor, NULL, 0, 0, NULL, &error), "out");
+    CHECK_NEEDS(devx_tensor_to_batch(tensor, names, 3, 0, &other_batch, &error), "names[2]");
+    CHECK_REFUSED(devx_tensor_to_batch(tensor, NULL, 3, 0, &other_batch, &error), DEVX_NULL_ARGUMENT,
+                  "names is NULL with 3 entries");
+    CHECK_NEEDS(devx_tensor_plan_fixed_shape_column(NULL, &plan, &error), "tensor");
+    CHECK_NEEDS(devx_tensor_plan_fixed_shape_column(tensor, NULL, &error), "out");
+    CHECK_NEEDS(devx_tensor_to_fixed_shape_column(NULL, "x", 0, &other_batch, &error), "tensor");
+    CHECK_NEEDS(devx_tensor_to_fixed_shape_column(tensor, "x", 0, NULL, &error), "out");
+    CHECK_NEEDS(devx_tensor_stream(NULL, 1, &number, &error), "tensor");
+    CHECK_NEEDS(devx_tensor_stream(tensor, 1, NULL, &error), "out");
+    CHECK_NEEDS(devx_tensor_copy_to(tensor, cpu, 1, NULL, &error), "out");
+    CHECK_REFUSED(devx_tensor_read(tensor, NULL, sizeof six, 1, &error), DEVX_NULL_ARGUMENT,
+                  "into is NULL with 48 entries");
+    CHECK_REFUSED(devx_tensor_write(tensor, NULL, sizeof six, 1, &error), DEVX_NULL_ARGUMENT,
+                  "from is NULL with 48 entries");
+    CHECK_REFUSED(devx_tensor_allocate(cpu, int32, NULL, 2, -1, &other, &error), DEVX_NULL_ARGUMENT,
+                  "shape is NULL with 2 entries");
+
+    CHECK_PTR(other, UNWRITTEN);
+    CHECK_PTR(other_batch, UNWRITTEN);
+    CHECK_PTR(other_schema, UNWRITTEN);
+    CHECK_INT(number, 77);
+    devx_tensor_release(&tensor);
+    devx_batch_release(&batch);
+    CHECK_INT(tally.releases, 2);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* Without a place for the result nothing is taken, so nothing can be lost. */
+TEST(an_import_without_an_output_takes_nothing) {
+    struct tally tally = {0};
+    devx_schema_t *schema = NULL;
+    struct ArrowSchema described;
+    struct ArrowDeviceArray device = {0};
+    struct DLManagedTensorVersioned *managed;
+    struct DLManagedTensor *legacy;
+    int64_t const shape[] = {2, 3};
+    managed = foreign_tensor(&tally, 2, shape, NULL);
+    legacy = foreign_legacy(&tally, 2, shape, NULL);
+    foreign_batch(&tally, 3, &described, &device.array);
+    device.device_id = -1;
+    device.device_type = ARROW_DEVICE_CPU;
+    CHECK_NEEDS(devx_tensor_import(managed, NULL, &error), "out");
+    CHECK_NEEDS(devx_tensor_import_on(managed, -1, NULL, &error), "out");
+    CHECK_NEEDS(devx_tensor_import_legacy(legacy, NULL, &error), "out");
+    CHECK_NEEDS(devx_tensor_import_on_legacy(legacy, -1, NULL, &error), "out");
+    CHECK_NEEDS(devx_batch_import_pair(&device.array, &described, NULL, &error), "out");
+    CHECK_NEEDS(devx_batch_import_pair_device(&device, &described, NULL, &error), "out");
+    CHECK_NEEDS(devx_schema_import(&described, NULL, &error), "out");
+    CHECK_OK(devx_schema_import(&described, &schema, &error));
+    CHECK_NEEDS(devx_schema_share(schema, NULL, &error), "out");
+    CHECK_NEEDS(devx_batch_import(&device.array, schema, NULL, &error), "out");
+    CHECK_NEEDS(devx_batch_import_device(&device, schema, NULL, &error), "out");
+    devx_batch_t *batch = UNWRITTEN;
+    CHECK_NEEDS(devx_batch_import(&device.array, NULL, &batch, &error), "schema");
+    CHECK_NEEDS(devx_batch_import_device(&device, NULL, &batch, &error), "schema");
+    CHECK_PTR(batch, UNWRITTEN);
+    CHECK_INT(tally.releases, 0);
+    devx_schema_release(&schema);
+    release_array(&device.array);
+    devx_dlpack_release(&managed);
+    devx_dlpack_release_legacy(&legacy);
+    CHECK_INT(tally.live, 0);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* No list in memory can have so many bytes, so nothing of it is read. */
+TEST(lists_that_cannot_be_are_refused) {
+    devx_schema_t *schema = UNWRITTEN;
+    devx_tensor_t *tensor = UNWRITTEN;
+    devx_batch_t *batch = UNWRITTEN;
+    devx_field const one = field("i", "x", 0);
+    int64_t const extent = 1;
+    const char *const name = "x";
+    const devx_batch_t *const column = NULL;
+    size_t const most = PTRDIFF_MAX;
+    CHECK_REFUSED(devx_schema_create(&one, most / sizeof one + 1, &schema, &error), DEVX_INVALID_ARGUMENT,
+                  "fields has 192153584101141163 entries");
+    CHECK_REFUSED(devx_tensor_allocate(cpu, int32, &extent, most / sizeof extent + 1, -1, &tensor, &error),
+                  DEVX_INVALID_ARGUMENT, "shape has 1152921504606846976 entries");
+    CHECK_REFUSED(devx_batch_of_columns(&name, &column, most / sizeof name + 1, -1, &batch, &error),
+                  DEVX_INVALID_ARGUMENT, "names has 1152921504606846976 entries");
+    CHECK_PTR(schema, UNWRITTEN);
+    CHECK_PTR(tensor, UNWRITTEN);
+    CHECK_PTR(batch, UNWRITTEN);
 }
 
 /* --- errors themselves --- */

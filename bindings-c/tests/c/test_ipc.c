@@ -53,6 +53,7 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
     child = fork();
     if (child == 0) {
         char byte;
+        close(ready[1]); /* so that it sees an end of the exporter */
         _exit(read(ready[0], &byte, 1) == 1 ? import_all(address) : 100);
     }
     CHECK_OK(devx_ipc_server_create(address, &server, &error));
@@ -127,10 +128,12 @@ TEST(a_timer_disturbs_no_exchange) {
     snprintf(addresses[1], sizeof addresses[1], "/tmp/devexchange-c-test-%ld", (long)getpid());
     child = fork();
     disturb(300);
+    if (child == 0) close(ready[1]);
     for (int i = 0; i < 6 && child == 0; ++i) {
-        while (read(ready[0], &byte, 1) != 1) {
+        ssize_t got;
+        while ((got = read(ready[0], &byte, 1)) == -1 && errno == EINTR) {
         }
-        status = import_all(addresses[i % 2]);
+        status = got == 1 ? import_all(addresses[i % 2]) : 100;
         if (status != 0) _exit(status);
     }
     if (child == 0) _exit(0);
@@ -204,6 +207,65 @@ TEST(what_cannot_be_is_refused) {
     devx_batch_release(&batch);
     devx_tensor_release(&tensor);
     devx_ipc_server_release(&server);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(null_arguments_are_refused) {
+    devx_ipc_server_t *server = UNWRITTEN;
+    devx_ipc_client_t *client = UNWRITTEN;
+    devx_tensor_t *tensor = NULL, *other = UNWRITTEN;
+    devx_batch_t *batch = NULL, *other_batch = UNWRITTEN;
+    devx_plan plan;
+    int64_t leases = 77;
+    int32_t withdrawn = 77;
+    char address[64];
+    address_of(address, sizeof address, getpid());
+    CHECK_OK(devx_tensor_allocate_shared(int32, shape_4, 1, &tensor, &error));
+    CHECK_OK(devx_tensor_to_column(tensor, "x", DEVX_COPY_NEVER, &batch, &error));
+
+    CHECK_NEEDS(devx_tensor_allocate_shared(int32, shape_4, 1, NULL, &error), "out");
+    CHECK_REFUSED(devx_tensor_allocate_shared(int32, NULL, 1, &other, &error), DEVX_NULL_ARGUMENT,
+                  "shape is NULL with 1 entries");
+    CHECK_NEEDS(devx_ipc_plan_tensor(NULL, &plan, &error), "tensor");
+    CHECK_NEEDS(devx_ipc_plan_tensor(tensor, NULL, &error), "out");
+    CHECK_NEEDS(devx_ipc_plan_batch(NULL, &plan, &error), "batch");
+    CHECK_NEEDS(devx_ipc_plan_batch(batch, NULL, &error), "out");
+    CHECK_NEEDS(devx_ipc_server_create(address, NULL, &error), "out");
+    CHECK_NEEDS(devx_ipc_client_create(NULL, 0, &client, &error), "address");
+    CHECK_REFUSED(devx_ipc_client_create("\xff", 0, &client, &error), DEVX_INVALID_TEXT,
+                  "address is not valid UTF-8: \"\\xff\"");
+    CHECK_PTR(client, UNWRITTEN);
+    CHECK_OK(devx_ipc_server_create(address, &server, &error)); /* the address is still free */
+    CHECK_NEEDS(devx_ipc_client_create(address, -1, NULL, &error), "out");
+    CHECK_OK(devx_ipc_client_create(address, -1, &client, &error));
+    CHECK_NEEDS(devx_ipc_server_offer_tensor(server, NULL, tensor, 0, &error), "name");
+    CHECK_NEEDS(devx_ipc_server_offer_tensor(server, "t", NULL, 0, &error), "tensor");
+    CHECK_NEEDS(devx_ipc_server_offer_batch(NULL, "b", batch, 0, &error), "server");
+    CHECK_NEEDS(devx_ipc_server_offer_batch(server, NULL, batch, 0, &error), "name");
+    CHECK_NEEDS(devx_ipc_server_offer_batch(server, "b", NULL, 0, &error), "batch");
+    CHECK_NEEDS(devx_ipc_server_withdraw(NULL, "t", &withdrawn, &error), "server");
+    CHECK_NEEDS(devx_ipc_server_withdraw(server, NULL, &withdrawn, &error), "name");
+    CHECK_NEEDS(devx_ipc_server_leases(NULL, &leases, &error), "server");
+    CHECK_NEEDS(devx_ipc_server_leases(server, NULL, &error), "out");
+    CHECK_OK(devx_ipc_server_offer_tensor(server, "t", tensor, DEVX_COPY_NEVER, &error));
+    CHECK_OK(devx_ipc_server_offer_batch(server, "b", batch, DEVX_COPY_NEVER, &error));
+    CHECK_NEEDS(devx_ipc_client_import_tensor(NULL, "t", &other, &error), "client");
+    CHECK_NEEDS(devx_ipc_client_import_tensor(client, NULL, &other, &error), "name");
+    CHECK_NEEDS(devx_ipc_client_import_tensor(client, "t", NULL, &error), "out");
+    CHECK_NEEDS(devx_ipc_client_import_batch(NULL, "b", &other_batch, &error), "client");
+    CHECK_NEEDS(devx_ipc_client_import_batch(client, NULL, &other_batch, &error), "name");
+    CHECK_NEEDS(devx_ipc_client_import_batch(client, "b", NULL, &error), "out");
+
+    CHECK_PTR(other, UNWRITTEN);
+    CHECK_PTR(other_batch, UNWRITTEN);
+    CHECK_INT(withdrawn, 77);
+    CHECK_INT(leases, 77);
+    CHECK_OK(devx_ipc_server_leases(server, &leases, &error));
+    CHECK_INT(leases, 0);
+    devx_ipc_client_release(&client);
+    devx_ipc_server_release(&server);
+    devx_batch_release(&batch);
+    devx_tensor_release(&tensor);
     CHECK_NOTHING_OUTSTANDING();
 }
 

@@ -51,6 +51,7 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
     auto const address = address_of("both", getpid());
     pid_t const child = fork();
     if (child == 0) {
+        close(ready[1]); // so that it sees an end of the exporter
         _exit(read(ready[0], &byte, 1) == 1 ? import_all(address) : 100);
     }
     {

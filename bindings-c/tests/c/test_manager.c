@@ -321,6 +321,7 @@ TEST(limits_and_host_memory) {
     CHECK_OK(devx_manager_create_host_only(&host, &error));
     CHECK_REFUSED(devx_manager_create_limited(host, -2, &limited, &error), DEVX_INVALID_ARGUMENT, "limit is -2");
     CHECK_REFUSED(devx_manager_create_pool(1, -2, &limited, &error), DEVX_INVALID_ARGUMENT, "keep is -2");
+    CHECK_REFUSED(devx_manager_create_shareable_pool(1, -2, &limited, &error), DEVX_INVALID_ARGUMENT, "keep is -2");
     request.stream = 0;
     CHECK_REFUSED(devx_manager_allocate(host, &request, &more, &error), DEVX_INVALID_STREAM, "stream is 0: -1 is no stream");
     request.stream = -1;
@@ -345,6 +346,58 @@ TEST(limits_and_host_memory) {
     devx_manager_release(&limited);
     devx_manager_release(&limited);
     devx_manager_release(NULL);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(null_arguments_are_refused) {
+    struct books books = {0};
+    devx_manager_table const table = table_of(&books);
+    devx_memory_request const request = {kDLCPU, 0, 16, -1, 0, 0};
+    devx_manager_t *manager = NULL, *other = UNWRITTEN;
+    devx_tensor_t *tensor = UNWRITTEN;
+    devx_manager_statistics now;
+    devx_memory_info info;
+    devx_ipc_handle handle;
+    devx_memory memory;
+    devx_owner owner;
+    char place[24];
+    int64_t const shape[] = {4};
+    CHECK_NEEDS(devx_manager_create(&table, NULL, &error), "out");
+    CHECK_INT(books.releases, 0);
+    CHECK_NEEDS(devx_manager_create_driver(NULL, &error), "out");
+    CHECK_NEEDS(devx_manager_create_managed(NULL, &error), "out");
+    CHECK_NEEDS(devx_manager_create_host_only(NULL, &error), "out");
+    CHECK_NEEDS(devx_manager_create_pool(-1, -1, NULL, &error), "out");
+    CHECK_NEEDS(devx_manager_create_shareable_pool(-1, -1, NULL, &error), "out");
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+
+    CHECK_NEEDS(devx_manager_create_limited(NULL, -1, &other, &error), "inner");
+    CHECK_NEEDS(devx_manager_create_limited(manager, -1, NULL, &error), "out");
+    CHECK_NEEDS(devx_manager_initialize(NULL, 0, &error), "manager");
+    CHECK_NEEDS(devx_manager_allocate(NULL, &request, &memory, &error), "manager");
+    CHECK_NEEDS(devx_manager_allocate(manager, NULL, &memory, &error), "request");
+    CHECK_NEEDS(devx_manager_allocate(manager, &request, NULL, &error), "out");
+    CHECK_NEEDS(devx_tensor_allocate_with(NULL, cpu, int32, shape, 1, -1, &tensor, &error), "manager");
+    CHECK_NEEDS(devx_tensor_allocate_with(manager, cpu, int32, shape, 1, -1, NULL, &error), "out");
+    CHECK_REFUSED(devx_tensor_allocate_with(manager, cpu, int32, NULL, 1, -1, &tensor, &error), DEVX_NULL_ARGUMENT,
+                  "shape is NULL with 1 entries");
+    CHECK_NEEDS(devx_manager_pin(NULL, 0, place, sizeof place, 0, &owner, &error), "manager");
+    CHECK_NEEDS(devx_manager_pin(manager, 0, place, sizeof place, 0, NULL, &error), "out");
+    CHECK_NEEDS(devx_manager_memory_info(NULL, 0, &info, &error), "manager");
+    CHECK_NEEDS(devx_manager_memory_info(manager, 0, NULL, &error), "out");
+    CHECK_NEEDS(devx_manager_ipc_handle(NULL, place, &handle, &error), "manager");
+    CHECK_NEEDS(devx_manager_ipc_handle(manager, place, NULL, &error), "out");
+    CHECK_NEEDS(devx_manager_reset(NULL, 0, &error), "manager");
+    CHECK_NEEDS(devx_manager_trim(NULL, 0, 0, &error), "manager");
+    CHECK_NEEDS(devx_manager_defer_cleanup(NULL, &error), "manager");
+    CHECK_NEEDS(devx_manager_resume_cleanup(NULL, &error), "manager");
+    CHECK_NEEDS(devx_manager_get_statistics(NULL, &now, &error), "manager");
+    CHECK_NEEDS(devx_manager_get_statistics(manager, NULL, &error), "out");
+    CHECK_PTR(other, UNWRITTEN);
+    CHECK_PTR(tensor, UNWRITTEN);
+    CHECK_INT(books.allocations, 0);
+    devx_manager_release(&manager);
+    CHECK_INT(books.releases, 1);
     CHECK_NOTHING_OUTSTANDING();
 }
 

@@ -45,6 +45,13 @@ static devx_error error;
         }                                                                                                              \
     } while (0)
 
+/* The call, which is given &error, is refused because the argument with this name is NULL. */
+#define CHECK_NEEDS(call, name)                                                                                        \
+    do {                                                                                                               \
+        CHECK_REFUSED(call, DEVX_NULL_ARGUMENT, name);                                                                 \
+        CHECK_STR(error.message, name " is NULL");                                                                     \
+    } while (0)
+
 /* A helper gave a handle; it gives NULL after a call, which was given &error, failed. */
 #define CHECK_MADE(handle)                                                                                             \
     do {                                                                                                               \
