@@ -383,7 +383,46 @@ TEST(copies_are_chosen_by_a_number_that_exists) {
     CHECK(column.buffers[1] != (const void *)twelve_doubles);
     devx_tensor_t *back = UNWRITTEN;
     CHECK_REFUSED(devx_column_to_tensor(batch, &column, -1, &back, &error), DEVX_INVALID_ARGUMENT, "copy is -1");
+    devx_batch_release(&batch);
+    devx_tensor_release(&tensor);
+
+    int64_t extents[2] = {2, 3}, strides[2] = {1, 2};
+    tensor = tensor_over(twelve_doubles, float64, 2, extents, strides, 0, &tally);
+    CHECK_MADE(tensor);
+    batch = UNWRITTEN;
+    CHECK_REFUSED(devx_tensor_to_batch(tensor, NULL, 0, 7, &batch, &error), DEVX_INVALID_ARGUMENT, "copy is 7");
+    CHECK_PTR(batch, UNWRITTEN);
+    CHECK_OK(devx_tensor_to_batch(tensor, NULL, 0, DEVX_COPY_ALWAYS, &batch, &error));
+    CHECK_OK(devx_batch_column(batch, 0, &column, &error));
+    CHECK(column.buffers[1] != (const void *)twelve_doubles);
+    CHECK_REFUSED(devx_batch_to_matrix(batch, 7, -1, &back, &error), DEVX_INVALID_ARGUMENT, "copy is 7");
     CHECK_PTR(back, UNWRITTEN);
+    devx_batch_release(&batch);
+    devx_tensor_release(&tensor);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+/* Host memory has no streams: 0, which is no stream of anything, is not taken for none. */
+TEST(work_in_host_memory_takes_no_stream) {
+    struct tally tally = {0};
+    int64_t extents[2] = {2, 3}, strides[2] = {1, 2};
+    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 2, extents, strides, 0, &tally);
+    devx_tensor_t *other = UNWRITTEN;
+    devx_batch_t *batch = NULL, *other_batch = UNWRITTEN;
+    CHECK_MADE(tensor);
+    CHECK_OK(devx_tensor_to_batch(tensor, NULL, 0, DEVX_COPY_NEVER, &batch, &error));
+    const char *const name = "x";
+    const devx_batch_t *const column = batch;
+    for (int64_t stream = 0; stream <= 1; ++stream) {
+        CHECK_REFUSED(devx_batch_to_matrix(batch, DEVX_COPY_NEVER, stream, &other, &error), DEVX_DEVICE,
+                      "which has no streams");
+        CHECK_REFUSED(devx_batch_of_columns(&name, &column, 1, stream, &other_batch, &error), DEVX_DEVICE,
+                      "which has no streams");
+        CHECK_REFUSED(devx_tensor_allocate(cpu, float64, extents, 2, stream, &other, &error), DEVX_DEVICE,
+                      "which has no streams");
+    }
+    CHECK_PTR(other, UNWRITTEN);
+    CHECK_PTR(other_batch, UNWRITTEN);
     devx_batch_release(&batch);
     devx_tensor_release(&tensor);
     CHECK_NOTHING_OUTSTANDING();

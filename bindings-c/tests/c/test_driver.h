@@ -27,6 +27,7 @@ static struct {
     /* Only the simulated driver has these. */
     uint64_t (*calls)(const char *function);
     size_t (*findings)(void);
+    int32_t (*fail)(const char *function, uint64_t nth, uint32_t code, int32_t sticky);
 } driver;
 
 static inline int has_driver(void) {
@@ -73,6 +74,7 @@ static inline void use_driver(void) {
         FIND(library, init, "cuInit");
         *(void **)&driver.calls = dlsym(library, "simcuda_calls");
         *(void **)&driver.findings = dlsym(library, "simcuda_findings");
+        *(void **)&driver.fail = dlsym(library, "simcuda_fail");
         CHECK_INT(driver.init(0), 0);
         CHECK_INT(driver.retain(&context, 0), 0);
         CHECK_INT(driver.set_current(context), 0);

@@ -231,6 +231,24 @@ TEST(memory_is_written_and_read) {
     CHECK_CALL(finish_releases());
 }
 
+/* The memory of a pool is given in the order of a stream. Without one, whoever gets it may use it anywhere at once. */
+TEST(memory_for_no_stream_is_ready) {
+    NEEDS_DRIVER();
+    devx_memory_request const request = {kDLCUDA, 0, sizeof six, -1, 0, 0};
+    devx_manager_t *manager = NULL;
+    devx_memory memory;
+    int64_t stream = 0;
+    CHECK_CALL(make_stream(&stream));
+    CHECK_OK(devx_manager_create_pool(-1, -1, &manager, &error));
+    CHECK_OK(devx_manager_allocate(manager, &request, &memory, &error));
+    CHECK_INT(driver.fill(pointer_of(memory.address), 0, sizeof six, raw_stream(stream)), 0);
+    CHECK_INT(driver.synchronize(raw_stream(stream)), 0);
+    memory.owner.release(memory.owner.context);
+    devx_manager_release(&manager);
+    CHECK_CALL(destroy_stream(stream));
+    CHECK_CALL(finish_releases());
+}
+
 TEST(a_tensor_is_copied_between_devices_and_the_host) {
     NEEDS_DRIVER();
     struct tally tally = {0};

@@ -155,6 +155,9 @@ TEST(an_array_is_imported_with_its_event_and_waited_for_on_a_stream) {
     devx_batch_t *batch = NULL, *taken = NULL, *host = NULL;
     devx_schema_t *schema = NULL;
     struct ArrowDeviceArray array;
+    devx_column number;
+    int32_t numbers[ROWS] = {0};
+    device_pointer copy = 0;
     CHECK_CALL(make_stream(&stream));
     CHECK_CALL(make_stream(&mine));
     CHECK_CALL(make_device_batch(stream, &batch));
@@ -163,7 +166,15 @@ TEST(an_array_is_imported_with_its_event_and_waited_for_on_a_stream) {
     CHECK_OK(devx_batch_import_device(&array, schema, &taken, &error));
     CHECK_REFUSED(devx_batch_wait(taken, 0, &error), DEVX_INVALID_STREAM, "stream is 0");
     CHECK_OK(devx_batch_wait(taken, mine, &error));
+    /* Work of the program's own, which nobody else makes wait. */
+    CHECK_OK(devx_batch_column_named(taken, "number", &number, &error));
+    CHECK_INT(driver.allocate(&copy, sizeof numbers), 0);
+    CHECK_INT(driver.copy(copy, pointer_of(number.buffers[1]), sizeof numbers, raw_stream(mine)), 0);
     CHECK_OK(devx_batch_used_on(taken, mine, &error));
+    CHECK_INT(driver.synchronize(raw_stream(mine)), 0);
+    CHECK_INT(driver.read(numbers, copy, sizeof numbers), 0);
+    CHECK_INT(numbers[4], 14);
+    CHECK_INT(driver.free(copy), 0);
     /* An export of the import carries the same event on. */
     CHECK_OK(devx_batch_export_share_device(taken, &array, &error));
     CHECK(array.sync_event != NULL);
@@ -235,6 +246,39 @@ TEST(what_is_shared_has_its_order_already) {
     devx_tensor_release(&tensor_too);
     devx_tensor_release(&tensor);
     CHECK_CALL(finish_releases());
+    CHECK_CALL(destroy_stream(stream));
+}
+
+TEST(an_asynchronous_stream_is_of_a_type_of_device) {
+    NEEDS_DRIVER();
+    struct tally tally = {0};
+    struct ArrowAsyncDeviceStreamHandler *handler = NULL;
+    devx_async_reader_t *reader = NULL;
+    devx_async_writer_t *writer = NULL;
+    devx_batch_t *host = NULL, *batch = NULL;
+    devx_schema_t *schema = NULL;
+    int32_t device_type = 77;
+    int64_t stream = 0;
+    CHECK_CALL(make_stream(&stream));
+    CHECK_CALL(make_batch(&tally, &host));
+    CHECK_OK(devx_batch_schema(host, &schema, &error));
+    CHECK_OK(devx_async_reader_create(1, 0, NULL, &reader, &error));
+    CHECK_OK(devx_async_reader_handler(reader, &handler, &error));
+    CHECK_OK(devx_async_writer_create(handler, kDLCUDA, NULL, NULL, &writer, &error));
+    CHECK_OK(devx_async_writer_start(writer, schema, &error));
+    CHECK_OK(devx_async_reader_producer(reader, &device_type, NULL, &error));
+    CHECK_INT(device_type, kDLCUDA);
+    CHECK_REFUSED(devx_async_writer_send_move(writer, &host, NULL, &error), DEVX_DEVICE, "cpu");
+    CHECK(host != NULL);
+    CHECK_OK(devx_batch_copy_to(host, gpu, stream, &batch, &error));
+    CHECK_OK(devx_async_writer_send_move(writer, &batch, NULL, &error));
+    CHECK_OK(devx_async_writer_finish(writer, &error));
+    devx_async_writer_release(&writer);
+    devx_async_reader_release(&reader);
+    devx_schema_release(&schema);
+    devx_batch_release(&host);
+    CHECK_CALL(finish_releases());
+    CHECK_INT(tally.releases, 1);
     CHECK_CALL(destroy_stream(stream));
 }
 

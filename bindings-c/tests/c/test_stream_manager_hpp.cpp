@@ -207,6 +207,8 @@ TEST(managers_on_the_device) {
                                              : dx::Manager::shareable_pool();
             made.initialize(0);
             auto const tensor = dx::Tensor::allocate_with(made, dx::cuda(), dx::dtype<double>, {6}, stream);
+            CHECK_INT(tensor.borrow().device().device_type, manager == 1 ? kDLCUDAManaged : kDLCUDA);
+            CHECK((dx::ipc_plan(tensor).kind == dx::Plan::Kind::view) == (manager == 3));
             tensor.write(std::vector<double>{0, 1, 2, 3, 4, 5}, stream);
             CHECK(tensor.read<double>(stream)[5] == 5);
             CHECK(made.memory_info(0).total_bytes > 0);
@@ -221,6 +223,13 @@ TEST(managers_on_the_device) {
         CHECK_THROWS(static_cast<void>(wrong.allocate(dx::memory_request(dx::cuda(), sizeof host))),
                      "allocate: the manager gave memory of cpu:0 for cuda:0");
         auto const driver = dx::Manager::driver();
+        // What it gives is where it says.
+        auto const last = dx::cuda(dx::device_count(kDLCUDA) - 1);
+        auto const through =
+            dx::Manager::create([&driver](devx_memory_request const &request) { return driver.allocate(request); });
+        auto const there = through.allocate(dx::memory_request(last, 64));
+        CHECK_INT(there.device.device_type, kDLCUDA);
+        CHECK_INT(there.device.device_id, last.device_id);
         auto const pinned = driver.allocate(dx::memory_request(DLDevice{kDLCUDAHost, 0}, 64));
         CHECK_THROWS(static_cast<void>(driver.ipc_handle(pinned.address)), "address 0x");
     }
@@ -246,6 +255,10 @@ TEST(cuda_arrays_come_in_with_a_mask_and_go_out) {
         CHECK(array);
         CHECK_INT(array->stream, stream.value());
         CHECK_STR(array->typestr, "<i4");
+        dx::Stream const other(dx::cuda());
+        request.stream = other;
+        CHECK_INT(tensor.export_share_cuda_array(request)->stream, other.value());
+        request.stream = stream;
 
         // A producer says which elements are valid.
         auto const valid = dx::Tensor::allocate(dx::cuda(), dx::dtype<bool>, {4});

@@ -168,4 +168,20 @@ TEST(a_tensor_that_nobody_used_is_released_at_once) {
     CHECK_CALL(finish_releases());
 }
 
+/* The last test: what is lost stays lost. */
+TEST(memory_that_the_driver_does_not_take_back_is_lost) {
+    NEEDS_DRIVER();
+    if (driver.fail == NULL) {
+        SKIP("only the simulated driver fails on request");
+    }
+    devx_tensor_t *tensor = NULL;
+    CHECK_OK(devx_tensor_allocate(gpu, float64, shape_of_six, 2, -1, &tensor, &error));
+    CHECK_INT(devx_releases_lost(), 0);
+    CHECK_INT(driver.fail("cuMemFree_v2", 1, 999, 0), 0);
+    devx_tensor_release(&tensor);
+    CHECK_CALL(settle());
+    CHECK_INT(devx_releases_lost(), 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 CHECK_MAIN()
