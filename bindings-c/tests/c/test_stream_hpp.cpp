@@ -82,6 +82,12 @@ TEST(streams_are_moved_not_copied) {
     second.reset();
     second.reset();
     CHECK(!second);
+    dx::Stream fourth;
+    CHECK_INT(fourth.device().device_type, kDLCPU);
+    fourth = dx::Stream(dx::cuda());
+    CHECK_INT(fourth.device().device_type, kDLCUDA);
+    fourth.reset(); // it is a stream of that device
+    CHECK(before < 0 || destroyed() == before + 3);
 }
 
 TEST(a_stream_is_held) {
