@@ -135,7 +135,14 @@ check_stage_and_uninstall() {
   local there=$work/stage/opt/devexchange/lib/pkgconfig mode=2770
   mkdir -p "$there"
   chmod "$mode" "$there"
-  check "make install with DESTDIR" make "${args[@]}" install || return 0
+  check "make install with DESTDIR" for_me_alone make "${args[@]}" install || return 0
+  left=$(find "$work/stage/opt/devexchange" ! -type l ! -perm -444 ! -path "$there" -printf '%P ')
+  if [ -z "$left" ]; then ok "what is installed is for everybody"
+  else not_ok "what is installed is for everybody" "$left"; fi
+  for left in LICENSE-MIT LICENSE-APACHE LICENSE-THIRD-PARTY; do
+    if cmp -s "$DEVX_ROOT/$left" "$work/stage/opt/devexchange/share/doc/devexchange/$left"; then ok "$left is installed"
+    else not_ok "$left is installed" "share/doc/devexchange does not have it"; fi
+  done
   if [ "$(stat -c %a "$there")" = "$mode" ]; then ok "a directory that is there stays as it is"
   else not_ok "a directory that is there stays as it is" "its mode was $mode and is $(stat -c %a "$there")"; fi
   if diff -r "$DEVX_PREFIX" "$work/stage/opt/devexchange" >"$work/stage.diff" 2>&1; then
@@ -146,11 +153,20 @@ check_stage_and_uninstall() {
   check "make uninstall" make "${args[@]}" uninstall || return 0
   left=$(find "$work/stage" ! -type d -printf '%P ')
   if [ -z "$left" ]; then ok "uninstall leaves no file"; else not_ok "uninstall leaves no file" "$left"; fi
+  left=$(cd "$work/stage/opt/devexchange" && find . \( -name devexchange -o -name arrow -o -name dlpack \) | paste -sd ' ')
+  if [ -z "$left" ]; then ok "uninstall leaves no folder of its own"
+  else not_ok "uninstall leaves no folder of its own" "$left"; fi
   check_places
   check_spellings
   check_beside
   check_dlpack_of_others
 }
+
+# As somebody runs it whose own files are nobody else's business.
+for_me_alone() (
+  umask 077
+  "$@"
+)
 
 # LIBDIR may repeat PREFIX, as packagers write it, and an uninstall elsewhere removes nothing.
 check_places() {
@@ -283,6 +299,9 @@ check_cmake() {
   check_plugin "CMake: a plugin with devexchange::static" "$build/libplugin-static.so"
   cmake_refuses "a version that is not there" 99.0
   cmake_refuses "a component that is not there" "COMPONENTS;part"
+  check "CMake: the major version alone" \
+    "${configure[@]}" -B "$work/cmake-major" -DWANTED_VERSION="${DEVX_VERSION%%.*}" || true
+  check "CMake: exactly this version" "${configure[@]}" -B "$work/cmake-exact" "-DWANTED_VERSION=$DEVX_VERSION;EXACT" || true
   # Version ranges need CMake 3.19.
   if devx_version_ge "$(cmake --version | sed -nE '1s/.* ([0-9.]+).*/\1/p')" 3.19; then
     check "CMake: a range of versions" "${configure[@]}" -B "$work/cmake-range" -DWANTED_VERSION="0.0...$DEVX_VERSION" || true
@@ -330,9 +349,30 @@ CMAKE
   check "CMake: without the archive" cmake -S "$part" -B "$part/shared" -DCMAKE_PREFIX_PATH="$part/prefix" \
     -DHAS=devexchange::devexchange -DHAS_NOT=devexchange::static || true
   mv "$part/libdevexchange.a" "$part/prefix/lib/"
+  check_cmake_again "$part"
   rm "$part/prefix/lib"/libdevexchange.so*
   check "CMake: with the archive alone" cmake -S "$part" -B "$part/static" -DCMAKE_PREFIX_PATH="$part/prefix" \
     -DHAS=devexchange::static -DHAS_NOT=devexchange::devexchange || true
+}
+
+# A project may look again, elsewhere, when it has found only a part.
+check_cmake_again() { # PART: a folder with the folder prefix
+  local again=$1/again
+  mkdir "$again"
+  cp -a "$1/prefix" "$1/incomplete"
+  rm "$1/incomplete/include/devexchange.h"
+  cat >"$again/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.16)
+project(again LANGUAGES C)
+set(devexchange_DIR "${PART}/incomplete/lib/cmake/devexchange")
+find_package(devexchange QUIET)
+if(devexchange_FOUND OR NOT devexchange_NOT_FOUND_MESSAGE MATCHES "incomplete/include/devexchange.h is missing")
+  message(FATAL_ERROR "found: '${devexchange_FOUND}', message: '${devexchange_NOT_FOUND_MESSAGE}'")
+endif()
+set(devexchange_DIR "${PART}/prefix/lib/cmake/devexchange")
+find_package(devexchange REQUIRED)
+CMAKE
+  check "CMake: a whole one after a part" cmake -S "$again" -B "$again/build" -DPART="$1" || true
 }
 
 # Called by `check`, so the output of pkg-config and cc is shown when they fail.
