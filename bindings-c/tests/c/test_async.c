@@ -555,6 +555,19 @@ TEST(a_writer_that_goes_says_so) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+TEST(an_error_needs_no_text) {
+    struct foreign_consumer consumer = {0};
+    devx_async_writer_t *writer = NULL;
+    devx_schema_t *schema = NULL;
+    CHECK_CALL(begin_consumer(&consumer, &writer, &schema));
+    CHECK_OK(devx_async_writer_fail(writer, EIO, NULL, NULL, &error));
+    CHECK_STR(consumer.text, "5 ");
+    CHECK_INT(consumer.releases, 1);
+    devx_async_writer_release(&writer);
+    devx_schema_release(&schema);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 /* --- refusals --- */
 
 TEST(refusals_take_nothing) {

@@ -302,6 +302,8 @@ TEST(an_import_without_an_output_takes_nothing) {
     foreign_batch(&tally, 3, &described, &device.array);
     device.device_id = -1;
     device.device_type = ARROW_DEVICE_CPU;
+    devx_owner const owner = counting_owner(&tally);
+    CHECK_NEEDS(devx_tensor_create(&managed->dl_tensor, 0, &owner, NULL, &error), "out");
     CHECK_NEEDS(devx_tensor_import(managed, NULL, &error), "out");
     CHECK_NEEDS(devx_tensor_import_on(managed, -1, NULL, &error), "out");
     CHECK_NEEDS(devx_tensor_import_legacy(legacy, NULL, &error), "out");

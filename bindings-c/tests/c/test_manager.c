@@ -200,6 +200,8 @@ TEST(the_table_gets_what_the_caller_says) {
     CHECK_INT(asked.reset, 5);
     CHECK_INT(asked.trimmed, 6);
     CHECK_INT(asked.kept, 77);
+    CHECK_OK(devx_manager_trim(manager, 6, SIZE_MAX, &error));
+    CHECK_INT(asked.kept, INT64_MAX); /* all there can be, not less than nothing */
     devx_manager_release(&manager);
     CHECK_NOTHING_OUTSTANDING();
 }
