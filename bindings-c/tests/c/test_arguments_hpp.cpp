@@ -1,9 +1,11 @@
 // devexchange.hpp: what a call is given arrives in C, each argument in its own place.
 #include <devexchange.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -206,6 +208,11 @@ TEST(offers_are_copied_if_that_is_asked_for) {
         CHECK_THROWS(server.offer("b", batch), "DEVX_COPY_REQUIRED: ");
         server.offer("b", batch, dx::Copy::if_needed);
         CHECK_INT(dx::IpcClient::create(address).import_batch("b").length(), 2);
+        // A thread of the exporter notices that the importer is gone.
+        for (int i = 0; server.leases() > 0 && i < 120'000; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        CHECK_INT(server.leases(), 0);
         CHECK(server.withdraw("b"));
     }
     CHECK_INT(dx::outstanding(), 0);
