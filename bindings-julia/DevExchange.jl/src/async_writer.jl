@@ -74,7 +74,7 @@ function AsyncWriter(f, handler::Ptr{ArrowAsyncDeviceStreamHandler}, schema::Sch
         f(w)
     catch e
         try
-            close(w, e isa Exception ? e : ErrorException(string(e)))
+            close(w, failure(e))
         catch
             # The first error is the one to report.
         end

@@ -139,8 +139,8 @@ function write_failure(target::Ptr{DevxError}, e::DevExchangeError)
     return e.status
 end
 
-# For C, where a text ends at its first NUL.
-visible(text::String) = replace(text, '\0' => '?')
+# For C, where a text is UTF-8 and ends at its first NUL.
+visible(text::String) = replace(text, (c -> c == '\0' || !isvalid(c)) => '?')
 
 # Takes a request of a foreign thread. Its answer can take long, so another task gives it.
 function take_request(request::Ptr{Cvoid})

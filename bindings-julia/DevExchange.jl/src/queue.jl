@@ -282,12 +282,22 @@ end
 function close_forgotten_streams()
     isempty(FORGOTTEN_STREAMS) && return nothing
     outstanding() == 0 || return nothing
-    for token in lock(() -> splice!(FORGOTTEN_STREAMS, eachindex(FORGOTTEN_STREAMS)), STREAMS_LOCK)
-        try
-            close_stream(token)
-        catch
-            # Ignored as in `deliver`; other calls report what the driver says, too.
+    # An interrupt is deferred until all are closed, because they are noted nowhere else.
+    disable_sigint() do
+        streams = lock(STREAMS_LOCK) do
+            [pop!(STREAMS, token) for token in splice!(FORGOTTEN_STREAMS, eachindex(FORGOTTEN_STREAMS))]
         end
+        for_each_of_all(stream -> close_forgotten(stream...), streams)
+    end
+    return nothing
+end
+
+function close_forgotten(device::DLDevice, stream::Int64)
+    try
+        @checked devx_stream_close(device::DLDevice, stream::Int64)
+    catch e
+        # Errors are ignored as in `deliver`; other calls report what the driver says, too.
+        e isa InterruptException && rethrow()
     end
     return nothing
 end

@@ -237,6 +237,10 @@ catch e
     e
 end)
 
+# What is thrown without being an exception, and cannot be printed.
+struct Unprinted end
+Base.show(::IO, ::Unprinted) = error("no")
+
 @testset "async: Julia's own" begin
     r = AsyncReader(abi_h_metadata=true, limit=3)
     seen = Int[]
@@ -264,6 +268,18 @@ end)
     close(AsyncWriter(DX.handler(r), NUMBERED), ErrorException("a\0b"))
     @test refused(() -> next!(r), DX.DEVX_CALLBACK, "a?b")
     close(r)
+    # A text that is not UTF-8 is sent as far as it is.
+    r = AsyncReader()
+    close(AsyncWriter(DX.handler(r), NUMBERED), ErrorException("a\xffb"); code=28)
+    @test refused(() -> next!(r), DX.DEVX_CALLBACK, "a?b") && DX.producer_error(r).code == 28
+    close(r)
+    # So is what the writer's function throws that is no exception, and what cannot be shown.
+    for (thrown, said) in (("no ink", "no ink"), (Unshown(), "cannot be shown: Unshown"), (Unprinted(), "cannot be shown: Unprinted"))
+        r = AsyncReader()
+        task = writing(_ -> throw(thrown), r)
+        @test refused(() -> next!(r), DX.DEVX_CALLBACK, said) && fetch(task) === thrown
+        close(r)
+    end
     # The reader is closed after k batches. For k = 0 this can be before the schema comes, which is then refused.
     for k in 0:5
         r = AsyncReader(limit=2)

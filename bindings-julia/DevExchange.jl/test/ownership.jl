@@ -289,6 +289,32 @@ end
     @test called[] == 1 && nothing_left()
 end
 
+# Takes the place of the function that closes a stream. An interrupt comes with the first stream, and an error with the second.
+const STREAMS_CLOSED = Int64[]
+function close_badly(_, stream, error)
+    push!(STREAMS_CLOSED, stream)
+    stream == 1 && throw(InterruptException())
+    return stream == 2 ? DX.write_failure(error, DevExchangeError(DX.DEVX_DRIVER, "lost")) : DX.DEVX_OK
+end
+
+@testset "ownership: streams that cannot be closed" begin
+    close_well = DX.devx_stream_close[]
+    DX.devx_stream_close[] = @cfunction(close_badly, DX.DevxStatus, (DLDevice, Int64, Ptr{DX.DevxError}))
+    # All forgotten streams are closed, each once, and the interrupt is thrown. This task holds the lock, so that it closes them.
+    @test nothing_left()
+    lock(DX.DRAINING) do
+        for k in 1:3
+            token = Threads.atomic_add!(DX.NEXT_TOKEN, DX.TAG_MASK + 1)
+            DX.STREAMS[token] = (DX.cuda(), k)
+            push!(DX.FORGOTTEN_STREAMS, token)
+        end
+        @test_throws InterruptException drain()
+        @test drain() == 0
+    end
+    @test STREAMS_CLOSED == 1:3 && isempty(DX.STREAMS) && isempty(DX.FORGOTTEN_STREAMS)
+    DX.devx_stream_close[] = close_well
+end
+
 @testset "ownership: 10,000 rounds" begin
     @test tensor_rounds(10_000) == 40_000.0
     @test batch_rounds(10_000) == 30_000.0
