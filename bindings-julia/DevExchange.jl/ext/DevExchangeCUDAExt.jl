@@ -68,8 +68,8 @@ function DX.Tensor(array::AnyStrided{T,N}; release=nothing, readonly::Bool=false
         CUDA.stream!(() -> Base.unsafe_convert(CuPtr{T}, array), last)
     end
     kept, done = copy(base.data), Ref(false)
-    # The function of the caller is not called if a later step fails.
-    give_back() = (GPUArrays.unsafe_free!(kept); done[] && release !== nothing && release())
+    # The function of the caller is not called if a later step fails, but even if the memory cannot be given back.
+    give_back = DX.Releases(Any[() -> GPUArrays.unsafe_free!(kept), () -> done[] && release !== nothing && release()])
     tensor = try
         # The stream is kept, too: the stream of a task is destroyed some time after the task.
         Tensor(Ptr{T}(UInt(data)), size(array); strides=strides(array), root=(kept, last), release=give_back,

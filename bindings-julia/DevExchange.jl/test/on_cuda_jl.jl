@@ -353,6 +353,21 @@ function order_that_fails()
     return ok
 end
 
+# An array whose memory cannot be given back: what consumers have is released all the same.
+function memory_that_stays()
+    a, called, before = CuArray(VALUES), Ref(0), DX.release_failures()
+    b = CuArray{Float32,2}(CUDA.DataRef(_ -> error("it stays"), a.data[]), size(a))
+    t = Tensor(b; release=() -> called[] += 1)
+    CUDA.unsafe_free!(b)
+    close(t)
+    # This task holds the lock, so that it delivers and logs, and not the background task.
+    lock(DX.DRAINING) do
+        @test_logs (:error, r"release function failed") drain()
+    end
+    CUDA.unsafe_free!(a)
+    return called[] == 1 && DX.release_failures() == before + 1
+end
+
 function refusals()
     a, called = CuArray(VALUES), Ref(0)
     ok = refused(() -> Tensor(CuArray(['a'])), DX.DEVX_UNSUPPORTED, "eltype is Char")
@@ -387,6 +402,7 @@ end
 suite = @testset Counting "on CUDA.jl" begin
     @test refusals()
     @test order_that_fails()
+    @test memory_that_stays()
     @test all_back()
     on_every_schedule((arrays_as_tensors, memory_outlives_arrays, behind_another_task, tensors_as_arrays,
         row_major_tensors, released_after_the_work, forgotten, copies, pinned_and_managed, another_device,
