@@ -162,15 +162,17 @@ note_use(i::Imported) = used_on(i.tensor, stream_on(i.id, i.managed.stream))
 # Tensors for which nobody can say when the last work is done: their memory is never given back.
 const LOST = Imported[]
 
-# Called when the last array is gone.
+# Called when the last array is gone. An interrupt is deferred: it says nothing about the work.
 function (i::Imported)()
-    try
-        note_use(i)
-    catch
-        push!(LOST, i)
-        rethrow()
+    disable_sigint() do
+        try
+            note_use(i)
+        catch
+            push!(LOST, i)
+            rethrow()
+        end
+        close(i.tensor)
     end
-    close(i.tensor)
 end
 
 # When Julia ends, finalizers close what arrays hold, and no task notes the last uses any more. So they are noted here.

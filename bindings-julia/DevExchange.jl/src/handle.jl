@@ -243,6 +243,7 @@ end
 # Makes an `Array` over memory that belongs to `handle`. It has its own reference for as long as anything refers to the
 # memory.
 function wrap_memory(data::Ptr{T}, dims::Dims{N}, handle::Handle{TAG}) where {T,N,TAG}
+    require_open(handle)
     prod(dims) == 0 && return Array{T,N}(undef, dims)
     reference = share_handle(handle, Handle{TAG | TAG_KEPT})
     array = unsafe_wrap(Array{T,N}, data, dims)

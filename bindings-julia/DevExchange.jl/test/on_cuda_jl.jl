@@ -368,6 +368,39 @@ function memory_that_stays()
     return called[] == 1 && DX.release_failures() == before + 1
 end
 
+# An interrupt (Ctrl-C) comes while the last use of an array is noted: it is thrown then, and the memory is given back.
+const USED_ON = Ref(C_NULL)
+function interrupted_use(tensor, stream, error)
+    ccall(:kill, Cint, (Cint, Cint), getpid(), 2)
+    while unsafe_load(cglobal(:jl_signal_pending, Cint)) == 0
+        Libc.systemsleep(0.001)
+    end
+    # Here Julia may throw it.
+    GC.safepoint()
+    return ccall(USED_ON[], DX.DevxStatus, (Ptr{Cvoid}, Int64, Ptr{DX.DevxError}), tensor, stream, error)
+end
+function interrupt_at_the_end()
+    t, called, s = lent(VALUES)
+    a = unsafe_wrap(CuArray, t)
+    close(t)
+    ok, USED_ON[] = false, DX.devx_tensor_used_on[]
+    Base.exit_on_sigint(false)
+    # This task holds the lock, so that it delivers, and not the background task.
+    lock(DX.DRAINING) do
+        DX.devx_tensor_used_on[] = @cfunction(interrupted_use, DX.DevxStatus, (Ptr{Cvoid}, Int64, Ptr{DX.DevxError}))
+        CUDA.unsafe_free!(a)
+        try
+            drain()
+        catch e
+            ok = e isa InterruptException
+        end
+        DX.devx_tensor_used_on[] = USED_ON[]
+    end
+    ok &= given_back() && called[] == 1
+    close(s)
+    return ok
+end
+
 function refusals()
     a, called = CuArray(VALUES), Ref(0)
     ok = refused(() -> Tensor(CuArray(['a'])), DX.DEVX_UNSUPPORTED, "eltype is Char")
@@ -403,6 +436,7 @@ suite = @testset Counting "on CUDA.jl" begin
     @test refusals()
     @test order_that_fails()
     @test memory_that_stays()
+    @test interrupt_at_the_end()
     @test all_back()
     on_every_schedule((arrays_as_tensors, memory_outlives_arrays, behind_another_task, tensors_as_arrays,
         row_major_tensors, released_after_the_work, forgotten, copies, pinned_and_managed, another_device,

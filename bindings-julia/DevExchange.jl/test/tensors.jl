@@ -196,6 +196,7 @@ end
     e = Tensor(zeros(0, 3))
     @test size(unsafe_wrap(Array, e)) == (0, 3)
     close(e)
+    @test refused(() -> unsafe_wrap(Array, e), DX.DEVX_CLOSED, "tensor")
     # Read-only.
     r = Tensor([1, 2]; readonly=true)
     @test isreadonly(r) && r[1] == 1
