@@ -96,7 +96,7 @@ function place_of(l::InViews, p, i)
     index, offset = word(8), word(12)
     0 <= index < l.count || throw(bad_data(
         "the view of row $i is in data buffer $index, counted from 0: there are $(l.count)"))
-    l.sizes == C_NULL && throw(bad_data("the sizes of $(l.count) data buffers are NULL, but row $i is in one"))
+    # The library refuses an array with data buffers whose sizes are NULL.
     size = unsafe_load(l.sizes, index + 1)
     0 <= offset <= size - n || throw(bad_data(
         "the view of row $i is $n bytes at offset $offset of data buffer $index, counted from 0, which has $size"))

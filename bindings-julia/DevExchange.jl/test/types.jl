@@ -130,7 +130,7 @@ end
         # By index, and in a loop.
         wanted = ["a", missing, missing, missing]
         @test comes_back(c -> same(c, wanted) && isequal([x for x in c], wanted) && isequal(collect(c), wanted) &&
-            null_count(c) == 0 && Missing <: eltype(c), runs)
+            null_count(c) == 0 && Missing <: eltype(c) && count(_ -> true, c) == 4, runs)
     end
     # Runs that end too early, or whose ends do not ascend.
     short = ArrayBuilder("x", "+r", 3; children=[numbers(Int32[1, 2]; nullable=false), numbers([5, 6])])
@@ -143,6 +143,10 @@ end
         @test refused(() -> collect(root(b)), DX.DEVX_INVALID_BUFFERS, "run 2 ends at $last", "before it at $(ends[1])")
         close(b)
     end
+    # The same in a slice.
+    b = Batch(ArrayBuilder("x", "+r", 10; children=[numbers(Int32[5, 4, 10]; nullable=false), numbers([5, 6, 7])]))
+    @test refused(() -> collect(slice(root(b), 4:10)), DX.DEVX_INVALID_BUFFERS, "run 2 ends at 4", "before it at 5")
+    close(b)
     @test comes_back(isempty, ArrayBuilder("x", "+r", 0; children=[numbers(Int32[]; nullable=false), numbers(Int[])]))
     # Runs of runs, and lists of them.
     inner = ArrayBuilder("values", "+r", 3; children=[numbers(Int32[1, 3]; nullable=false), numbers([5, 6])])
@@ -369,6 +373,48 @@ end
         close(b)
     end
     close(whole)
+    @test nothing_left()
+end
+
+# Errors count the rows of the column that is read, wherever they are in the buffers.
+@testset "types: rows in errors" begin
+    # The third of these values is broken.
+    texts(; name="t") = ArrayBuilder(name, "u", 3, (nothing, Int32[0, 0, 1, 0], UInt8['a']))
+    three, dictionary = numbers([7, 8, 9]; offset=0), numbers([7, 8])
+    data_and_sizes = (LONG, Int64[length(LONG)])
+    item(x) = (nothing, views(in_place(""), in_place(""), x), data_and_sizes...)
+    ends(numbers...) = ArrayBuilder("run_ends", Int32, length(numbers), (nothing, collect(Int32, numbers)); nullable=false)
+    # All of these have an offset of 1, and row 2 is broken.
+    for (broken, says) in (
+            [array(format, 2, (nothing, O[0, 0, 1, 0], UInt8['a'])) => "the offsets of row 2 are 1 and 0" for
+                (format, O) in ("u" => Int32, "U" => Int64, "z" => Int32, "Z" => Int64)]...,
+            array("u", 2, (nothing, Int32[0, 0, 0, 1], nothing)) => "row 2 has 1 bytes",
+            array("+l", 2, (nothing, Int32[0, 0, 1, 0]); children=[three]) => "the offsets of row 2 are 1 and 0",
+            array("+l", 2, (nothing, Int32[0, 0, 1, 9]); children=[three]) => "row 2 is 8 values from 1 on",
+            array("+vl", 2, (nothing, Int32[0, 0, -1], Int32[0, 0, 0]); children=[three]) => "row 2 has offset -1",
+            array("vu", 2, item(elsewhere(-1, 0, 0))) => "row 2 has length -1",
+            array("vu", 2, item(elsewhere(13, 5, 0))) => "row 2 is in data buffer 5",
+            array("vz", 2, item(elsewhere(13, 0, 60))) => "row 2 is 13 bytes at offset 60",
+            array("vu", 2, (item(elsewhere(13, 0, 0))[1:2]..., nothing, Int64[62])) => "row 2 has 13 bytes",
+            array("c", 2, (nothing, Int8[0, 0, 5]); dictionary=dictionary) => "row 2 is index 5",
+            array("c", 2, (nothing, Int8[0, 0, 2]); dictionary=texts()) => "row 2 are 1 and 0",
+            array("tts", 2, (nothing, Int32[0, 0, -1])) => "row 2 of column",
+            array("+ud:0", 2, (Int8[0, 0, 9], Int32[0, 0, 0]); children=[three]) => "row 2 has type id 9",
+            array("+ud:0", 2, (Int8[0, 0, 0], Int32[0, 0, 7]); children=[three]) => "row 2 is offset 7",
+            array("+ud:0", 2, (Int8[0, 0, 0], Int32[0, 0, 2]); children=[texts()]) => "row 2 are 1 and 0",
+            array("+us:" * join(0:8, ','), 2, (Int8[0, 0, 0],); children=[texts() for _ in 0:8]) => "row 2 are 1 and 0",
+            array("+s", 2, (nothing,); children=[texts()]) => "row 2 are 1 and 0",
+            array("+s", 2, (nothing,); children=[texts(; name="t$k") for k in 1:40]) => "row 2 are 1 and 0",
+            array("+r", 2; children=[ends(1, 2), numbers([7, 8])]) => "row 2 has index 2",
+            array("+r", 2; children=[ends(1, 2, 3), texts()]) => "row 2 are 1 and 0")
+        b = Batch(broken)
+        read(x) = x isa DX.Row ? x[1] : x
+        status = occursin(r"index 5|of column", says) ? DX.DEVX_OUT_OF_RANGE : DX.DEVX_INVALID_BUFFERS
+        c = root(b)
+        @test refused(() -> read(c[2]), status, says)
+        @test refused(() -> read(slice(c, 2:2)[1]), status, replace(says, "row 2 " => "row 1 "))
+        close(b)
+    end
     @test nothing_left()
 end
 
