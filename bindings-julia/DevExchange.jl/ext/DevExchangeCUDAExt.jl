@@ -72,7 +72,7 @@ function DX.Tensor(array::AnyStrided{T,N}; release=nothing, readonly::Bool=false
     give_back = DX.Releases(Any[() -> GPUArrays.unsafe_free!(kept), () -> done[] && release !== nothing && release()])
     tensor = try
         # The stream is kept, too: the stream of a task is destroyed some time after the task.
-        Tensor(Ptr{T}(UInt(data)), size(array); strides=strides(array), root=(kept, last), release=give_back,
+        Tensor(Ptr{T}(UInt(data)), size(array); strides=strides(array), root=last, release=give_back,
             readonly=readonly, device=place(CUDA.memory_type(base), id))
     catch
         GPUArrays.unsafe_free!(kept)

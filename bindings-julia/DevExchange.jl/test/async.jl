@@ -274,7 +274,8 @@ Base.show(::IO, ::Unprinted) = error("no")
     @test refused(() -> next!(r), DX.DEVX_CALLBACK, "a?b") && DX.producer_error(r).code == 28
     close(r)
     # So is what the writer's function throws that is no exception, and what cannot be shown.
-    for (thrown, said) in (("no ink", "no ink"), (Unshown(), "cannot be shown: Unshown"), (Unprinted(), "cannot be shown: Unprinted"))
+    for (thrown, said) in ("no ink" => "no ink", Unshown() => "cannot be shown: Unshown",
+            Unprinted() => "cannot be shown: Unprinted")
         r = AsyncReader()
         task = writing(_ -> throw(thrown), r)
         @test refused(() -> next!(r), DX.DEVX_CALLBACK, said) && fetch(task) === thrown

@@ -266,7 +266,9 @@ function another_device()
     close(t)
     ok = deviceid(device(a)) == 1 && deviceid(device()) == 0
     b = context!(() -> copy(a), context(a))
+    waits = calls("cuStreamSynchronize")
     u = Tensor(PermutedDimsArray(b, (2, 1)))
+    ok &= calls("cuStreamSynchronize") == waits
     ok &= DX.device(u) == OTHER_GPU && seen(u) == permutedims(VALUES) && deviceid(device()) == 0
     c = copyto!(CuArray{Float32}(undef, 2, 3), a)
     gate = hold_up(task_stream())
@@ -341,15 +343,25 @@ function tasks_at_once()
     return all(fetch, tasks)
 end
 
-# If the order of a tensor cannot be noted, its array keeps the memory, and the release is not called.
-no_memory(_, _, error) = DX.write_failure(error, DevExchangeError(DX.DEVX_OUT_OF_MEMORY, "full"))
-function order_that_fails()
-    a, called, before = CuArray(VALUES), Ref(0), DX.devx_tensor_produced_on[]
-    DX.devx_tensor_produced_on[] = @cfunction(no_memory, DX.DevxStatus, (Ptr{Cvoid}, Int64, Ptr{DX.DevxError}))
-    ok = refused(() -> Tensor(a; release=() -> called[] += 1), DX.DEVX_OUT_OF_MEMORY, "full")
-    DX.devx_tensor_produced_on[] = before
-    ok &= given_back() && called[] == 0 && outstanding() == 0 && Array(a) == VALUES
-    CUDA.unsafe_free!(a)
+# If a tensor cannot be made, or its order cannot be noted, its array keeps the memory, and the release is not called.
+no_memory(arguments...) = DX.write_failure(last(arguments), DevExchangeError(DX.DEVX_OUT_OF_MEMORY, "full"))
+function tensors_that_fail()
+    GC.gc()
+    drain()
+    ok, called = true, Ref(0)
+    for (f, failing) in (
+            DX.devx_tensor_create => @cfunction(no_memory, DX.DevxStatus,
+                (Ptr{DLTensor}, UInt64, Ptr{DX.DevxOwner}, Ptr{Ptr{Cvoid}}, Ptr{DX.DevxError})),
+            DX.devx_tensor_produced_on => @cfunction(no_memory, DX.DevxStatus, (Ptr{Cvoid}, Int64, Ptr{DX.DevxError})))
+        live, a, before = stat("live_device"), CuArray(VALUES), f[]
+        f[] = failing
+        ok &= refused(() -> Tensor(a; release=() -> called[] += 1), DX.DEVX_OUT_OF_MEMORY, "full")
+        f[] = before
+        ok &= given_back() && called[] == 0 && outstanding() == 0 && Array(a) == VALUES
+        CUDA.unsafe_free!(a)
+        CUDA.synchronize()
+        ok &= stat("live_device") == live
+    end
     return ok
 end
 
@@ -434,7 +446,7 @@ end
 
 suite = @testset Counting "on CUDA.jl" begin
     @test refusals()
-    @test order_that_fails()
+    @test tensors_that_fail()
     @test memory_that_stays()
     @test interrupt_at_the_end()
     @test all_back()

@@ -300,7 +300,8 @@ end
 @testset "ownership: streams that cannot be closed" begin
     close_well = DX.devx_stream_close[]
     DX.devx_stream_close[] = @cfunction(close_badly, DX.DevxStatus, (DLDevice, Int64, Ptr{DX.DevxError}))
-    # All forgotten streams are closed, each once, and the interrupt is thrown. This task holds the lock, so that it closes them.
+    # All forgotten streams are closed, each once, and the interrupt is thrown. This task holds the lock, so that no other one
+    # closes them.
     @test nothing_left()
     lock(DX.DRAINING) do
         for k in 1:3
