@@ -244,9 +244,16 @@ end
     @test pointer(bytes(b[:z], 2)) == pointer(bytes(b[:z], 1)) + 2
     @test refused(() -> bytes(b[:n], 1), DX.DEVX_MISMATCH, "format is \"l\"")
     @test_throws BoundsError bytes(b[:s], 3)
-    two = bytes(b[:z], 1)
+    two, column = bytes(b[:z], 1), b[:z]
+    # A tensor over the bytes keeps their memory, which must not be written.
+    t = Tensor(two)
     close(b)
-    @test refused(() -> two[1], DX.DEVX_CLOSED)
+    @test isreadonly(t) && t == b"12"
+    close(t)
+    for f in (() -> two[1], () -> pointer(two), () -> bytes(column, 1), () -> DX.text(column, 1), () -> DX.name(column),
+              () -> DX.format(column), () -> DX.metadata(column), () -> DX.buffers(column))
+        @test refused(f, DX.DEVX_CLOSED, "batch")
+    end
 end
 
 @testset "batches: zero copy" begin

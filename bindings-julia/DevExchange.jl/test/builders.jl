@@ -168,6 +168,11 @@ end
     @test refused(() -> Batch(x("l", (nothing, enough); offset=1000)), DX.DEVX_INVALID_BUFFERS, "offset and length 1002")
     @test refused(() -> Batch(ArrayBuilder("x", "l", 9, (trues(8), ones(Int, 9)))), DX.DEVX_INVALID_BUFFERS,
         "buffers[0] has 1 bytes", "take 2")
+    close(Batch(ArrayBuilder("x", "l", 9, (trues(9), ones(Int, 9)))))
+    # A single element has no neighbour to be side by side with.
+    b = Batch(ArrayBuilder("x", "l", 1, (nothing, view([7, 8, 9], 2:2:2))))
+    @test root(b) == [8]
+    close(b)
     # The size of the memory behind a pointer is unknown, so it is not checked.
     GC.@preserve few close(Batch(x("l", (nothing, pointer(few)))))
     # Nested arrays of a batch with a schema are checked, too. Impossible lengths are refused as such.
@@ -285,12 +290,18 @@ end
     b = returned(Batch((r=RunEndVector(fill(1, 100_000)), s=RunEndVector(1:100_000))))
     @test all(isequal(1), b[:r]) && length(children(b[:r])[1]) == 1 && collect(b[:s]) == 1:100_000
     close(b)
+    # Elements that are not side by side are copied.
+    b = returned(Batch((s=view(collect(1:6), 1:2:6), r=view([1.5, 2.5, 3.5], 3:-1:1), t=view([(k, -k) for k in 1:5], 1:2:5))))
+    @test b[:s] == [1, 3, 5] && b[:r] == [3.5, 2.5, 1.5] && same(b[:t], [(1, -1), (3, -3), (5, -5)])
+    close(b)
     # Any row of a union can be null.
     v = Union{Missing,Int,String}[missing, 1, "a", missing]
     D = Dict{Int,Union{Missing,Float64}}
     b = returned(Batch((x=v, y=[missing, D(1 => missing), D(2 => 3.5), missing])))
     @test same(b[:x], v) && ismissing(b[:y][1]) && ismissing(b[:y][2][1]) && b[:y][3] == Dict(2 => 3.5)
     @test null_count(b[:x]) == 0 && null_count(b[:y]) == 2
-    close(b)
+    s = schema(b)
+    @test DX.fields(s) == [Field("x", eltype(v)), Field("y", Union{Missing,D})]
+    foreach(close, (b, s))
     @test nothing_left()
 end

@@ -78,6 +78,10 @@ end
     twice = ArrayBuilder("x", "+m", 1, (nothing, Int32[0, 2]); children=[ArrayBuilder("entries", "+s", 2, (nothing,);
         nullable=false, children=[numbers(Int8[1, 1]; nullable=false), numbers([5, 6])])])
     @test comes_back(c -> c[1][1] == 6 == Dict(c[1])[1] && length(c[1]) == 2, twice)
+    # Keys are found as in a `Dict`.
+    odd = ArrayBuilder("x", "+m", 1, (nothing, Int32[0, 2]); children=[ArrayBuilder("entries", "+s", 2, (nothing,);
+        nullable=false, children=[numbers([NaN, -0.0]; nullable=false), numbers([5, 6])])])
+    @test comes_back(c -> c[1][NaN] == Dict(c[1])[NaN] == 5 && !haskey(c[1], 0.0) && c[1][-0.0] == 6, odd)
     @test nothing_left()
 end
 
@@ -115,6 +119,12 @@ end
         @test refused(() -> root(b)[1], DX.DEVX_INVALID_BUFFERS, parts...)
         close(b)
     end
+    b = Batch(dense)
+    c = root(b)
+    @test_throws BoundsError type_id(c, 0)
+    @test_throws BoundsError type_id(c, 5)
+    close(b)
+    @test refused(() -> type_id(c, 1), DX.DEVX_CLOSED, "batch")
     b = Batch((a=[1],))
     @test refused(() -> type_id(b[1], 1), DX.DEVX_MISMATCH, "\"l\"") && refused(() -> type_ids(b[1]), DX.DEVX_MISMATCH)
     close(b)
@@ -207,6 +217,9 @@ end
     @test refused(() -> indices(c), DX.DEVX_CLOSED) && refused(() -> share(i), DX.DEVX_CLOSED) &&
         refused(() -> Tensor(i), DX.DEVX_CLOSED) && refused(() -> DX.text(i, 1), DX.DEVX_CLOSED)
     foreach(close, (t, part))
+    for index in (2, -1)
+        @test refused(() -> DictionaryVector([0, index], ["x", "y"]), DX.DEVX_OUT_OF_RANGE, "index is $index: ", "2 values")
+    end
     for (n, I) in ((128, Int8), (129, Int16), (32768, Int16), (32769, Int32))
         @test eltype(DictionaryVector(1:n).indices) === I
     end
@@ -321,7 +334,11 @@ innermost(x) = x isa NamedTuple ? innermost(x.x) : x isa AbstractVector ? innerm
     r = root(b)[2]
     @test size(b) == (2, 1000) && length(columns(b)) == 1000 && r isa Row && length(r) == 1000
     @test ismissing(r.c1) && r[:c2] == "b" && r[4] == "b" && keys(r) == keys(b) && length(collect(r)) == 1000
-    @test isequal(r, root(b)[2]) && !isequal(r, root(b)[1]) && hash(r) == hash(root(b)[2]) && r.c1000 == last(values(r))
+    other = Batch(["d$k" => (isodd(k) ? [k, missing] : ["a", "b"]) for k in 1:1000])
+    @test !isequal(r, root(other)[2]) && !isequal(root(other)[1], root(b)[1]) && root(other)[1] != root(b)[1] == root(b)[1]
+    close(other)
+    push!(keys(r), :more)
+    @test length(r) == 1000 && isequal(r, root(b)[2]) && !isequal(r, root(b)[1]) && hash(r) == hash(root(b)[2]) && r.c1000 == last(values(r))
     @test startswith(repr(r), "Row(c1 = missing, c2 = \"b\", ") && :c7 in propertynames(r)
     # The members of this row cannot be compared with each other.
     mixed = Batch(["c$k" => (isodd(k) ? [Time(k % 24)] : [DateTime(k)]) for k in 1:40])
