@@ -241,6 +241,9 @@ end)
 struct Unprinted end
 Base.show(::IO, ::Unprinted) = error("no")
 
+# Takes the place of the function that ends a stream with an error.
+untold(_, _, _, _, error) = DX.write_failure(error, DevExchangeError(DX.DEVX_CALLBACK, "not told"))
+
 @testset "async: Julia's own" begin
     r = AsyncReader(abi_h_metadata=true, limit=3)
     seen = Int[]
@@ -281,6 +284,15 @@ Base.show(::IO, ::Unprinted) = error("no")
         @test refused(() -> next!(r), DX.DEVX_CALLBACK, said) && fetch(task) === thrown
         close(r)
     end
+    # What the writer's function throws is also what the caller gets, even if the stream cannot be ended with it.
+    tell = DX.devx_async_writer_fail[]
+    DX.devx_async_writer_fail[] =
+        @cfunction(untold, DX.DevxStatus, (Ptr{Cvoid}, Int32, Ptr{UInt8}, Ptr{UInt8}, Ptr{DX.DevxError}))
+    r = AsyncReader()
+    e = fetch(writing(_ -> error("out of ink"), r))
+    DX.devx_async_writer_fail[] = tell
+    @test e isa ErrorException && e.msg == "out of ink" && refused(() -> next!(r), DX.DEVX_CALLBACK, "went away")
+    close(r)
     # The reader is closed after k batches. For k = 0 this can be before the schema comes, which is then refused.
     for k in 0:5
         r = AsyncReader(limit=2)
@@ -322,6 +334,8 @@ Base.show(::IO, ::Unprinted) = error("no")
     lock(w.turn) do
         rings = w.bell.rings[]
         close(r)
+        # Every wake comes before the turn ends.
+        fetch(@async drain())
         @test comes(() -> w.bell.rings[] > rings)
     end
     @test comes(() -> ledger().stream_exports.live == 0) && isopen(w)

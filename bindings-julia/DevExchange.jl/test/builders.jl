@@ -58,6 +58,8 @@ using Logging
     @test extension_name(told(key => "test.line", key => "test.point")) == "test.point"
     @test DX.ordered(days) && DX.nullable(days) && !DX.keys_sorted(days) && DX.flags(days) == 64 | 2 | 1
     @test DX.keys_sorted(sorted) && !DX.nullable(sorted) && !DX.nullable(sorted.children[1].children[1])
+    # Keys are never null, whatever their own field says.
+    @test !DX.nullable(map_field("m", Field("k", "u"), Int).children[1].children[1])
     for (status, part, format, children) in ((DX.DEVX_INVALID_CHILDREN, "int64", "+m", [Field("e", Int)]),
             (DX.DEVX_INVALID_CHILDREN, "1 children", "+m", [struct_field("e", [Field("k", Int)])]),
             (DX.DEVX_INVALID_CHILDREN, "float64", "+r", [Field("e", Float64), Field("v", Int)]),
