@@ -259,7 +259,8 @@ static void start_proxy(struct proxy *proxy, char const *exporter) {
     address_of(proxy->address, sizeof proxy->address, "proxy");
     snprintf(proxy->exporter, sizeof proxy->exporter, "%s", exporter);
     proxy->socket = listening(proxy->address);
-    if (pipe(proxy->stop) != 0 || pthread_mutex_init(&proxy->lock, NULL) != 0 || pthread_create(&proxy->thread, NULL, run_proxy, proxy) != 0) {
+    if (pipe(proxy->stop) != 0 || pthread_mutex_init(&proxy->lock, NULL) != 0 ||
+        pthread_create(&proxy->thread, NULL, run_proxy, proxy) != 0) {
         abort();
     }
 }

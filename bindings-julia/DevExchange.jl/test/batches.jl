@@ -64,7 +64,8 @@ end
             @test size(part) == (length(rows), length(columns)) && size(again, 1) == length(rows) ÷ 2
             for (k, (name, wanted)) in enumerate(columns)
                 alone = share(slice(whole[k], rows))
-                ok = same(part[k], wanted[rows]) && same(root(alone), wanted[rows]) && same(slice(whole[k], rows), wanted[rows]) &&
+                ok = same(part[k], wanted[rows]) && same(root(alone), wanted[rows]) &&
+                    same(slice(whole[k], rows), wanted[rows]) &&
                     same(again[k], wanted[rows][1:length(rows)÷2]) && DX.name(root(alone)) == name
                 ok || println(name, ", rows ", rows, ": ", typeof(part[k]))
                 @test ok
@@ -309,7 +310,8 @@ end
     @test refused(() -> indices(b[:a]), DX.DEVX_MISMATCH) && refused(() -> dictionary(b[:a]), DX.DEVX_MISMATCH)
     @test DX.device(b) == DX.CPU
     s = schema(b)
-    @test DX.metadata(b) == DX.metadata(s) == root(s).metadata == ["source" => "test"] && DX.fields(s)[1] == Field("a", "l"; nullable=false)
+    @test DX.metadata(b) == DX.metadata(s) == root(s).metadata == ["source" => "test"]
+    @test DX.fields(s)[1] == Field("a", "l"; nullable=false)
     @test DX.fields(s)[2] == Field("b", Union{String,Missing}) && occursin("Field(\"a\", \"l\")", sprint(show, s))
     same_fields, other = schema(b), Schema(DX.fields(s))
     @test s == same_fields && isequal(s, same_fields) && hash(s) == hash(same_fields) && s != other

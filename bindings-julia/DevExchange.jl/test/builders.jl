@@ -24,7 +24,8 @@ using Logging
     of_types = [column for column in COLUMNS if !(last(column) isa Union{DictionaryVector,RunEndVector})]
     for (name, v) in [of_types; [name => nulls(v) for (name, v) in of_types]; [name => nulls(v)[1:2] for (name, v) in of_types];
             "tuples of unions" => Union{Missing,NTuple{2,Union{Int,String}}}[(1, "a"), missing];
-            "structs of structs" => Union{Missing,NamedTuple{(:a,),Tuple{NamedTuple{(:b,),Tuple{Union{Int,Date}}}}}}[(a=(b=1,),), missing]]
+            "structs of structs" =>
+                Union{Missing,NamedTuple{(:a,),Tuple{NamedTuple{(:b,),Tuple{Union{Int,Date}}}}}}[(a=(b=1,),), missing]]
         b = Batch((x=v,))
         s = schema(b)
         ok = DX.fields(s) == [Field("x", eltype(v))]

@@ -264,7 +264,8 @@ end
     @test refused(() -> export_share(t; max_version=(0, 8)), DX.DEVX_VERSION, "max_version is 0.8")
     @test refused(() -> export_move(t; max_version=(0, 8)), DX.DEVX_VERSION) && isopen(t)
     for wrong in (1, 1.0, "1.0", (1,), (1.0, 0), nothing)
-        @test refused(() -> export_share(t; max_version=wrong), DX.DEVX_INVALID_ARGUMENT, "max_version is $(repr(wrong)): a pair")
+        @test refused(() -> export_share(t; max_version=wrong), DX.DEVX_INVALID_ARGUMENT,
+            "max_version is $(repr(wrong)): a pair")
     end
     @test refused(() -> export_share(t; stream=0), DX.DEVX_INVALID_STREAM, "stream is 0")
     dlpack_release(export_share(t; stream=nothing))
