@@ -30,6 +30,15 @@ case $arch in
   *) fail "the processor is $arch: it must be aarch64 or x86_64" ;;
 esac
 
+require_tools() {
+  local tool std
+  for tool in "$arch-linux-gnu-gcc" "$arch-linux-gnu-g++" apt-get dpkg-deb; do
+    command -v "$tool" >/dev/null || fail "$tool is missing (scripts/emulate.sh says which packages it needs)"
+  done
+  std=$("$RUSTC" --print target-libdir --target "$triple")
+  [ -d "$std" ] || fail "Rust's library for $arch is missing: rustup target add $triple"
+}
+
 # Unpacked beside its final place and moved there, so that an interrupted run leaves nothing half done.
 make_root() {
   local deb link mirror
@@ -51,31 +60,23 @@ make_root() {
   mv "$root.new" "$root"
 }
 
-require_tools() {
-  local tool std
-  for tool in "$arch-linux-gnu-gcc" "$arch-linux-gnu-g++" apt-get dpkg-deb; do
-    command -v "$tool" >/dev/null || fail "$tool is missing (scripts/emulate.sh says which packages it needs)"
-  done
-  std=$("$RUSTC" --print target-libdir --target "$triple")
-  [ -d "$std" ] || fail "Rust's library for $arch is missing: rustup target add $triple"
-  make_root
-  export QEMU_LD_PREFIX=$root
-  "$root/usr/bin/python3" -c '' 2>/dev/null || fail "this machine cannot start programs for $arch: install qemu-user-binfmt"
-}
-
 # pip of this machine chooses the packages; an environment of Python's own would need its pip, which takes minutes here.
 make_venv() {
   local python=$installed/venv/bin/python site=$installed/venv/packages platform platforms=()
   for platform in 2_17 2_24 2_27 2_28; do platforms+=(--platform "manylinux_${platform}_$arch"); done
+  # shellcheck disable=SC2046 # each line is a package
   "$PYTHON" -m pip --disable-pip-version-check --no-input install -q --target "$site" --python-version 3.11 \
-    --only-binary=:all: "${platforms[@]}" $(grep -E '^(numpy|pyarrow)==' "$DEVX_ROOT/bindings-python/tests/requirements.txt") \
-    "$installed"/devexchange-*.whl
+    --only-binary=:all: "${platforms[@]}" "$installed"/devexchange-*.whl \
+    $(grep -E '^(numpy|pyarrow)==' "$DEVX_ROOT/bindings-python/tests/requirements.txt")
   mkdir -p "${python%/*}"
   printf '#!/bin/sh\nPYTHONPATH=%q exec %q "$@"\n' "$site" "$root/usr/bin/python3" >"$python"
   chmod +x "$python"
 }
 
 require_tools
+make_root
+export QEMU_LD_PREFIX=$root
+"$root/usr/bin/python3" -c '' 2>/dev/null || fail "this machine cannot start programs for $arch: install qemu-user-binfmt"
 if [ -z "$installed" ]; then exit; fi
 make_venv
 linker=CARGO_TARGET_${triple^^}_LINKER
