@@ -1,11 +1,9 @@
 // devexchange.hpp: what a call is given arrives in C, each argument in its own place.
 #include <devexchange.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "soon.hpp"
 #include "throws.hpp"
 
 namespace dx = devexchange;
@@ -185,8 +184,8 @@ TEST(streams_are_of_a_type_of_device) {
 }
 
 TEST(places_in_a_range_are_compared) {
-    auto const schema = dx::Schema::of({{"x", "i"}});
     {
+        auto const schema = dx::Schema::of({{"x", "i"}});
         auto const none = std::vector<std::int32_t>(1);
         auto stream = dx::BatchStream::create(schema, [&] {
             return dx::Batch::of(schema, 1, {dx::Node{1, {nullptr, none.data()}}}, dx::Owner());
@@ -198,6 +197,7 @@ TEST(places_in_a_range_are_compared) {
         CHECK(here != stream.end() && stream.end() != here && !(here == stream.end()) && !(stream.end() == here));
         CHECK(end == stream.end() && stream.end() == end && !(end != stream.end()) && !(stream.end() != end));
     }
+    CHECK_INT(dx::outstanding(), 0);
 }
 
 TEST(offers_are_copied_if_that_is_asked_for) {
@@ -209,10 +209,7 @@ TEST(offers_are_copied_if_that_is_asked_for) {
         server.offer("b", batch, dx::Copy::if_needed);
         CHECK_INT(dx::IpcClient::create(address).import_batch("b").length(), 2);
         // A thread of the exporter notices that the importer is gone.
-        for (int i = 0; server.leases() > 0 && i < 120'000; ++i) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
-        CHECK_INT(server.leases(), 0);
+        CHECK(soon([&] { return server.leases() == 0; }));
         CHECK(server.withdraw("b"));
     }
     CHECK_INT(dx::outstanding(), 0);

@@ -4,23 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "check.h"
+#include "soon.hpp"
 #include "throws.hpp"
 
 namespace dx = devexchange;
-
-template <class Condition> static bool soon(Condition &&condition) {
-    for (int i = 0; !condition() && i < 120'000; ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return condition();
-}
 
 static std::string address_of(char const *what, pid_t process) {
     return std::string("@devexchange-hpp-") + what + "-" + std::to_string(process);

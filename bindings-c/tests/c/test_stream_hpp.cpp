@@ -3,12 +3,11 @@
 
 #include <dlfcn.h>
 
-#include <chrono>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "check.h"
+#include "soon.hpp"
 #include "throws.hpp"
 
 namespace dx = devexchange;
@@ -28,10 +27,7 @@ static std::int64_t destroyed() {
 
 // Waits for releases, which come on a thread of the library, after the work.
 static bool releases_end() {
-    for (int i = 0; dx::releases_waiting() > 0 && i < 120'000; ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return dx::releases_waiting() == 0 && dx::releases_lost() == 0;
+    return soon([] { return dx::releases_waiting() == 0; }) && dx::releases_lost() == 0;
 }
 
 static std::vector<double> const six{0, 1, 2, 3, 4, 5};

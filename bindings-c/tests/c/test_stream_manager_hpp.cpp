@@ -3,16 +3,15 @@
 #include <devexchange.hpp>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "check.h"
+#include "soon.hpp"
 #include "throws.hpp"
 
 namespace dx = devexchange;
@@ -20,13 +19,6 @@ namespace dx = devexchange;
 static bool has_device() {
     std::int32_t count = 0;
     return devx_device_count(kDLCUDA, &count, nullptr) == DEVX_OK;
-}
-
-template <class Condition> static bool soon(Condition &&condition) {
-    for (int i = 0; !condition() && i < 120'000; ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return condition();
 }
 
 static bool releases_end() {
