@@ -284,17 +284,15 @@ function close_forgotten_streams()
     outstanding() == 0 || return nothing
     # An interrupt is deferred until all are closed, because they are noted nowhere else.
     disable_sigint() do
-        streams = lock(STREAMS_LOCK) do
-            [pop!(STREAMS, token) for token in splice!(FORGOTTEN_STREAMS, eachindex(FORGOTTEN_STREAMS))]
-        end
-        for_each_of_all(stream -> close_forgotten(stream...), streams)
+        tokens = lock(() -> splice!(FORGOTTEN_STREAMS, eachindex(FORGOTTEN_STREAMS)), STREAMS_LOCK)
+        for_each_of_all(close_forgotten, tokens)
     end
     return nothing
 end
 
-function close_forgotten(device::DLDevice, stream::Int64)
+function close_forgotten(token::UInt64)
     try
-        @checked devx_stream_close(device::DLDevice, stream::Int64)
+        close_stream(token)
     catch e
         # Errors are ignored as in `deliver`; other calls report what the driver says, too.
         e isa InterruptException && rethrow()
