@@ -52,7 +52,7 @@ wheel: ## the wheel of the Python binding, for CPython 3.11 and newer, into targ
 	@scripts/setup.sh --quiet rust python
 	@scripts/build-python.sh
 
-dist: ## all packages for people who do not build them, in target/dist, for any Linux with glibc 2.17; ALSO=aarch64 for Arm, too
+dist: ## all packages for people who build nothing, in target/dist, for glibc 2.17 or newer; ALSO=aarch64: for Arm, too
 	@scripts/setup.sh --quiet
 	@scripts/dist.sh
 
