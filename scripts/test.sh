@@ -85,17 +85,22 @@ refuse_jni_warnings() {
   fi
 }
 
-suite_julia() {
+run_julia() { # ARGUMENT...
   needs_file "$julia_project/test/runtests.jl"
   needs_libraries
   needs_tool Julia "$JULIA"
-  "$JULIA" --startup-file=no --project="$julia_project" "$julia_project/test/runtests.jl" "$@"
+  "$JULIA" --startup-file=no --project="$julia_project" "$@"
 }
 
-# The tests that use threads. Julia 1.5 starts no more threads than the machine has cores; later versions do.
+# Most of the time goes into compiling the tests, so they are optimised little.
+suite_julia() { run_julia -O1 "$julia_project/test/runtests.jl"; }
+
+# The tests that use threads, and the one that depends on how well code is optimised. Julia 1.5 starts no more threads than
+# the machine has cores; later versions do.
 suite_julia-threads() {
   export JULIA_NUM_THREADS=4
-  suite_julia ownership threads processes batch_streams async managers devices cuda_jl ipc
+  run_julia "$julia_project/test/runtests.jl" ownership threads processes batch_streams async managers devices cuda_jl ipc \
+    allocations
 }
 
 run_demo() { # DEVICE
