@@ -95,8 +95,9 @@ function settle(handle::Handle{TAG_ASYNC_WRITER}, turn)
     end
     try
         @checked devx_async_writer_ready(handle::Handle, 0::Int64)
-    catch
+    catch e
         # `put!` reports why no batch can be sent.
+        e isa InterruptException && rethrow()
     finally
         unlock(turn)
     end
