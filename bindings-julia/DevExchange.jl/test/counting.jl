@@ -96,6 +96,7 @@ end
 Base.axes(z::FromZero) = map(r -> Base.IdentityUnitRange(r .- 1), axes(z.array))
 Base.size(z::FromZero) = size(z.array)
 Base.strides(z::FromZero) = strides(z.array)
+Base.dataids(z::FromZero) = Base.dataids(z.array)
 Base.unsafe_convert(::Type{Ptr{T}}, z::FromZero{T}) where {T} = pointer(z.array)
 Base.getindex(z::FromZero{T,N}, i::Vararg{Int,N}) where {T,N} = z.array[(i .+ 1)...]
 Base.setindex!(z::FromZero{T,N}, x, i::Vararg{Int,N}) where {T,N} = (z.array[(i .+ 1)...] = x; z)

@@ -329,6 +329,16 @@ end
     # Memory that does not overlap, an array without memory, and a tensor without elements.
     @test !Base.mightalias(part, view(copy(a), 2:4)) && !Base.mightalias(view(a, 1:3), Tensor([1]))
     @test !Base.mightalias(part, 1:3) && !Base.mightalias(Tensor(Int[]), a)
+    # Up to the last byte, on both sides.
+    front = unsafe_wrap(Array, pointer(a), 3)
+    for k in 1:6, t in (Tensor(view(a, k:6)), Tensor(view(a, 6:-1:k)))
+        @test Base.mightalias(front, t) == Base.mightalias(t, front) == (k <= 3)
+        u = Tensor(view(a, 1:3))
+        @test Base.mightalias(t, u) == Base.mightalias(u, t) == (k <= 3)
+        foreach(close, (t, u))
+    end
+    # Of other arrays only their own word is known.
+    @test Base.mightalias(FromZero(a), Tensor(a)) && !Base.mightalias(FromZero([1]), Tensor(a))
     # A view counts as its whole parent.
     @test Base.mightalias(view(a, 6:6), part) && !Base.mightalias(view(part, 1:1), copy(a))
     # Tensors in any wrapper, on either side. These two views overlap.
@@ -360,6 +370,14 @@ end
         @test copyto!(t, to, t, from, count) == copyto!(collect(1:6), to, collect(1:6), from, count)
         close(t)
     end
+    # In more wrappers than `OfTensor` knows.
+    a .= 1:6
+    t = Tensor(a)
+    deep = reinterpret(Int64, view(transpose(PermutedDimsArray(transpose(reshape(t, 2, 3)), (2, 1))), 3:-1:1, 2:-1:1))
+    @test !(deep isa DX.OfTensor)
+    t .= reshape(deep, 6)
+    @test a == [6, 4, 2, 5, 3, 1]
+    close(t)
     t = Tensor(a)
     for f in (() -> copyto!(t, 3, t, 1, 5), () -> copyto!(t, 1, t, 3, 5), () -> copyto!(t, 1, [1], 1, 2))
         @test_throws BoundsError f()

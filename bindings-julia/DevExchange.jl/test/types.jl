@@ -251,11 +251,13 @@ end
     @test_throws InexactError DX.Int256(-big(2)^255 - 1)
     @test Date(2024, 1, 31) + Dates.CompoundPeriod(MonthDayNano(1, 1, 0)) == Date(2024, 3, 1)
     @test DateTime(2024) + Dates.CompoundPeriod(DayTime(1, 5)) == DateTime(2024, 1, 2, 0, 0, 0, 5)
+    @test Dates.CompoundPeriod(MonthDayNano(1, 2, 3)) == Month(1) + Day(2) + Nanosecond(3)
     # Values of any type as text.
     b = Batch((a=[1, missing], b=["x\"y", "z"^600],
         c=[(k=[1.5], m=Dict("a" => d)), (k=Float64[], m=Dict{String,typeof(d)}())]))
     @test DX.text(root(b), 1) == "{\"a\": 1, \"b\": \"x\\\"y\", \"c\": {\"k\": [1.5], \"m\": {\"a\": -1.50}}}"
     @test DX.text(b[:b], 2) == repr("z"^600) && DX.text(b[:a], 2) == "null"
+    @test repr(b[:a]) == "[1, missing]" && repr((b[:a],)) == "([1, missing],)"
     @test_throws BoundsError DX.text(b[:a], 3)
     times = Batch((d=[Date(2000, 2, 29), missing], t=[DateTime(1969, 12, 31, 23, 59, 59, 5), DateTime(10000)],
         c=[Time(23, 59), Time(0)], s=[Second(-90), Second(0)], k=DictionaryVector([0, 0], ["x"])))
@@ -488,8 +490,10 @@ end
     for D in (Decimal{10,0,Int32}, Decimal{77,0,DX.Int256}, Decimal{10^9,0,Int64})
         @test refused(() -> Batch((x=[zero(D)],)), DX.DEVX_INVALID_FORMAT, "\"x\"")
     end
-    words = DX.Int256.((-big(2)^255, -big(2)^192, -1, 0, 1, 1 + big(2)^64, big(2)^255 - 1))
-    @test issorted(words) && !(words[1] < words[1]) && words[4] <= words[4]
+    # In each word there are two that differ in nothing above it.
+    words = DX.Int256.((-big(2)^255, -big(2)^192, -1, 0, 1, 2, 1 + big(2)^64, big(2)^65, big(2)^128, 1 + big(2)^129,
+        big(2)^255 - 1))
+    @test all((words[j] < words[k]) == (j < k) for j in eachindex(words), k in eachindex(words))
     @test nothing_left()
 end
 
@@ -503,6 +507,7 @@ end
     close(b)
     @test a > 5 && a > 1e300 && a > big(10)^5 && a > 7 // 2 && a != Inf && a < Inf && huge(-1) > -Inf && huge(-1) < -1e300
     @test isless(a, NaN) && !isless(NaN, a) && a != NaN && huge(-1) < 0 && -5 < a && a > π
+    @test !(a < NaN) && !(NaN < a) && !(a < huge(10, -1_999_999_999)) && !isless(a, huge(10, -1_999_999_999))
     @test 0 < tiny(1) < 1e-300 && tiny(-1) < 0 && tiny(7) < 1 // big(10)^40 && tiny(-1) > -1e-300
     @test tiny(0) == 0 == huge(0) && tiny(0) == huge(0) && !isless(tiny(0), 0.0) && hash(tiny(0)) == hash(0)
     @test a == huge(10, -1_999_999_999) && hash(a) == hash(huge(10, -1_999_999_999)) && a < huge(11, -1_999_999_999)
@@ -510,13 +515,18 @@ end
     @test Float64(a) == Inf && Float64(huge(-3)) == -Inf && Float64(tiny(5)) === 0.0 && Float32(tiny(-5)) === -0.0f0
     @test Float64(huge(0)) === 0.0 && BigFloat(a) == BigFloat(10)^2_000_000_000
     @test a < 2 * BigFloat(10)^2_000_000_000 && a > BigFloat(10)^2_000_000_000 / 2 && tiny(2) > BigFloat(10)^-2_000_000_000
+    # They differ in the last of 38 digits.
+    @test huge(Int128(10)^37 + 1, -1_999_999_963) > BigFloat(10)^2_000_000_000 > huge(Int128(10)^37 - 1, -1_999_999_963)
     # On both sides of the largest scale that is computed exactly, a decimal compares like the equal number of Julia.
     for scale in (9_950, 10_000, 10_001, 20_000)
         x, ten = huge(12, -scale), 12 * big(10)^scale
         @test x == ten && x > ten - 1 && x < ten + 1 && huge(12, scale) == 12 // big(10)^scale && x != big(10)^scale
         @test hash(x) == hash(huge(120, 1 - scale)) && x == huge(120, 1 - scale) && isless(x, huge(121, 1 - scale))
+        @test !(x < ten) && !(ten < x) && !isless(x, ten) && !isless(ten, x) && hash((x, 1)) == hash((huge(120, 1 - scale), 1))
     end
     @test hash(huge(1, -9_990)) == hash(big(10)^9_990) && hash(huge(10, 9_950)) == hash(1 // big(10)^9_949)
     c(x, scale=2) = Decimal{9,scale,Int32}(x)
     @test c(150) == 1.5 == c(15, 1) && c(-150) < c(-14, 1) < c(-139) && hash(c(150)) == hash(1.5) && c(0) == c(0, -3)
+    @test c(-1500) < c(-14, 1) && c(1500) > c(14, 1) && hash((c(150), 2)) == hash((1.5, 2))
+    @test all(d -> hash(d, UInt(1)) != hash(d, UInt(2)), (a, tiny(0), huge(12, -9_950), c(150)))
 end
