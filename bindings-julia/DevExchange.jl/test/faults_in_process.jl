@@ -75,7 +75,8 @@ end
 function exports()
     matrix = Tensor([1.0 2.0; 3.0 4.0])
     table = record_batch(matrix)
-    scenes = (() -> copy_to(matrix, DX.CPU), () -> Batch(matrix; name="x", copy=:if_needed), () -> record_batch(matrix), () -> DX.matrix(table))
+    scenes = (() -> copy_to(matrix, DX.CPU), () -> Batch(matrix; name="x", copy=:if_needed), () -> record_batch(matrix),
+        () -> DX.matrix(table))
     total = sum(scene_without_memory, scenes)
     close(table)
     close(matrix)

@@ -257,10 +257,11 @@ end
     @test refused(() -> Batch((x=[1//2],)), DX.DEVX_UNSUPPORTED, "eltype $(Rational{Int})", "as `NamedTuple`s")
     @test refused(() -> Batch((x=['a'],)), DX.DEVX_UNSUPPORTED, "eltype Char", "convert it")
     # The message suggests a conversion, and these conversions work.
-    for (bad, what) in ([nothing] => "`replace(column, nothing => missing)`", [1, nothing] => "eltype Nothing", [big(1)] => "`Int64`",
-            UInt128[1] => "`Decimal{38,0,Int128}.(column)`", [big(1.5)] => "`Float64`", [:a] => "`string.(column)`",
-            [Day(1)] => "`Second`", [Year(1)] => "`Month`", [[1 2]] => "`vec.(column)`", [Set([1])] => "`collect.(column)`",
-            Any[1, 2] => "`identity.(column)`", [Base.CoreLogging.Debug] => "as `NamedTuple`s", [sin] => "convert it")
+    for (bad, what) in ([nothing] => "`replace(column, nothing => missing)`", [1, nothing] => "eltype Nothing",
+            [big(1)] => "`Int64`", UInt128[1] => "`Decimal{38,0,Int128}.(column)`", [big(1.5)] => "`Float64`",
+            [:a] => "`string.(column)`", [Day(1)] => "`Second`", [Year(1)] => "`Month`", [[1 2]] => "`vec.(column)`",
+            [Set([1])] => "`collect.(column)`", Any[1, 2] => "`identity.(column)`",
+            [Base.CoreLogging.Debug] => "as `NamedTuple`s", [sin] => "convert it")
         @test refused(() -> Batch((x=bad,)), DX.DEVX_UNSUPPORTED, "column \"x\": eltype ", what)
         @test refused(() -> Field("x", eltype(bad)), DX.DEVX_UNSUPPORTED, "column \"x\": eltype ", what)
     end
@@ -349,7 +350,8 @@ end
         good = fill(1.5, bad isa Batch ? 2 : length(bad))
         @test refused(() -> Batch((a=good, x=bad)), DX.DEVX_CLOSED, "column \"x\": the ", "closed")
     end
-    for bad in (there, view(there, 2:2), view(there, [1]), reinterpret(Float64, there), DictionaryVector(Int8[0, 1], there), [there])
+    for bad in (there, view(there, 2:2), view(there, [1]), reinterpret(Float64, there), DictionaryVector(Int8[0, 1], there),
+            [there])
         good = fill(1.5, length(bad))
         @test refused(() -> Batch((a=good, x=bad)), DX.DEVX_DEVICE, "column \"x\": the memory is on cuda:1", "copy_to")
     end
