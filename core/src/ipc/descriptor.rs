@@ -23,7 +23,6 @@ use std::ffi::CString;
 use super::wire::{Reader, Writer};
 use crate::abi::dlpack::DLDataType;
 use crate::arrow::builder::described;
-use crate::arrow::format::Buffer;
 use crate::arrow::schema::FieldDesc;
 use crate::arrow::{MAX_NODES, Schema, metadata};
 use crate::dtype::DType;
@@ -326,14 +325,14 @@ impl Spot {
         out.u64(offset);
     }
 
-    /// Checks that the bytes from `lowest` to `end`, counted from here, are in the region.
+    /// Checks that the bytes from `lowest` to `end`, counted from here, are in the region. `end` is not negative.
     fn check(self, regions: &[Region], lowest: i128, end: i128) -> Result<()> {
         let Self { region, offset } = self;
         let Some(found) = regions.get(region as usize) else {
             return refuse!(DEVX_INVALID_ARGUMENT, "region is {region}: there are {}", regions.len());
         };
         let at = i128::from(offset);
-        if at + lowest < 0 || at + end > i128::from(found.bytes) || at > i128::from(found.bytes) {
+        if at + lowest < 0 || at + end > i128::from(found.bytes) {
             return refuse!(
                 DEVX_INVALID_ARGUMENT,
                 "offset is {offset}: from {lowest} to {end} bytes from there leave region {region}, which has {}",
@@ -493,13 +492,8 @@ impl NodePart {
         let mut buffers = vector(count)?;
         for i in 0..count {
             let (spot, bytes) = (Spot::decode(from)?, from.u64("buffer.bytes")?);
-            // How far views reach into the data buffers is known only from the data. But there is one size for each data
-            // buffer.
-            let needed = match kinds.get(i, count) {
-                Some(Buffer::ViewSizes) => count.saturating_sub(3) as u128 * 8,
-                Some(buffer) if end > 0 => buffer.bytes(end as u64).unwrap_or(0),
-                _ => 0,
-            };
+            // How far offsets and views reach into the data is known only from these.
+            let needed = kinds.get(i, count).and_then(|buffer| buffer.bytes_at(i, end as u64)).unwrap_or(0);
             let Some(spot) = spot else {
                 if bytes > 0 {
                     return refuse!(DEVX_INVALID_BUFFERS, "buffers[{i}] has {bytes} bytes in no region");

@@ -256,6 +256,25 @@ fn buffers_of_views_have_a_size_each() {
     assert!(error.message().contains("needs 16"), "{error}");
 }
 
+/// Consumers read the first offset even if there are no elements.
+#[test]
+fn without_rows_only_a_first_offset_is_needed() {
+    let decoded = |offsets| {
+        let (format, name, _) = field("u", "text", 0);
+        let schema = Schema::new(&[FieldDesc::new(&name, &format)]).expect("a schema");
+        let nothing = Some((Spot { region: 0, offset: 64 }, 0));
+        let buffers = vec![nothing, offsets, nothing];
+        let nodes = vec![NodePart { length: 0, null_count: 0, offset: 0, buffers }];
+        let what = What::Batch(BatchPart { schema, nodes });
+        Descriptor::decode(&described(Place::Host, None, vec![host(64)], what).encode().expect("encoded"))
+    };
+    decoded(Some((Spot { region: 0, offset: 60 }, 4))).expect("an offset");
+    decoded(None).expect("the importer has an offset");
+    let error = decoded(Some((Spot { region: 0, offset: 64 }, 0))).expect_err("no offset");
+    assert!(error.message().contains("buffers[1] has 0 bytes: "), "{error}");
+    assert!(error.message().contains("of length 0 and offset 0 needs 4"), "{error}");
+}
+
 #[test]
 fn what_is_cut_off_is_named_with_its_place() {
     for (kept, text) in [(33, "order has 1 bytes at 33, but there are 33 in all"), (36, "regions has 4 bytes at 34")] {
