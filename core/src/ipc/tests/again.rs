@@ -32,8 +32,12 @@ fn one_lease_stands_for_all_imports_until_the_last_is_released() {
     assert_eq!((third.as_slice::<i32>(), server.leases()), (Ok(&[1, 2, 3][..]), 1));
     drop(third);
     soon("and then the tensor", || server.leases() == 0);
+    // A connection that imports under ever new names must not grow for ever.
+    let remembered = || format!("{client:?}").contains("Hold {");
+    assert!(!remembered());
     let anew = client.tensor("t").expect("imported");
     assert_eq!((anew.as_slice::<i32>(), server.leases()), (Ok(&[1, 2, 3][..]), 1));
+    assert!(remembered());
 }
 
 /// The copy that is made for an offer is shared by all importers: no consumer may take it for its own (DLPack 1.3,
