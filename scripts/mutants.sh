@@ -106,7 +106,7 @@ tests_of() { # MODULE
     device)
       echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent \
         --test cuda_default_streams ;;
-    ipc) echo --package devexchange-tests --lib --test ipc --test cuda_ipc ;;
+    ipc) echo --lib --test faults --package devexchange-tests --test ipc --test cuda_ipc ;;
   esac
 }
 

@@ -80,6 +80,20 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_wait_sleeps_until_it_asks_again() {
+        thread_local!(static ASKED: Cell<u32> = const { Cell::new(0) });
+        fn count() -> bool {
+            ASKED.set(ASKED.get() + 1);
+            false
+        }
+        let _mute = Socket::listen(&address("sleeps")).expect("listening");
+        let connect = || Client::connect(&address("sleeps"), Some(3 * OFTEN));
+        interruptible(count, connect).expect_err("nobody answers");
+        // Once more for each time that the wait begins or ends anew.
+        assert!((1..10).contains(&ASKED.get()), "{}", ASKED.get());
+    }
+
     /// A client of an exporter that accepts the connection and then does not answer.
     fn unanswered(of: &'static str) -> (Socket, Client) {
         let listener = Socket::listen(&address(of)).expect("listening");
