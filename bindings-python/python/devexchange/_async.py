@@ -1,7 +1,6 @@
 """Asynchronous streams, for tasks of asyncio and for threads."""
 
 import asyncio
-import os
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
@@ -54,7 +53,7 @@ class _Bell:
         A task that is cancelled while it waits has not asked, so nothing is lost."""
         if (answer := ask()) is not None:
             return answer
-        loop, process, rung = asyncio.get_running_loop(), os.getpid(), asyncio.Event()
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
         tasks = self._waiting.get(loop)
         if tasks is None:
             loop.add_reader(self.native.fileno(), self._answer)
@@ -68,10 +67,10 @@ class _Bell:
             return answer
         finally:
             tasks.events.discard(rung)
-            if not tasks.events and self._waiting.get(loop) is tasks:
+            if not tasks.events:
                 del self._waiting[loop]
-                # A child of `fork` has its parent's loop; removing the reader there would end the parent's watch.
-                if not loop.is_closed() and os.getpid() == process:
+                # In a child of `fork`, this is not the file that its parent watches.
+                if not loop.is_closed():
                     loop.remove_reader(self.native.fileno())
 
     def _answer(self) -> None:

@@ -140,9 +140,11 @@ def test_loops_one_after_the_other():
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_abandoned_loop(closed):
+def test_abandoned_loop(closed, monkeypatch):
     """The task of an abandoned loop is never told; the reader goes on elsewhere, and everything ends."""
     before = descriptors()
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     reader = AsyncReader()
     writer = started(reader)
     loop = asyncio.new_event_loop()
@@ -172,7 +174,7 @@ def test_abandoned_loop(closed):
         loop.close()
     del loop
     gc.collect()
-    assert seen() is None and writer.is_cancelled
+    assert seen() is None and writer.is_cancelled and not ignored
     writer.close()
     del writer
     assert descriptors() == before
@@ -356,6 +358,33 @@ def test_fork():
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_child_that_gives_up_a_task_of_its_parent():
+    """The child has the parent's loop: the parent's task is still woken."""
+    program = """if True:
+        import asyncio, os
+        import devexchange, pyarrow
+        batch = pyarrow.record_batch({"n": [1]})
+        reader = devexchange.AsyncReader()
+        writer = devexchange.AsyncWriter(reader.handler())
+        writer.start(batch.schema)
+
+        async def exchange():
+            task = asyncio.create_task(reader.receive())
+            await asyncio.sleep(0)
+            child = os.fork()
+            if child == 0:
+                task.get_coro().close()
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            writer.send(batch)
+            return await asyncio.wait_for(task, 60)
+
+        print(len(asyncio.run(exchange()).batch))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
 
 
 def test_ring_of_the_parent_is_not_taken_by_a_child():
