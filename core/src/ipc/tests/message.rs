@@ -8,7 +8,7 @@ use super::{Importing, Raw, address, connect_impatient, leases, long, patient, s
 use crate::abi::types::{DEVX_CLOSED, DEVX_DEVICE};
 use crate::dlpack::Copying;
 use crate::ipc::memory::file_of;
-use crate::ipc::message::{MAX_MESSAGE, Message, PROTOCOL, RELEASE};
+use crate::ipc::message::{MAX_MESSAGE, MAX_NAME, Message, PROTOCOL, RELEASE};
 use crate::ipc::server::Server;
 use crate::ipc::socket::{Received, Room, Sent, Socket};
 use crate::ipc::{Client, connect, export_tensor};
@@ -38,6 +38,11 @@ fn messages_come_out_as_they_went_in() {
     }
     Message::decode(&Message::Release { leases: &leases(&[0; 257]) }.encode().expect("encoded")).expect_err("too many");
     let long = "x".repeat(5000);
+    let get = |name| Message::Get { request: 1, name }.encode().expect("encoded");
+    Message::decode(&get(&long[..MAX_NAME])).expect("as long as a name may be");
+    let longer = get(&long[..=MAX_NAME]);
+    let error = Message::decode(&longer).expect_err("longer than a name may be");
+    assert!(error.message().contains("name has 256 bytes: more than 255"), "{error}");
     let refusal = Message::Refused { request: 1, status: 5, text: &long }.encode().expect("encoded");
     assert!(refusal.len() < 1200);
 }
