@@ -337,7 +337,7 @@ end
         @test Base.mightalias(t, u) == Base.mightalias(u, t) == (k <= 3)
         foreach(close, (t, u))
     end
-    # Of other arrays only their own word is known.
+    # Of other types of arrays only `dataids` is known.
     @test Base.mightalias(FromZero(a), Tensor(a)) && !Base.mightalias(FromZero([1]), Tensor(a))
     # A view counts as its whole parent.
     @test Base.mightalias(view(a, 6:6), part) && !Base.mightalias(view(part, 1:1), copy(a))
