@@ -4,8 +4,8 @@
 #
 #   scripts/document-wheel.sh PYTHON WHEEL [DOCUMENTED]    PYTHON can load the wheel, and has docify and wheel
 #
-# The script loads the module, because the docstrings are written only once, in Rust. A wheel for another processor does
-# not load on this one; it gets the stubs of DOCUMENTED, this processor's wheel of the same sources.
+# The script loads the module, because the docstrings are written only once, in Rust. For a wheel of another processor it
+# copies the stubs of DOCUMENTED, this processor's wheel of the same sources.
 set -euo pipefail
 
 python=$1

@@ -49,7 +49,7 @@ static inline int64_t rows_of(const devx_batch_t *batch) {
 }
 
 /* One pair {"k": "v"}. */
-static const char *a_block(void) {
+static inline const char *a_block(void) {
     static char block[14];
     int32_t const numbers[] = {1, 1, 1};
     memcpy(block, &numbers[0], 4);
@@ -84,7 +84,7 @@ static inline int consumer_schema(struct ArrowAsyncDeviceStreamHandler *handler,
 }
 
 static inline int consumer_task(struct ArrowAsyncDeviceStreamHandler *handler, struct ArrowAsyncTask *task,
-                         const char *metadata) {
+                                const char *metadata) {
     struct foreign_consumer *own = CONSUMER(handler);
     (void)metadata;
     if (task == NULL) {
@@ -96,7 +96,7 @@ static inline int consumer_task(struct ArrowAsyncDeviceStreamHandler *handler, s
 }
 
 static inline void consumer_error(struct ArrowAsyncDeviceStreamHandler *handler, int code, const char *message,
-                           const char *metadata) {
+                                  const char *metadata) {
     struct foreign_consumer *own = CONSUMER(handler);
     (void)metadata;
     own->errors += 1;

@@ -1,6 +1,6 @@
 # Runs all tests of DevExchange.jl, or the named ones (`runtests.jl tensors batches`). Tests that depend on threads need two
-# runs: with one thread and with several (JULIA_NUM_THREADS). With `julia -O1`, which compiles the tests in half the time,
-# `allocations` only runs if it is named: less optimised code allocates more.
+# runs: with one thread and with several (JULIA_NUM_THREADS). With `julia -O1`, which compiles the tests faster, `allocations`
+# only runs if it is named: less optimised code allocates more.
 using DevExchange
 using Dates
 using Libdl

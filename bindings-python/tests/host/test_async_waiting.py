@@ -323,16 +323,27 @@ def test_end_of_the_interpreter(thread):
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
+BOTH_ENDS = """
+import asyncio, os
+import devexchange, pyarrow
+batch = pyarrow.record_batch({"n": [1]})
+reader = devexchange.AsyncReader()
+writer = devexchange.AsyncWriter(reader.handler())
+writer.start(batch.schema)
+"""
+
+
+def said_with_both_ends(program):
+    """What a program prints that begins with both ends of a stream."""
+    command = [sys.executable, "-c", BOTH_ENDS + program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_fork():
     """The child listens to its own file: rings for the parent stay with the parent."""
     program = """if True:
-        import asyncio, os, sys
-        import devexchange, pyarrow
-        batch = pyarrow.record_batch({"n": [1]})
-        reader = devexchange.AsyncReader()
-        writer = devexchange.AsyncWriter(reader.handler())
-        writer.start(batch.schema)
-
         async def exchange(who):
             task = asyncio.create_task(reader.receive())
             await asyncio.sleep(0.2)
@@ -356,20 +367,12 @@ def test_fork():
         reader.close()
         print(devexchange.outstanding())
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
-    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    assert said_with_both_ends(program) == "0\n"
 
 
 def test_child_that_gives_up_a_task_of_its_parent():
     """The child has the parent's loop: the parent's task is still woken."""
     program = """if True:
-        import asyncio, os
-        import devexchange, pyarrow
-        batch = pyarrow.record_batch({"n": [1]})
-        reader = devexchange.AsyncReader()
-        writer = devexchange.AsyncWriter(reader.handler())
-        writer.start(batch.schema)
-
         async def exchange():
             task = asyncio.create_task(reader.receive())
             await asyncio.sleep(0)
@@ -383,8 +386,7 @@ def test_child_that_gives_up_a_task_of_its_parent():
 
         print(len(asyncio.run(exchange()).batch))
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
-    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    assert said_with_both_ends(program) == "1\n"
 
 
 def test_ring_of_the_parent_is_not_taken_by_a_child():
