@@ -262,7 +262,7 @@ def test_end_of_a_block():
     with AsyncReader() as reader:
         with pytest.raises(RuntimeError, match="half"), started(reader):
             raise RuntimeError("half a pair: \ud800")
-        with pytest.raises(devexchange.Failed, match=r"error 5: RuntimeError: half a pair: \?$"):
+        with pytest.raises(devexchange.Failed, match=r"error 5: RuntimeError: half a pair: \?\Z"):
             next(reader)
     # What is no Exception ends the stream with an error, too.
     with AsyncReader() as reader:
