@@ -271,3 +271,24 @@ fn a_waker_may_use_the_stream_when_it_is_dropped() {
     assert_eq!(receiver.recv_timeout(patience::patient(Duration::from_secs(60))), Ok(true));
     polls.join().unwrap();
 }
+
+/// A wake callback holds what it wakes, and the other side can take its time.
+#[test]
+fn a_wake_callback_goes_with_its_reader_or_writer() {
+    let _alone = alone();
+    let (woken, other) = (Arc::new(()), Arc::new(()));
+    let waking = |woken: &Arc<()>| {
+        let woken = Arc::clone(woken);
+        Some(asynchronous::Wake::new(move || _ = &woken).unwrap())
+    };
+    let reader = AsyncReader::new(options(1), waking(&woken)).unwrap();
+    let handler = reader.handler().unwrap();
+    drop(reader);
+    assert_eq!(Arc::strong_count(&woken), 1, "while the handler lives");
+    // SAFETY: a handler that nobody else has.
+    let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, None, waking(&other)) }.unwrap();
+    drop(writer);
+    // The consumer may still call the producer for a while.
+    assert_eq!(Arc::strong_count(&other), 1, "while the producer lives");
+    assert_eq!(ledger::outstanding(), 0);
+}

@@ -200,7 +200,7 @@ fn a_request_that_cannot_be_counted_says_what_it_came_to() {
 #[test]
 fn metadata_and_errors_go_across() {
     let _alone = alone();
-    let block = metadata::encode(&[(b"rows", b"12")]).unwrap();
+    let [block, of_batch] = [b"12", b" 5"].map(|rows| metadata::encode(&[(b"rows", rows)]).unwrap());
     let reader = AsyncReader::new(options(2), None).unwrap();
     let handler = reader.handler().unwrap();
     // SAFETY: just handed out.
@@ -221,18 +221,18 @@ fn metadata_and_errors_go_across() {
     assert_eq!(writer.demand(), 2);
     let refused = writer.try_send(batch(&schema, 3), Some(b"no block")).unwrap_err();
     assert_eq!(refused.error.status(), DEVX_INVALID_METADATA);
-    writer.try_send(batch(&schema, 5), Some(&block)).map_err(|refused| refused.error).unwrap();
+    writer.try_send(batch(&schema, 5), Some(&of_batch)).map_err(|refused| refused.error).unwrap();
     assert_eq!(writer.fail(0, "no error", None).unwrap_err().status(), DEVX_INVALID_ARGUMENT);
     writer.fail(libc::EIO, "no luck", Some(&block)).unwrap();
     assert_eq!(writer.fail(libc::EIO, "again", None).unwrap_err().status(), DEVX_CLOSED);
 
     let (taken, with) = reader.wait_batch(None).unwrap().unwrap();
-    assert_eq!((taken.length(), with.unwrap().as_bytes()), (5, &block[..]));
+    assert_eq!((taken.length(), with.as_ref().unwrap().as_bytes()), (5, &of_batch[..]));
+    assert_ne!(with, reader.metadata());
     let error = reader.wait_batch(None).unwrap_err();
     assert_eq!((error.status(), error.errno()), (DEVX_CALLBACK, libc::EIO));
     assert!(error.message().contains("no luck"), "{error}");
-    let (code, with) = reader.producer_error().unwrap();
-    assert_eq!((code, with.unwrap().as_bytes()), (libc::EIO, &block[..]));
+    assert_eq!(reader.producer_error(), Some((libc::EIO, reader.metadata())));
     assert!(reader.wait_batch(None).unwrap().is_none());
     drop((reader, writer, schema, other, taken));
     assert_eq!(ledger::outstanding(), 0);
