@@ -138,10 +138,53 @@ fn two_callbacks_at_once_are_seen() {
         assert_eq!(give(handler), 0);
         inside.1.wait();
     });
-    assert!(reader.wait_batch(None).is_err(), "the first task cannot be extracted");
+    // The first task cannot be extracted either, but this came first.
+    let error = reader.wait_batch(None).unwrap_err();
+    assert_eq!(
+        (error.errno(), error.message()),
+        (
+            libc::EPROTO,
+            "the producer broke the contract: on_next_task was called while another thread is in a callback"
+        )
+    );
     // SAFETY: called once.
     unsafe { (*handler).release.unwrap()(handler) };
     drop(reader);
+    assert_eq!(ledger::outstanding(), 0);
+}
+
+/// Only `on_error` may be called from within another callback, because a producer may fail while it is asked for more.
+#[test]
+fn callbacks_within_callbacks_are_seen() {
+    let _alone = alone();
+    let slow = Slow { inside: Barrier::new(1), goes_on: Barrier::new(1), returned: AtomicU32::new(0) };
+    for (fails, said) in [(false, "on_next_task was called within another callback"), (true, "no luck")] {
+        let mut producer = slow.producer();
+        let within = Arc::new(Mutex::new(None::<Sent<ArrowAsyncDeviceStreamHandler>>));
+        let held = Arc::clone(&within);
+        // A wake comes within the callback that causes it.
+        let wake = move || {
+            let Some(Sent(handler)) = held.lock().unwrap().take() else { return };
+            // SAFETY: the handler is not released; NULL is the end, and an error has a text.
+            unsafe {
+                if fails {
+                    (*handler).on_error.unwrap()(handler, libc::EIO, c"no luck".as_ptr(), null());
+                } else {
+                    (*handler).on_next_task.unwrap()(handler, null_mut(), null());
+                }
+            }
+        };
+        let reader = AsyncReader::new(options(4), Some(Wake::new(wake).unwrap())).unwrap();
+        let handler = reader.handler().unwrap();
+        *within.lock().unwrap() = Some(Sent(handler));
+        // SAFETY: just handed out.
+        assert_eq!(unsafe { introduce(handler, &mut producer) }, 0);
+        let error = reader.wait_batch(None).unwrap_err();
+        assert!(error.message().ends_with(said), "{error}");
+        // SAFETY: called once.
+        unsafe { (*handler).release.unwrap()(handler) };
+        drop(reader);
+    }
     assert_eq!(ledger::outstanding(), 0);
 }
 
