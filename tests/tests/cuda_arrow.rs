@@ -5,6 +5,7 @@
 use core::ffi::c_void;
 use std::ptr::null;
 
+use devexchange_core::abi::types::DEVX_DEVICE;
 use devexchange_core::arrow::{ArrayBuilder, Type};
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
@@ -172,7 +173,7 @@ fn nulls_on_the_device_are_counted_after_the_wait() {
         // SAFETY: the buffers are static.
         let on_host = unsafe { bits.offset(0).build(Device::CPU) }.expect("well-formed");
         let on_device = on_host.copy_to(CUDA0, sim::on(producer)).expect("copied up");
-        assert!(on_device.root().null_count().is_err());
+        assert_eq!(on_device.root().null_count().expect_err("of a device").status(), DEVX_DEVICE);
         assert_eq!(on_device.root().null_count_on(sim::on(consumer)).expect("counted"), 5);
         drop(on_device);
         sim::settle();
@@ -195,7 +196,8 @@ fn columns_and_matrices() {
         // Three allocations in an order that no allocator gives.
         let table = Batch::of_columns(&[("a", &c), ("b", &a), ("c", &b)], Some(sim::on(consumer))).expect("columns");
         assert!(matches!(convert::plan_matrix(&table).expect("a plan"), Plan::Copy { bytes: 36, .. }));
-        assert!(convert::matrix(&table, Copying::IfNeeded, None).is_err());
+        let refused = convert::matrix(&table, Copying::IfNeeded, None).expect_err("no stream");
+        assert_eq!(refused.message(), "a copy of data on cuda:0 needs a stream");
         let matrix = convert::matrix(&table, Copying::IfNeeded, Some(sim::on(consumer))).expect("gathered");
         drop((a, b, c, table));
         assert_eq!((matrix.shape(), matrix.strides()), (&[3, 2 + 1][..], &[1, 3][..]));

@@ -191,7 +191,8 @@ fn only_a_default_stream_of_memory_of_no_device_is_looked_up() {
     };
     assert_eq!([asked(&on_gpu, 1), asked(&on_gpu, streams.one), asked(&of_none, streams.one)], [0, 0, 0]);
     assert_eq!([asked(&of_none, 1), asked(&of_none, 2)], [1, 1]);
-    assert!(numbers().stream(sim::raw(1)).is_err(), "host memory has no streams");
+    let refused = numbers().stream(sim::raw(1)).expect_err("host memory");
+    assert_eq!(refused.message(), "stream is 1: device is cpu:0, which has no streams");
     drop((on_gpu, of_none));
     streams.end();
     drop(session);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
-use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_IMPOSSIBLE, DEVX_INVALID_STREAM};
+use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_IMPOSSIBLE, DEVX_INVALID_STREAM, DEVX_NOT_READY};
 use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::manager::{Pool, PoolOptions};
@@ -207,7 +207,7 @@ fn pinned_memory_follows_the_stream_that_is_named() {
         let at_one = numbers().copy_to(CUDA1, streams.of(CUDA1)).expect("copied up");
         let host = at_one.copy_to(pinned, streams.of(CUDA1)).expect("copied down");
         drop(at_one);
-        assert!(host.as_slice::<i32>().is_err(), "it is not ready");
+        assert_eq!(host.as_slice::<i32>().expect_err("nobody waited").status(), DEVX_NOT_READY);
         host.wait(streams.of(CUDA0)).expect("waits");
         let at_zero = host.copy_to(CUDA0, streams.of(CUDA0)).expect("copied up again");
         host.used_on(streams.of(CUDA0)).expect("noted");

@@ -209,9 +209,10 @@ fn metadata_and_errors_go_across() {
     // SAFETY: as above; the handler was not taken.
     let writer = unsafe { AsyncWriter::new(handler, DeviceType::CPU, Some(&block), None) }.unwrap();
     let schema = schema();
-    assert!(writer.try_send(batch(&schema, 1), None).is_err(), "not started");
+    let refused = writer.try_send(batch(&schema, 1), None).unwrap_err();
+    assert_eq!(refused.error.message(), "the stream was not started");
     writer.start(&schema).unwrap();
-    assert!(writer.start(&schema).is_err());
+    assert_eq!(writer.start(&schema).unwrap_err().message(), "the stream was started already");
     assert_eq!(reader.device_type(), Some(DeviceType::CPU));
     assert_eq!(reader.metadata().unwrap().pairs().collect::<Vec<_>>(), [(&b"rows"[..], &b"12"[..])]);
 

@@ -61,7 +61,7 @@ fn dlpack_within_rust_keeps_the_order() {
         let exported = [source, others].map(|tensor| export::<M>(tensor, -1));
         for exported in exported {
             let tensor = export::<M>(exported.import().expect("imported"), -1).import().expect("imported");
-            assert!(tensor.as_slice::<u8>().is_err());
+            assert_eq!(tensor.as_slice::<u8>().expect_err("of a device").status(), DEVX_DEVICE);
             tensor.wait(sim::on(scene.consumer)).expect("queued");
             scene.consume(scene.consumer);
         }
