@@ -127,7 +127,7 @@ def test_bytes_are_read_only():
     assert bytes(tensor) == b"abc"
     with pytest.raises(TypeError):
         memoryview(tensor)[0] = 1
-    with pytest.raises((BufferError, TypeError)):
+    with pytest.raises(TypeError, match="not writable"):
         (ctypes.c_char * 3).from_buffer(tensor)
 
 
@@ -211,19 +211,15 @@ def test_view_without_elements_has_an_address():
         assert ctypes.addressof((ctypes.c_char * 0).from_buffer(tensor)) != 0
 
 
-@pytest.mark.parametrize("dtype", [">i4", "S3", "U2", "O", "M8[s]", [("a", "i4"), ("b", "f4")], "g", "2i4"])
+@pytest.mark.parametrize("dtype", [">i4", "S3", "U2", "O", [("a", "i4"), ("b", "f4")], "g"])
 def test_elements_that_are_no_numbers_are_refused(dtype):
-    source = numpy.zeros(2, dtype)
-    if dtype == "2i4":
-        assert from_buffer(source).shape == (2, 2)
-        return
-    with pytest.raises((BufferError, ValueError)):
-        from_buffer(source)
+    with pytest.raises(BufferError, match="a tensor cannot have such elements|not in the order of this machine"):
+        from_buffer(numpy.zeros(2, dtype))
 
 
 def test_read_only_memory_is_not_lent_to_a_writer():
     memory = b"abcd"
-    with from_buffer(memory) as tensor, pytest.raises((TypeError, BufferError)):
+    with from_buffer(memory) as tensor, pytest.raises(TypeError, match="read-write"):
         io.BytesIO(b"wxyz").readinto(tensor)
     assert memory == b"abcd"
 
