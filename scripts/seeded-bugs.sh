@@ -79,16 +79,17 @@ check_bug() { # PATCH
 }
 
 main() {
-  local action=try_bug patch
+  local action=try_bug patch patches
   mkdir -p "$work"
   : >"$work/log"
   if [ "${1-}" = --check ]; then
     shift
     action=check_bug tree=$DEVX_ROOT
-  else
-    copy_tree
   fi
-  for patch in "$bugs"/*"${1-}"*.patch; do "$action" "$patch"; done
+  patches=("$bugs"/*"${1-}"*.patch)
+  if [ ! -e "${patches[0]}" ]; then echo "no bug is called $1; they are in tests/seeded-bugs" >&2; return 1; fi
+  if [ "$action" = try_bug ]; then copy_tree; fi
+  for patch in "${patches[@]}"; do "$action" "$patch"; done
   echo "counts: $caught passed, $missed failed, 0 skipped"
   [ "$missed" -eq 0 ] && [ "$caught" -gt 0 ]
 }
