@@ -21,9 +21,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel dist demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft test-python-debug test-arm64 \
-        soak soak-python test-soak test-pairs test-numba test-third-party conformance test-readme fuzz test-fuzz fuzz-account fuzz-corpus \
-        loom sanitize mutants seeded-bugs gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh test-bench headers \
-        conformance-table third-party lint clean distclean
+        test-newest soak soak-python test-soak test-pairs test-numba test-third-party conformance test-readme fuzz test-fuzz \
+        fuzz-account fuzz-corpus loom sanitize mutants seeded-bugs gpu-test gpu-bundle gpu-rehearsal gpu-bench bench bench-jmh \
+        test-bench headers conformance-table third-party lint clean distclean
 
 ##@ Start here
 help: ## this table
@@ -93,6 +93,10 @@ test-python-debug: ## the same on a debug build of CPython, Debian's or DEBUG_PY
 test-arm64: ## Rust, C and C++ for 64-bit Arm, run by qemu (not in `make test`: needs a cross compiler and minutes)
 	@scripts/setup.sh --quiet rust
 	@scripts/test-arm64.sh
+
+test-newest: ## Rust, C, Java and Python with all that Debian's unstable suite brings (not in `make test`: root; ONLY='c java')
+	@scripts/setup.sh --quiet rust
+	@scripts/test-newest.sh $(ONLY)
 
 soak-python: ## a million exchanges for each protocol in Python, with memory measured; ROUNDS=1000000
 	@scripts/setup.sh --quiet rust python
