@@ -114,3 +114,23 @@ unsafe extern "C" fn cancel(producer: *mut ArrowAsyncProducer) {
     // SAFETY: a consumer passes the producer that it was given.
     unsafe { Block::call(producer, Writing::cancel) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// Whether a producer is still there shows from outside only by a use after free.
+    #[test]
+    fn the_latest_producers_are_kept_and_the_oldest_goes() {
+        let mut ended = Ended { blocks: [const { None }; QUARANTINE], oldest: 0 };
+        let mut kept = VecDeque::new();
+        for n in 0..3 * QUARANTINE {
+            let block = Block::new(1, None, None).unwrap();
+            kept.push_back(block.as_raw());
+            let gone = ended.push(block).map(|block| block.as_raw());
+            assert_eq!(gone, if n < QUARANTINE { None } else { kept.pop_front() }, "after {n} others");
+        }
+    }
+}
