@@ -5,7 +5,7 @@
 use core::ffi::c_void;
 use std::ptr::null;
 
-use devexchange_core::abi::types::DEVX_DEVICE;
+use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_BUFFERS, DEVX_MISMATCH};
 use devexchange_core::arrow::{ArrayBuilder, Type};
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
@@ -139,6 +139,53 @@ fn sizes_of_views_are_read_wherever_they_are() {
             sim::free(device_sizes);
         }
         drop(on_device);
+        sim::settle();
+        sim::destroy(stream);
+    });
+}
+
+/// A copy reads how many bytes there are from the producer's buffers, wherever these lie.
+#[test]
+fn sizes_that_cannot_be_are_refused_by_copies() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let stream = sim::stream();
+        let text = |format, offsets| array(format, 1).buffer(null()).buffer(offsets).buffer(at(b"abc"));
+        let views = array("vu", 1).buffer(null()).buffer(at(&[[0_u32; 4]])).buffer(at(b"abc"));
+        let columns = [
+            (text("u", at(&[0_i32, -1])), "array \"u\": the last offset is -1: it must not be negative"),
+            (
+                text("U", at(&[0_i64, i64::MIN])),
+                "array \"U\": the last offset is -9223372036854775808: it must not be negative",
+            ),
+            (views.buffer(at(&[-7_i64])), "array \"vu\": the size of buffers[2] is -7: it must not be negative"),
+        ];
+        for (column, said) in columns {
+            // SAFETY: the buffers are static, and what is wrong with them is read by nobody else.
+            let on_host = unsafe { column.build(Device::CPU) }.expect("well-formed");
+            for copy in [on_host.copy_to(CUDA0, sim::on(stream)), on_host.copy()] {
+                let refused = copy.expect_err("refused");
+                assert_eq!((refused.status(), refused.message()), (DEVX_INVALID_BUFFERS, said));
+            }
+        }
+        sim::settle();
+        sim::destroy(stream);
+    });
+}
+
+#[test]
+fn columns_of_one_batch_are_on_one_device() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let stream = sim::stream();
+        // SAFETY: the buffers are static.
+        let on_host = unsafe { numbers(3).build(Device::CPU) }.expect("well-formed");
+        let on_device = on_host.copy_to(CUDA0, sim::on(stream)).expect("copied up");
+        let refused = Batch::of_columns(&[("a", &on_host), ("b", &on_device)], Some(sim::on(stream)));
+        let refused = refused.expect_err("two devices");
+        let said = "column \"b\" is on cuda:0, the first one is on cpu:0";
+        assert_eq!((refused.status(), refused.message()), (DEVX_MISMATCH, said));
+        drop((on_host, on_device));
         sim::settle();
         sim::destroy(stream);
     });

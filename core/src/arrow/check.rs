@@ -76,6 +76,6 @@ pub(super) unsafe fn require_distinct(
 }
 
 /// Names the array that an error is about, if its field has a name.
-pub(super) fn in_array(schema: &Schema, node: usize, error: Error) -> Error {
+pub(crate) fn in_array(schema: &Schema, node: usize, error: Error) -> Error {
     error.within_named("array", schema.field(node).map_or("", |field| field.name()))
 }

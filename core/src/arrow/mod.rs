@@ -6,7 +6,7 @@ pub mod batch;
 pub mod batch_stream;
 mod bitmap;
 pub mod builder;
-mod check;
+pub(crate) mod check;
 pub mod column;
 mod count;
 mod field;

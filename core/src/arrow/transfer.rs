@@ -4,6 +4,7 @@ use core::ffi::c_void;
 
 use super::batch::{Batch, NodeDesc};
 use super::bitmap;
+use super::check::in_array;
 use super::format::Buffer;
 use super::node::no_offset;
 use super::taken::{Span, Taken};
@@ -260,7 +261,8 @@ impl Batch {
         let mut parts = Vec::new();
         for &node in order {
             let rows = taken_of(taken, node);
-            let sizes = self.view_sizes(node, stream)?;
+            let named = |error| in_array(self.schema(), node, error);
+            let sizes = self.view_sizes(node, stream).map_err(named)?;
             for (index, &source) in self.buffers(node).iter().enumerate() {
                 let kind = self.kind_of_buffer(node, index);
                 if let Some(Buffer::Offsets(width)) = kind
@@ -274,7 +276,7 @@ impl Batch {
                 }
                 let span = match source.is_null() {
                     true => Span::first(0),
-                    false => self.span_of_buffer(node, rows, index, &sizes, stream)?,
+                    false => self.span_of_buffer(node, rows, index, &sizes, stream).map_err(named)?,
                 };
                 let is_sizes = kind == Some(Buffer::ViewSizes) && !source.is_null();
                 let known = if is_sizes { Some(Known::Sizes(collected(sizes.iter().copied().map(Ok))?)) } else { None };

@@ -23,6 +23,7 @@ use std::ffi::CString;
 use super::wire::{Reader, Writer};
 use crate::abi::dlpack::DLDataType;
 use crate::arrow::builder::described;
+use crate::arrow::check::in_array;
 use crate::arrow::schema::FieldDesc;
 use crate::arrow::{MAX_NODES, Schema, metadata};
 use crate::dtype::DType;
@@ -457,8 +458,8 @@ impl BatchPart {
         let schema = Schema::new(&fields)?;
         let mut nodes = vector(count)?;
         for node in schema.depth_first()? {
-            let part = NodePart::decode(from, regions, &schema, node)
-                .map_err(|error| error.within_named("array", schema.field(node).map_or("", |field| field.name())))?;
+            let part =
+                NodePart::decode(from, regions, &schema, node).map_err(|error| in_array(&schema, node, error))?;
             nodes.push(part);
         }
         Ok(Self { schema, nodes })
