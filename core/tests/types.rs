@@ -234,6 +234,29 @@ fn unions() {
 }
 
 #[test]
+fn texts_are_shown_as_json_writes_them() {
+    let text = *b"a\"b\\c\nd\x01\xc3\xa4";
+    let texts = || node(c"u", 1, vec![null(), at([0_i32, text.len() as i32]), at(text)]);
+    assert_eq!(shown(&texts()), [r#""a\"b\\c\nd\u0001ä""#]);
+    // What cannot be shown does not hide the rest.
+    let bad = node(c"u", 1, vec![null(), at([0_i32, 1]), at(*b"\xff")]);
+    let row = node(c"+s", 1, vec![null()]).child(bad.named(c"bad")).child(numbers(1).named(c"good"));
+    assert_eq!(shown(&row), [r#"{"bad": <column "bad": row 0 is not valid UTF-8: "�">, "good": 10}"#]);
+}
+
+#[test]
+fn columns_of_another_type_are_named() {
+    let (words, numbers) = (views().named(c"words").batch().unwrap(), numbers(1).named(c"numbers").batch().unwrap());
+    let said = words.root().fixed(0).unwrap_err();
+    let why = "column \"words\": the type is utf8_view, whose values are not a fixed number of bytes";
+    assert_eq!((said.status(), said.message()), (DEVX_MISMATCH, why));
+    let said = numbers.root().text(0).unwrap_err();
+    assert_eq!((said.status(), said.message()), (DEVX_MISMATCH, "column \"numbers\": the type is int32, not text"));
+    let coded = Node { dictionary: Some(Box::new(views())), ..node(c"s", 1, vec![null(), at([2_i16])]) };
+    assert_eq!(coded.batch().unwrap().root().field().type_name().to_string(), "int16 -> utf8_view");
+}
+
+#[test]
 fn runs() {
     let values = || node(c"u", 3, vec![at([0b101_u8]), at([0_i32, 1, 1, 2]), at(*b"ab")]).named(c"values");
     let runs = |ends: Node| node(c"+r", 6, vec![]).child(ends.named(c"run_ends")).child(values());

@@ -5,6 +5,7 @@
 use core::ffi::c_void;
 use std::ptr::null;
 
+use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_BUFFERS, DEVX_MISMATCH};
 use devexchange_core::arrow::{ArrayBuilder, Type};
 use devexchange_core::convert::{self, Plan};
@@ -168,6 +169,26 @@ fn sizes_that_cannot_be_are_refused_by_copies() {
                 assert_eq!((refused.status(), refused.message()), (DEVX_INVALID_BUFFERS, said));
             }
         }
+        sim::settle();
+        sim::destroy(stream);
+    });
+}
+
+#[test]
+fn the_plain_struct_of_arrow_is_for_host_memory() {
+    let session = Session::new();
+    session.each(1, || {
+        let stream = sim::stream();
+        let on_device = everything().copy_to(CUDA0, sim::on(stream)).expect("copied up");
+        let mut out = ArrowArray::RELEASED;
+        // SAFETY: there is room for an array.
+        let refused = unsafe { on_device.export(&raw mut out) }.expect_err("refused");
+        let said = "device is cuda:0: a plain ArrowArray is host memory";
+        assert_eq!((refused.error.status(), refused.error.message()), (DEVX_DEVICE, said));
+        assert!(out.release.is_none());
+        let back = refused.returned.copy_to(Device::CPU, sim::on(stream)).expect("copied down");
+        assert_eq!(shown(&back), shown(&everything()));
+        drop((refused, back));
         sim::settle();
         sim::destroy(stream);
     });

@@ -66,7 +66,6 @@ impl Tensor {
         let copied = |tensor: &Self| tensor.copy_span(device, stream, transfer::allocating(device, stream)?);
         match (self.layout().row_major, self.device(), device) {
             (true, _, _) => copied(self),
-            (false, Device::CPU, Device::CPU) => self.copy(),
             (false, Device::CPU, _) => copied(&self.copy()?),
             (false, _, Device::CPU) => copied(self)?.copy(),
             (false, _, _) => copied(self),

@@ -292,3 +292,36 @@ fn a_wake_callback_goes_with_its_reader_or_writer() {
     assert_eq!(Arc::strong_count(&other), 1, "while the producer lives");
     assert_eq!(ledger::outstanding(), 0);
 }
+
+/// Below it on the stack is the producer's code, and beside it are tasks that are still to be woken.
+#[test]
+fn a_wake_that_panics_stays_on_this_side() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("by the user");
+        }
+    }
+    let _alone = alone();
+    let wake = asynchronous::Wake::new(|| panic!("by the user")).unwrap();
+    let reader = AsyncReader::new(options(4), Some(wake)).unwrap();
+    // SAFETY: a handler that nobody else has.
+    let writer = unsafe { AsyncWriter::new(reader.handler().unwrap(), DeviceType::CPU, None, None) }.unwrap();
+    let [task] = counts();
+    {
+        let (mut panics, mut counted) = (pin!(reader.batch()), pin!(reader.batch()));
+        let waker = Waker::from(Arc::new(Panics));
+        assert!(panics.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(poll_of(counted.as_mut(), &task).is_pending());
+        let schema = schema();
+        writer.start(&schema).unwrap();
+        writer.try_send(batch(&schema, 3), None).map_err(|refused| refused.error).unwrap();
+    }
+    assert!(task.0.load(SeqCst) > 0, "the other task was not woken");
+    writer.finish().unwrap();
+    // The callbacks count as returned, so they do not seem to overlap.
+    assert_eq!(reader.wait_batch(None).unwrap().map(|(batch, _)| batch.length()), Some(3));
+    assert!(reader.wait_batch(None).unwrap().is_none());
+    drop((reader, writer));
+    assert_eq!(ledger::outstanding(), 0);
+}

@@ -9,6 +9,7 @@ mod ends;
 mod hostile;
 mod memory;
 
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::{
     DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY, DEVX_UNSUPPORTED,
 };
@@ -186,14 +187,24 @@ thread_local! {
     static STREAM: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
 }
 
-/// An exporter whose data is ready only after a foreign event records an event that processes can share.
+/// The batch as a consumer of Arrow in the same process gets it: its order is known only as an event.
+fn through_arrow(batch: Batch) -> Batch {
+    let mut out = ArrowDeviceArray::RELEASED;
+    let schema = batch.schema().clone();
+    unsafe { batch.export_device(&raw mut out) }.expect("exported");
+    assert!(!out.sync_event.is_null());
+    unsafe { Batch::import_device(&raw mut out, &schema) }.expect("imported")
+}
+
+/// An exporter whose data is ready only after a foreign event records an event that processes can share; an importer hands
+/// that event on.
 #[test]
 fn an_event_of_this_process_becomes_one_of_both() {
     const NAME: &str = "an_event_of_this_process_becomes_one_of_both";
     let session = Session::new();
     if part().is_some() {
         session.begin(sim::schedules(1)[0]);
-        let imported = theirs("event").batch("batch").expect("imported");
+        let imported = through_arrow(theirs("event").batch("batch").expect("imported"));
         let stream = sim::stream();
         imported.wait(sim::on(stream)).expect("waits");
         assert_eq!(
@@ -209,16 +220,7 @@ fn an_event_of_this_process_becomes_one_of_both() {
     session.each(4, || {
         let server = ipc::Server::bind(&own("event")).expect("bound");
         let stream = sim::stream();
-        // Exported to Arrow and imported again: the order is now known only as an event.
-        let mut out = std::mem::MaybeUninit::<devexchange_core::abi::arrow_device::ArrowDeviceArray>::uninit();
-        let made = batch(5, stream);
-        let schema = made.schema().clone();
-        unsafe { made.export_device(out.as_mut_ptr()) }.expect("exported");
-        let mut out = unsafe { out.assume_init() };
-        assert!(!out.sync_event.is_null());
-        let again = unsafe { Batch::import_device(&raw mut out, &schema) }.expect("imported");
-        server.offer_batch("batch", &again, Copying::Never).expect("offered");
-        drop(again);
+        server.offer_batch("batch", &through_arrow(batch(5, stream)), Copying::Never).expect("offered");
         let mut peer = start(NAME, "importer", &[]);
         peer.expect("done");
         peer.end();

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::Wake;
+use super::{Wake, shielded};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// How long to wait. The clock is first read when there is something to wait for.
@@ -115,13 +115,14 @@ pub(super) struct Ring {
 }
 
 impl Ring {
+    /// Calls the user's code. A panic ends there, so that the others are told all the same.
     pub(super) fn tell(self) {
         let Wakers { first, others } = self.wakers;
         for (_, waker) in first.into_iter().chain(others) {
-            waker.wake();
+            shielded((), || waker.wake());
         }
         if let Some(wake) = self.wake {
-            wake.call();
+            shielded((), || wake.call());
         }
     }
 }

@@ -181,7 +181,7 @@ impl Shared {
             self.act(me, step, Reading::leave);
             true
         });
-        // The wake callback belongs to the user, and may panic.
+        // A callback that panicked returns, too.
         if !left {
             self.state.with(Reading::leave);
         }
