@@ -32,24 +32,25 @@ packages=(ca-certificates cmake file g++ git make maven ninja-build pkg-config p
 suites=("$@")
 if [ $# -eq 0 ]; then suites=(rust c java python); fi
 
+# What of this machine is in the root: a directory here, and its place there. Nothing while packages are installed, whose
+# scripts would change it.
+places=()
+
 # Runs a command in ROOT. Its mounts are seen by nobody else, and end with it.
 inside() { # ROOT COMMAND...
   # shellcheck disable=SC2016 # expanded by the inner shell
   unshare --mount --propagation private bash -euc '
-    root=$1 toolchain=$2 cargo_home=$3 maven=$4 path=$5
+    root=$1 count=$2 path=$3
+    shift 3
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
-    place() { if [ -e "$1" ] && [ -e "$root$2" ]; then mount --bind "$1" "$root$2"; fi; }
-    place "$toolchain" /opt/rust
-    place "$cargo_home" /root/.cargo
-    place "$maven" /root/.m2
-    place /etc/ssl/certs /etc/ssl/certs
-    place /etc/resolv.conf /etc/resolv.conf
-    place /etc/pip.conf /etc/pip.conf
-    shift 5
+    for ((; count > 0; count--)); do
+      mount --bind "$1" "$root$2"
+      shift 2
+    done
     exec chroot "$root" env -i HOME=/root LANG=C.UTF-8 PATH="$path" DEBIAN_FRONTEND=noninteractive \
       JAVA_HOME="${JAVA_HOME:-}" PYTHON="${PYTHON:-}" "$@"' \
-    inside "$1" "$toolchain" "$cargo_home" "$HOME/.m2" "$path" "${@:2}"
+    inside "$1" $((${#places[@]} / 2)) "$path" "${places[@]}" "${@:2}"
 }
 
 # Names of packages in ROOT that match, the newest last.
@@ -67,13 +68,20 @@ make_root() {
   rm -rf "$root.new"
   debootstrap --variant=minbase "$debian" "$root.new" "$mirror" >"$root.log" 2>&1 ||
     fail "debootstrap failed; $root.log says why"
-  mkdir -p "$root.new"{$rust,$tree,/root/.cargo,/root/.m2,/etc/ssl/certs} "$HOME/.m2"
-  touch "$root.new"/etc/{pip.conf,resolv.conf}
+  mkdir -p "$root.new"{$rust,$tree,/root/.cargo,/root/.m2}
   more=$(matching "$root.new" 'openjdk-[0-9]+-jdk-headless' | tail -n 1; matching "$root.new" 'python3\.[0-9]+-venv')
   # shellcheck disable=SC2086 # each word is a package
   inside "$root.new" apt-get install -q -y --no-install-recommends "${packages[@]}" $more >>"$root.log" 2>&1 ||
     fail "Debian's packages could not be installed; $root.log says why"
   mv "$root.new" "$root"
+}
+
+# Lets programs in the root reach what programs here can reach. Never through a link in the root, which could lead out of it.
+copy_settings() {
+  local file
+  for file in /etc/resolv.conf /etc/pip.conf /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/java/cacerts; do
+    if [ -e "$file" ]; then cp -L --remove-destination "$file" "$root$file"; fi
+  done
 }
 
 # What git knows or would add. Files keep their times, and what was built stays, so that only changes are built again.
@@ -112,7 +120,10 @@ test_python() {
 command -v debootstrap >/dev/null || fail "debootstrap is missing: install Debian's package debootstrap"
 [ "$toolchain" != /usr ] || fail "this Rust is a part of the system; one of rustup is needed"
 make_root
+copy_settings
 copy_tree
+mkdir -p "$HOME/.m2"
+places=("$toolchain" "$rust" "$cargo_home" /root/.cargo "$HOME/.m2" /root/.m2)
 JAVA_HOME=$(cd "$root" && printf '/%s\n' usr/lib/jvm/java-*-openjdk-* | grep -v '/java-1\.' | sort -V | tail -n 1)
 export JAVA_HOME
 # shellcheck disable=SC2016 # expanded in the root
