@@ -25,6 +25,17 @@ def on_device(cuda, numbers):
     return from_arrow(pyarrow.record_batch({"n": numbers})).copy_to(CUDA, cuda.producer)
 
 
+def test_stream_waits_for_a_batch_and_is_waited_for(cuda):
+    batch = on_device(cuda, [1, 2, 3])
+    column = batch["n"].to_tensor()
+    batch.wait(cuda.consumer)
+    numbers = driver.download(column.data_ptr, column.nbytes, cuda.consumer)
+    batch.used_on(cuda.consumer)
+    column.close()
+    batch.close()
+    assert numbers.view("i8").tolist() == [1, 2, 3]
+
+
 def test_generator_of_batches_on_the_device(cuda):
     given = []
 

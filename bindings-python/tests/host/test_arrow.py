@@ -162,6 +162,38 @@ def test_column_or_row_beyond_all(which):
             ours["number"][wrong]
 
 
+BITS = (8, 16, 32, 64)
+ENDS = {
+    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in BITS},
+    **{f"uint{bits}": (0, 2**bits - 1) for bits in BITS},
+    "float": (-1.5, 2.5),
+    "double": (-1.5, 2.5),
+}
+
+
+@pytest.mark.parametrize(("type_", "ends"), ENDS.items())
+def test_numbers_without_nulls_are_read_at_once(type_, ends):
+    values = pyarrow.array([*ends, 1], type_)
+    assert from_arrow(values).to_pylist() == values.to_pylist()
+    assert from_arrow(values).slice(1, 2).to_pylist() == values.to_pylist()[1:]
+
+
+def test_device_struct_at_an_address():
+    theirs = batch()
+    place = ctypes.create_string_buffer(128)  # an ArrowDeviceArray
+    with from_arrow(theirs) as ours:
+        ours.export_share_device(ctypes.addressof(place))
+    again = pyarrow.RecordBatch._import_from_c_device(ctypes.addressof(place), theirs.schema)
+    assert again.equals(theirs)
+
+
+def test_schema_of_a_column():
+    schema = batch().schema
+    ours = from_arrow(batch())
+    for name in schema.names:
+        assert pyarrow.field(ours[name]).type == schema.field(name).type
+
+
 @pytest.mark.parametrize("value", [-1, 2**64])
 def test_address_that_is_none(value):
     ours = from_arrow(batch())
