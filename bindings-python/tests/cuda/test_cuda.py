@@ -373,6 +373,19 @@ def test_bad_dictionary_is_refused(cuda, name):
     assert devexchange.outstanding() == 0
 
 
+def test_producer_that_names_another_device_is_refused(cuda):
+    class Elsewhere:
+        def __dlpack_device__(self):
+            return CUDA
+
+        def __dlpack__(self, **asked):
+            return VALUES.__dlpack__(max_version=asked["max_version"])
+
+    with pytest.raises(BufferError, match="the tensor is on cpu:0: __dlpack_device__ said cuda:0"):
+        from_dlpack(Elsewhere(), stream=-1)
+    assert devexchange.outstanding() == 0
+
+
 def test_host_memory_is_no_cuda_array(cuda):
     with pytest.raises(BufferError):
         from_cuda_array_interface(Array(cuda, data=(VALUES.ctypes.data, False)))

@@ -222,7 +222,7 @@ def test_a_device_that_is_no_pair(device):
     ("device", "kind", "says"),
     [
         ((1, 1), BufferError, "device_id is 1: the cpu is 0 or -1"),
-        ((13, 0), BufferError, r"device_type is cuda_managed \(13\): there is no CUDA driver"),
+        ((99, 0), BufferError, "device_type is 99: not a device type"),
         ((1 << 80, 0), TypeError, "a pair .* is needed"),
         ((1, -(1 << 80)), TypeError, "a pair .* is needed"),
         ((-1, 0), BufferError, "device_type is -1: not a device type"),
