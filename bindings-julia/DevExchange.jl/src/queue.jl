@@ -81,11 +81,10 @@ or less if there are several; it does not keep others from being called.
 """
 function drain()
     is_delivering() && return 0
-    lock(DRAINING)
-    try
-        return deliver_all()
-    finally
-        unlock(DRAINING)
+    while true
+        count = deliver_if_free()
+        count === nothing || return count
+        lock(() -> nothing, DRAINING)
     end
 end
 
@@ -193,13 +192,19 @@ function deliver_now_and_then()
 end
 
 function deliver_if_idle()
-    !is_delivering() && trylock(DRAINING) || return nothing
+    is_delivering() || deliver_if_free()
+    return nothing
+end
+
+# Delivers what is due and returns how many, or `nothing` if another task is delivering. An interrupt can come while
+# something is delivered, but not so that the lock stays locked.
+deliver_if_free() = disable_sigint() do
+    trylock(DRAINING) || return nothing
     try
-        deliver_all()
+        return Base.reenable_sigint(deliver_all)
     finally
         unlock(DRAINING)
     end
-    return nothing
 end
 
 # Takes all tokens out of the queue: handles requests and wakes, and leaves the others to the task that releases.
@@ -247,13 +252,16 @@ is_event(token) = token & TAG_MASK in (TAG_WAKE, TAG_REQUEST)
 # Takes the oldest token that is due.
 next_due() = lock(() -> isempty(DUE) ? nothing : popfirst!(DUE), DUE_CHANGED)
 
+# As with the lock, an interrupt cannot leave the mark behind.
 function deliver_all()
     storage = task_local_storage()
-    try
+    return disable_sigint() do
         storage[DELIVERING] = true
-        return deliver_what_is_due()
-    finally
-        delete!(storage, DELIVERING)
+        try
+            return Base.reenable_sigint(deliver_what_is_due)
+        finally
+            delete!(storage, DELIVERING)
+        end
     end
 end
 
