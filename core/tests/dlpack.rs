@@ -530,20 +530,6 @@ fn copies_gather_any_strides() {
     assert_eq!(tensor.as_slice::<i16>().unwrap_err().status(), DEVX_COPY_REQUIRED);
 }
 
-/// The numbers behind the slice would make compact strides, so nobody may look at them.
-#[test]
-fn a_description_has_a_stride_for_each_dimension() {
-    let strides = [3, 1, 1];
-    for given in [&strides[..0], &strides[..1], &strides] {
-        let mut data = [0.0_f32; 6];
-        let described = TensorDesc { strides: Some(given), ..desc(&mut data, &[2, 3]) };
-        // SAFETY: all elements are within the array, which outlives the tensor.
-        let refused = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap_err();
-        let said = format!("there are {} strides for 2 dimensions", given.len());
-        assert_eq!((refused.error.status(), refused.error.message()), (DEVX_INVALID_SHAPE, &*said));
-    }
-}
-
 /// A producer can write anything there: NumPy, if built to find consumers that rely on it, writes the largest number.
 #[test]
 fn a_copy_does_not_mind_strides_along_a_single_element() {

@@ -3,7 +3,7 @@
 use devexchange_core::abi::dlpack::DLDataType;
 use devexchange_core::abi::types::{DEVX_INVALID_DTYPE, DEVX_INVALID_SHAPE};
 use devexchange_core::layout::{MAX_NDIM, check, is_stepped, row_major_strides};
-use devexchange_core::{DType, DType as D};
+use devexchange_core::{DType, DType as D, Device, Flags, Owner, Tensor, TensorDesc};
 
 /// A small generator of reproducible numbers, so that a failure can be repeated.
 struct Numbers(u64);
@@ -61,6 +61,27 @@ fn every_dimension_has_a_stride() {
         assert_eq!((error.status(), error.message()), (DEVX_INVALID_SHAPE, says));
     }
     assert_eq!(check(D::UINT8, false, &[1; MAX_NDIM], Some(&[1; MAX_NDIM])).unwrap().elements, 1);
+}
+
+/// Plain tensors are read in a quicker way. The numbers behind the slice would make one, so nobody may look at them.
+#[test]
+fn every_dimension_of_a_description_has_a_stride() {
+    let strides = [3, 1, 1];
+    for given in [&strides[..0], &strides[..1], &strides] {
+        let desc = TensorDesc {
+            data: [0_u8; 6].as_mut_ptr().cast(),
+            device: Device::CPU,
+            dtype: D::UINT8,
+            shape: &[2, 3],
+            strides: Some(given),
+            byte_offset: 0,
+            flags: Flags::default(),
+        };
+        // SAFETY: nothing is done with the memory.
+        let refused = unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }.unwrap_err();
+        let says = format!("there are {} strides for 2 dimensions", given.len());
+        assert_eq!((refused.error.status(), refused.error.message()), (DEVX_INVALID_SHAPE, &*says));
+    }
 }
 
 #[test]

@@ -57,6 +57,17 @@ fn everything() -> Batch {
     unsafe { table.build(Device::CPU) }.expect("well-formed")
 }
 
+/// Runs a scene with a stream of its own, on several schedules.
+fn with_stream(seeds: u64, scene: impl Fn(u64)) {
+    let session = Session::new();
+    session.each(seeds, || {
+        let stream = sim::stream();
+        scene(stream);
+        sim::settle();
+        sim::destroy(stream);
+    });
+}
+
 fn shown(batch: &Batch) -> Vec<String> {
     (0..batch.length()).map(|row| batch.root().value(row).expect("readable").to_string()).collect()
 }
@@ -148,9 +159,7 @@ fn sizes_of_views_are_read_wherever_they_are() {
 /// A copy reads how many bytes there are from the producer's buffers, wherever these lie.
 #[test]
 fn sizes_that_cannot_be_are_refused_by_copies() {
-    let session = Session::new();
-    session.each(SEEDS, || {
-        let stream = sim::stream();
+    with_stream(SEEDS, |stream| {
         let text = |format, offsets| array(format, 1).buffer(null()).buffer(offsets).buffer(at(b"abc"));
         let views = array("vu", 1).buffer(null()).buffer(at(&[[0_u32; 4]])).buffer(at(b"abc"));
         let columns = [
@@ -169,16 +178,12 @@ fn sizes_that_cannot_be_are_refused_by_copies() {
                 assert_eq!((refused.status(), refused.message()), (DEVX_INVALID_BUFFERS, said));
             }
         }
-        sim::settle();
-        sim::destroy(stream);
     });
 }
 
 #[test]
 fn the_plain_struct_of_arrow_is_for_host_memory() {
-    let session = Session::new();
-    session.each(1, || {
-        let stream = sim::stream();
+    with_stream(1, |stream| {
         let on_device = everything().copy_to(CUDA0, sim::on(stream)).expect("copied up");
         let mut out = ArrowArray::RELEASED;
         // SAFETY: there is room for an array.
@@ -188,17 +193,12 @@ fn the_plain_struct_of_arrow_is_for_host_memory() {
         assert!(out.release.is_none());
         let back = refused.returned.copy_to(Device::CPU, sim::on(stream)).expect("copied down");
         assert_eq!(shown(&back), shown(&everything()));
-        drop((refused, back));
-        sim::settle();
-        sim::destroy(stream);
     });
 }
 
 #[test]
 fn columns_of_one_batch_are_on_one_device() {
-    let session = Session::new();
-    session.each(SEEDS, || {
-        let stream = sim::stream();
+    with_stream(SEEDS, |stream| {
         // SAFETY: the buffers are static.
         let on_host = unsafe { numbers(3).build(Device::CPU) }.expect("well-formed");
         let on_device = on_host.copy_to(CUDA0, sim::on(stream)).expect("copied up");
@@ -206,9 +206,6 @@ fn columns_of_one_batch_are_on_one_device() {
         let refused = refused.expect_err("two devices");
         let said = "column \"b\" is on cuda:0, the first one is on cpu:0";
         assert_eq!((refused.status(), refused.message()), (DEVX_MISMATCH, said));
-        drop((on_host, on_device));
-        sim::settle();
-        sim::destroy(stream);
     });
 }
 

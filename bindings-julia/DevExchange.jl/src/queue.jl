@@ -84,7 +84,7 @@ function drain()
     while true
         count = deliver_if_free()
         count === nothing || return count
-        lock(() -> nothing, DRAINING)
+        lock(() -> nothing, DRAINING) # waits for the task that is delivering
     end
 end
 
