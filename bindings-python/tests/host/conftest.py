@@ -26,6 +26,17 @@ def nothing_outstanding():
 
 
 @pytest.fixture
+def no_driver():
+    """For tests of the errors on a machine without a CUDA driver; where there is one, there is nothing to test."""
+    try:
+        devexchange.device_count()
+    except devexchange.Refused as error:
+        if "no CUDA driver" in str(error):
+            return
+    pytest.skip("this machine has a CUDA driver")
+
+
+@pytest.fixture
 def interruptible():
     """Makes interrupts work, also in a background job, where they are ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -208,9 +208,12 @@ def test_host_is_a_device_under_both_numbers():
         assert from_dlpack(array, device=device).data_ptr == array.ctypes.data
 
 
-def test_device_without_a_driver_is_refused():
+def test_device_without_a_driver_is_refused(no_driver):
     with pytest.raises(BufferError, match="device_type is cuda"):
         from_dlpack(matrix(), device=(2, 0))
+
+
+def test_device_that_nothing_is_copied_to_is_refused():
     with pytest.raises(BufferError, match="device_type is vulkan"):
         from_dlpack(matrix(), device=(7, 0))
 

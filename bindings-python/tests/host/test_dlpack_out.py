@@ -134,8 +134,15 @@ def test_copy_that_is_shared_is_nobodys_own():
 def test_device_that_is_asked_for():
     tensor = tensor_of(1)
     assert struct_in(tensor.__dlpack__(max_version=(1, 3), dl_device=(1, 0), copy=False))
-    with pytest.raises(BufferError):
-        tensor.__dlpack__(max_version=(1, 3), dl_device=(2, 0))
+    with pytest.raises(BufferError, match="device_type is cuda|dl_device is cuda:0"):
+        tensor.__dlpack__(max_version=(1, 3), dl_device=(2, 0), copy=False)
+    with pytest.raises(BufferError, match="device_type is vulkan"):
+        tensor.__dlpack__(max_version=(1, 3), dl_device=(7, 0))
+
+
+def test_device_that_is_asked_for_without_a_driver(no_driver):
+    with pytest.raises(BufferError, match="no CUDA driver"):
+        tensor_of(1).__dlpack__(max_version=(1, 3), dl_device=(2, 0))
 
 
 @pytest.mark.parametrize("stream", [0, 1, 2, 99, -2])

@@ -103,14 +103,22 @@ def test_take_refuses_and_the_tensor_stays_its_owners(fields):
     refused(take, None, ValueError, "tensor is NULL")
 
 
+def refuses_stream(device_type, number, text):
+    out = c_void_p(UNTOUCHED)
+    with pytest.raises(BufferError, match=text):
+        work_stream(device_type, number, byref(out))
+    assert out.value == UNTOUCHED
+
+
+def test_work_stream_without_a_driver(no_driver):
+    refuses_stream(2, 0, "no CUDA driver")
+
+
 def test_work_stream():
     out = c_void_p(UNTOUCHED)
     assert work_stream(1, 0, byref(out)) == 0 and out.value is None
-    for kind, number, text in [(2, 0, "no CUDA driver"), (99, 0, "device_type is 99"), (1, 5, "device_id is 5")]:
-        out = c_void_p(UNTOUCHED)
-        with pytest.raises(BufferError, match=text):
-            work_stream(kind, number, byref(out))
-        assert out.value == UNTOUCHED
+    refuses_stream(99, 0, "device_type is 99")
+    refuses_stream(1, 5, "device_id is 5")
     unattached = WorkStreamUnattached(OURS.work_stream)
     assert unattached(1, 0, byref(out)) == 0 and out.value is None
 
@@ -150,7 +158,6 @@ def test_allocator_needs_no_gil():
 REFUSED = {
     "extent": ({"shape": (-1, 3)}, b"ValueError", b"shape"),
     "device": ({"device_type": 99}, b"BufferError", b"device_type is 99"),
-    "no driver": ({"device_type": 2}, b"BufferError", b"device"),
     "dtype": ({"code": 99}, b"ValueError", b"dtype.code is 99"),
     "too much": ({"shape": (1 << 45, 1 << 10)}, b"MemoryError", b"bytes"),
 }
@@ -158,7 +165,14 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_allocator_refuses(name):
-    fields, kind, text = REFUSED[name]
+    refuses_allocation(*REFUSED[name])
+
+
+def test_allocator_without_a_driver_refuses(no_driver):
+    refuses_allocation({"device_type": 2}, b"BufferError", b"no CUDA driver")
+
+
+def refuses_allocation(fields, kind, text):
     told, out, like = [], c_void_p(UNTOUCHED), prototype(**fields)
     set_error = SetError(lambda *error: told.append(error))
     assert allocate(ctypes.addressof(like.managed.dl_tensor), byref(out), 7, set_error) == -1
