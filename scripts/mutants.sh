@@ -64,9 +64,10 @@ tests_of() { # MODULE
   case $1 in
     layout) echo --test layout ;;
     tensor | dlpack | convert)
-      echo --package devexchange-corpus --lib --test corpus --test dlpack --test dtype --test convert --test chains \
-        --test layout --test memory --test slices --package devexchange-tests --test cuda_order --test cuda_bad_input --test cuda_array \
-        --test cuda_devices --test cuda_default_streams --test cuda_manager --test cuda_views --test cuda_cudarc ;;
+      echo --package devexchange-corpus --lib --test corpus --test dlpack --test copies --test dtype --test convert \
+        --test chains --test layout --test memory --test slices --package devexchange-tests --test cuda_order \
+        --test cuda_bad_input --test cuda_array --test cuda_devices --test cuda_default_streams --test cuda_manager \
+        --test cuda_views --test cuda_cudarc ;;
     order)
       echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_budget --test cuda_release \
         --test cuda_array --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release \

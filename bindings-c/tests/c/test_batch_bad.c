@@ -295,8 +295,8 @@ TEST(bad_devices_are_refused) {
         {99, -1, "device_type is 99"},
         {-1, 0, "device_type is -1"},
         {INT32_MAX, 0, "device_type is 2147483647"},
-        {ARROW_DEVICE_CUDA, 0, "cuda"},
-        {ARROW_DEVICE_CUDA_HOST, 0, "cuda_host"},
+        {ARROW_DEVICE_CUDA, 1 << 20, "cuda"},
+        {ARROW_DEVICE_CUDA_HOST, 1 << 20, "cuda_host"},
         {ARROW_DEVICE_ROCM, 0, "rocm"},
         {ARROW_DEVICE_CPU, 1, "device_id is 1"},
         {ARROW_DEVICE_CPU, -2, "device_id is -2"},
@@ -348,7 +348,7 @@ TEST(bad_lists_of_nodes_are_refused) {
     CHECK_REFUSED(devx_batch_create(schema, cpu, NULL, 2, &owner, &out, &error), DEVX_NULL_ARGUMENT, "nodes is NULL");
     CHECK_REFUSED(devx_batch_create(NULL, cpu, nodes, 2, &owner, &out, &error), DEVX_NULL_ARGUMENT, "schema is NULL");
     CHECK_REFUSED(devx_batch_create(schema, cpu, nodes, 2, &owner, NULL, &error), DEVX_NULL_ARGUMENT, "out is NULL");
-    CHECK_REFUSED(devx_batch_create(schema, (DLDevice){kDLCUDA, 0}, nodes, 2, &owner, &out, &error), DEVX_DEVICE,
+    CHECK_REFUSED(devx_batch_create(schema, (DLDevice){kDLCUDA, 1 << 20}, nodes, 2, &owner, &out, &error), DEVX_DEVICE,
                   "cuda");
     nodes[1].n_buffers = -1;
     CHECK_REFUSED(devx_batch_create(schema, cpu, nodes, 2, &owner, &out, &error), DEVX_INVALID_BUFFERS,

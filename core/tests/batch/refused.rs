@@ -211,6 +211,6 @@ fn devices_are_normalised_or_refused() {
     assert_eq!(import(1, 0, 0), Ok(Device::CPU));
     assert_eq!(import(1, 1, 0), Err(DEVX_DEVICE));
     assert_eq!(import(1, 0, 8), Err(DEVX_DEVICE));
-    assert_eq!(import(2, 0, 0), Err(DEVX_DEVICE));
+    assert_eq!(import(2, 1 << 20, 0), Err(DEVX_DEVICE));
     assert_eq!(import(99, 0, 0), Err(DEVX_DEVICE));
 }
