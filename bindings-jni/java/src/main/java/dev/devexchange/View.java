@@ -19,7 +19,7 @@ final class View extends WeakReference<ByteBuffer> {
     private Object owner;
 
     // Neighbours in the list of the handle, which is the lock.
-    private View next;
+    View next;
     private View previous;
 
     private View(ByteBuffer buffer, Handle handle, Object owner, long address, long bytes) {

@@ -140,6 +140,7 @@ class BatchStreamTest {
             for (Batch batch : stream) {
                 assertEquals(next++, number(batch));
             }
+            assertNull(stream.spliterator().trySplit(), "it would pull ahead");
             assertFalse(stream.iterator().hasNext());
             assertThrows(NoSuchElementException.class, () -> stream.iterator().next());
         }

@@ -75,6 +75,8 @@ class BatchTest {
             assertEquals(Map.of("unit", "mm"), batch.column(1).field().metadata());
             assertEquals(3, batch.columns().size());
             assertEquals("Column (\"rain\": float64, 2 rows)", batch.columns().get(1).toString());
+            Node node = Node.of(2, NONE).withOffset(1);
+            assertEquals("Node (length 2, nulls unknown, offset 1, 1 buffers)", node.toString());
             refused(Status.OUT_OF_RANGE, () -> batch.column("snow"), "\"snow\"");
             assertThrows(NullPointerException.class, () -> batch.column(null), "name");
             refused(Status.OUT_OF_RANGE, () -> batch.column(3), "index is 3", "3 columns");

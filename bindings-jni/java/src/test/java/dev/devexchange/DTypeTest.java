@@ -45,6 +45,8 @@ class DTypeTest {
     void everyTypeComesBackFromARoundTrip() {
         all().forEach((name, dtype) -> {
             assertEquals(name, dtype.toString());
+            assertEquals(dtype.bits() * dtype.lanes(), dtype.elementBits(), name);
+            assertEquals((dtype.bits() * dtype.lanes() + 7) / 8, dtype.elementBytes(), name);
             ByteBuffer memory = Direct.room(256);
             for (int i = 0; i < memory.capacity(); i++) {
                 memory.put(i, (byte) i);

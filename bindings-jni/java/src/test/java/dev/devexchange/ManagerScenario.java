@@ -198,6 +198,11 @@ final class ManagerScenario {
                     () -> driver.pin(0, buffer, HostFlags.WRITE_COMBINED),
                     "write_combined is true");
             same(0, ReleaseQueue.pending());
+            // Memory that its owner keeps.
+            try (Memory same = driver.pin(0, Direct.address(buffer), 64, HostFlags.PORTABLE)) {
+                same(Direct.address(buffer), same.address());
+                same(0, ReleaseQueue.pending());
+            }
         }
     }
 

@@ -231,6 +231,37 @@ class OwnershipTest {
         other.assertOnce();
     }
 
+    /** Whichever buffer is collected first: the newest one, the oldest one, or one in between. */
+    @Test
+    void nothingIsLeftOfBuffersThatWereCollected() throws InterruptedException {
+        for (int[] order : new int[][] {{0, 1, 2}, {1, 0, 2}, {1, 2, 0}, {2, 1, 0}}) {
+            try (Tensor tensor = tensor(null);
+                    Tensor same = Tensor.importDlpack(tensor.exportShare())) {
+                ByteBuffer[] buffers = new ByteBuffer[3];
+                same.enter("test");
+                for (int i = 0; i < buffers.length; i++) {
+                    buffers[i] = same.view(tensor.address() + 8L * i, 8);
+                }
+                same.exit();
+                for (int i = 0; i < order.length; i++) {
+                    buffers[order[i]] = null;
+                    int left = buffers.length - 1 - i;
+                    Check.collected(() -> views(same.handle) == left);
+                }
+            }
+        }
+    }
+
+    private static int views(Handle handle) {
+        int count = 0;
+        synchronized (handle) {
+            for (View view = handle.views; view != null; view = view.next) {
+                count++;
+            }
+        }
+        return count;
+    }
+
     @Test
     void withoutACallbackTheBufferIsStillKept() throws InterruptedException {
         Tensor tensor = tensor(null);

@@ -70,6 +70,9 @@ class TypesTest {
             assertEquals(2, column.getBytes(0).length);
         });
         through(fixed("s", 1, null, Direct.shorts(-7)), column -> assertEquals(-7f, column.getFloat(0)));
+        through(
+                fixed("c", 2, null, Direct.bytes(1, 0)).dictionary(fixed("f", 2, null, Direct.floats(0.5f, -1.5f))),
+                column -> assertEquals(-1.5f, column.getFloat(0)));
         for (String format : List.of("i", "g")) {
             through(fixed(format, 1, null, Direct.longs(1)), column ->
                     refused(Status.MISMATCH, () -> column.getFloat(0), "format " + format, "a float"));
@@ -170,6 +173,7 @@ class TypesTest {
                     assertEquals("1970-01-01T00:00:00Z", column.asText(0));
                     assertEquals("+292277026596-12-04T15:30:07Z", column.asText(1));
                 });
+        through(fixed("tsn:", 1, null, Direct.longs(-1)), column -> assertEquals(local, column.getDateTime(0)));
         through(fixed("tss:Nowhere/At_All", 1, null, Direct.longs(0)), column -> {
             assertEquals(Instant.EPOCH, column.getObject(0));
             refused(Status.UNSUPPORTED, () -> column.getZonedDateTime(0), "\"Nowhere/At_All\"");
