@@ -1,7 +1,8 @@
 //! Managers that are written in Rust, and their failures.
 
 use core::ffi::c_void;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 
 use devexchange_core::abi::types::*;
 use devexchange_core::manager::{
@@ -282,6 +283,47 @@ fn counts_stop_at_the_largest_number() {
     let counted = limited.statistics().to_raw();
     assert_eq!((counted.bytes, counted.total_allocations), (0, 3));
     assert_eq!((counted.peak_bytes, counted.total_bytes), (i64::MAX, i64::MAX));
+}
+
+/// Tells when it was asked for more than there is, and waits until it may refuse.
+#[derive(Debug)]
+struct Slow(Driver, Sender<()>, Mutex<Receiver<()>>);
+
+// SAFETY: the memory is the driver manager's.
+unsafe impl Manager for Slow {
+    fn allocate(&self, request: &Request) -> Result<Allocated> {
+        if request.bytes > 1 << 40 {
+            self.1.send(()).unwrap();
+            self.2.lock().unwrap().recv().unwrap();
+            return Err(Error::new(DEVX_OUT_OF_MEMORY, "there is no memory"));
+        }
+        self.0.allocate(request)
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+}
+
+#[test]
+fn what_is_refused_was_never_in_use() {
+    const LARGE: usize = 1 << 50;
+    let ((tell_asked, asked), (tell_refuse, refuse)) = (channel(), channel());
+    let slow = Slow(Driver::host_only().unwrap(), tell_asked, Mutex::new(refuse));
+    let limited = Limited::new(Shared::new(slow).unwrap(), LARGE + 16).unwrap();
+    let allocate = |bytes| limited.allocate(&Request::of(DeviceType::CPU, 0, bytes));
+    std::thread::scope(|scope| {
+        let large = scope.spawn(|| allocate(LARGE));
+        asked.recv().unwrap();
+        drop(allocate(16).unwrap());
+        // What was asked for counts for the limit all the same.
+        let text = format!("17 bytes with {LARGE} in use are more than the limit of {}", LARGE + 16);
+        assert_eq!(allocate(17).unwrap_err().message(), text);
+        tell_refuse.send(()).unwrap();
+        assert_eq!(large.join().unwrap().unwrap_err().message(), "there is no memory");
+    });
+    let Statistics { bytes, peak_bytes, total_bytes, refused, .. } = limited.statistics();
+    assert_eq!((bytes, peak_bytes, total_bytes, refused), (0, 16, 16, 2));
 }
 
 #[test]

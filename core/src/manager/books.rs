@@ -4,6 +4,7 @@ use core::ffi::c_void;
 use std::collections::HashMap;
 
 use super::{Allocated, HostFlags};
+use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, caught, refuse};
 use crate::fork::{Lock, Locked};
@@ -42,6 +43,8 @@ struct State {
     /// The last allocation that is given back later; each one names the one before it.
     later: Option<u64>,
     limit: Option<usize>,
+    /// Bytes of requests that are not answered yet.
+    asked: usize,
     statistics: Statistics,
 }
 
@@ -102,8 +105,8 @@ impl Books {
         self.lock().statistics
     }
 
-    /// Runs `allocate` within the limit, and enters what it returns. The bytes are counted before it runs, so that two threads
-    /// cannot exceed the limit together.
+    /// Runs `allocate` within the limit, and enters what it returns. The bytes count before it runs, so that two threads cannot
+    /// exceed the limit together.
     pub(super) fn enter(
         &self,
         ordinal: i32,
@@ -123,12 +126,12 @@ impl Books {
         self.reserve(bytes)?;
         let made = Vacant::new().and_then(|room| Ok((room, caught(allocate)?)));
         let mut state = self.lock();
+        state.asked -= bytes;
         let (room, mut allocated) = match (made, state.live.try_reserve(1)) {
             (Ok(made), Ok(())) => made,
             (made, _) => {
                 let error = made.as_ref().err().cloned().unwrap_or_else(|| Error::no_memory(size_of::<Live>()));
-                state.statistics.bytes -= bytes;
-                state.statistics.refused += u64::from(error.status() == crate::abi::types::DEVX_OUT_OF_MEMORY);
+                state.statistics.refused += u64::from(error.status() == DEVX_OUT_OF_MEMORY);
                 drop(state);
                 // Without the lock: giving the memory back may call the manager.
                 drop(made);
@@ -139,6 +142,7 @@ impl Books {
         state.next += 1;
         let now = &mut state.statistics;
         now.allocations += 1;
+        now.bytes += bytes;
         now.total_allocations += 1;
         now.total_bytes = now.total_bytes.saturating_add(bytes as u64);
         now.peak_bytes = now.peak_bytes.max(now.bytes);
@@ -181,12 +185,11 @@ impl Books {
     fn reserve(&self, bytes: usize) -> Result<()> {
         let mut state = self.lock();
         let limit = state.limit.unwrap_or(usize::MAX);
-        let now = &mut state.statistics;
-        match now.bytes.checked_add(bytes).filter(|sum| *sum <= limit) {
-            Some(sum) => now.bytes = sum,
+        let used = state.statistics.bytes + state.asked;
+        match used.checked_add(bytes).filter(|sum| *sum <= limit) {
+            Some(_) => state.asked += bytes,
             None => {
-                now.refused += 1;
-                let used = now.bytes;
+                state.statistics.refused += 1;
                 return refuse!(
                     DEVX_OUT_OF_MEMORY,
                     "{bytes} bytes with {used} in use are more than the limit of {limit}"
@@ -225,6 +228,18 @@ impl Books {
         };
         if depth == 0 {
             self.flush();
+        }
+    }
+
+    /// Runs `allocate`, and if there is no memory, once more, after everything that waits for the end of a deferral was given
+    /// back.
+    pub(super) fn insist<T>(&self, allocate: impl Fn() -> Result<T>) -> Result<T> {
+        match allocate() {
+            Err(error) if error.status() == DEVX_OUT_OF_MEMORY => {
+                self.flush();
+                allocate()
+            }
+            made => made,
         }
     }
 

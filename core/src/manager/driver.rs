@@ -4,7 +4,6 @@ use core::ffi::c_void;
 
 use super::books::{Books, Statistics};
 use super::{Allocated, HostFlags, Manager, MemoryInfo, Request, allocated, driver_info, no_such_kind, pinned};
-use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::memory::Owner;
@@ -69,20 +68,13 @@ unsafe impl Manager for Driver {
         }
         self.books.enter(ordinal, bytes, || {
             if kind == DeviceType::CUDA_HOST {
-                return pinned(ordinal, bytes, host);
+                return self.books.insist(|| pinned(ordinal, bytes, host));
             }
             let kind = if kind == DeviceType::CUDA { self.device_kind } else { kind };
             // Managed memory is made for a device, but belongs to no device.
             let (made_for, id) = (Device { kind, id: ordinal }, if kind == DeviceType::CUDA { ordinal } else { 0 });
             let stream = stream.filter(|_| kind == DeviceType::CUDA);
-            let allocate = || transfer::allocate_readable(made_for, bytes, stream);
-            let memory = allocate().or_else(|error| {
-                if error.status() != DEVX_OUT_OF_MEMORY {
-                    return Err(error);
-                }
-                self.books.flush();
-                allocate()
-            })?;
+            let memory = self.books.insist(|| transfer::allocate_readable(made_for, bytes, stream))?;
             Ok(allocated(Device { kind, id }, bytes, memory))
         })
     }

@@ -125,7 +125,9 @@ unsafe impl Manager for Pool {
         let Request { kind, ordinal, bytes, stream, host } = *request;
         match kind {
             DeviceType::CUDA => self.books.enter(ordinal, bytes, || self.device_memory(ordinal, bytes, stream)),
-            DeviceType::CUDA_HOST => self.books.enter(ordinal, bytes, || pinned(ordinal, bytes, host)),
+            DeviceType::CUDA_HOST => {
+                self.books.enter(ordinal, bytes, || self.books.insist(|| pinned(ordinal, bytes, host)))
+            }
             other => no_such_kind("pool", other),
         }
     }

@@ -108,20 +108,27 @@ fn the_driver_is_asked_again_when_memory_is_short() {
     if sim::skipped("faults are injected into the simulated driver only") {
         return;
     }
-    let manager = Driver::new().expect("a manager");
-    let before = sim::stat("live_device");
-    let deferred = Deferred::new(&manager);
-    drop(manager.allocate(&Request::device(0, N)).expect("allocated"));
-    assert_eq!(sim::stat("live_device"), before + 1);
-    // Two failures: without and with the memory that was held back.
-    sim::fail("cuMemAlloc_v2", 1, 2, false);
-    sim::fail("cuMemAlloc_v2", 2, 2, false);
-    let memory = manager.allocate(&Request::device(0, N)).expect("the last try");
-    sim::fail_clear();
-    sim::settle();
-    assert_eq!(sim::stat("live_device"), before + 1, "what was held back is gone");
-    drop((memory, deferred));
-    sim::settle();
+    let (driver, pool) = (|| shared(Driver::new()), || shared(Pool::new(PoolOptions::default())));
+    let (device, pinned) = (Request::device(0, N), Request::of(DeviceType::CUDA_HOST, 0, N));
+    for (manager, request, call, stat) in [
+        (driver(), device, "cuMemAlloc_v2", "live_device"),
+        (driver(), pinned, "cuMemHostAlloc", "live_host"),
+        (pool(), pinned, "cuMemHostAlloc", "live_host"),
+    ] {
+        let before = sim::stat(stat);
+        let deferred = Deferred::new(&*manager);
+        drop(manager.allocate(&request).expect("allocated"));
+        assert_eq!(sim::stat(stat), before + 1, "{call}");
+        // Two failures: without and with the memory that was held back.
+        sim::fail(call, 1, 2, false);
+        sim::fail(call, 2, 2, false);
+        let memory = manager.allocate(&request).expect("the last try");
+        sim::fail_clear();
+        sim::settle();
+        assert_eq!(sim::stat(stat), before + 1, "{call}: what was held back is gone");
+        drop((memory, deferred));
+        sim::settle();
+    }
     session.check();
 }
 
