@@ -113,16 +113,16 @@ def get(name, request=1):
     return head(GET) + struct.pack("<Q", request) + name
 
 
-def given(request, lease, descriptor, in_file=0):
-    return head(GIVEN) + struct.pack("<QQB", request, lease, in_file) + descriptor
+def given(request, descriptor, in_file=0):
+    return head(GIVEN) + struct.pack("<QB", request, in_file) + descriptor
 
 
 def refused(request, status, text):
     return head(REFUSED) + struct.pack("<Qi", request, status) + text
 
 
-def release(*leases):
-    return head(RELEASE) + struct.pack(f"<{len(leases)}Q", *leases)
+def release(*requests):
+    return head(RELEASE) + struct.pack(f"<{len(requests)}Q", *requests)
 
 
 def sealed(descriptor):
@@ -176,13 +176,13 @@ class Raw:
         return message, list(files)
 
     def given(self, name):
-        """Asks the exporter for a name and returns its answer: lease, descriptor and files."""
+        """Asks the exporter for a name and returns its answer: descriptor and files."""
         self.say(get(name))
         message, files = self.receive()
         assert message.startswith(head(GIVEN)), message
-        _, lease, in_file = struct.unpack_from("<QQB", message, 8)
+        _, in_file = struct.unpack_from("<QB", message, 8)
         assert in_file == 0
-        return lease, message[25:], files
+        return message[17:], files
 
     def close(self):
         self.socket.close()

@@ -67,7 +67,7 @@ struct Asking {
 #[derive(Debug, Default)]
 struct Late {
     leases: Vec<[u8; 8]>,
-    /// Number of leases that are held here or requested.
+    /// Number of leases that are held or requested.
     expected: usize,
     /// Whether a thread is waiting for room on the socket.
     waiting: bool,
@@ -205,21 +205,22 @@ impl Client {
         *last += 1;
         let (request, end) = (*last, deadline(this.timeout));
         let message = Message::Get { request, name }.encode()?;
-        // Made before there is a lease: from then on it is given up whatever happens.
         let (of_lease, own_name) = (Vacant::new()?, string(name)?);
         this.late().expect()?;
         if let Err(error) = this.say(&message, end) {
             this.late().expect_less();
             return Err(error);
         }
+        // From now on it is given up whatever happens, even if the exporter gives it only later.
+        let mut lease = Lease { connection: self.0.clone(), number: Some(request), name: own_name };
         loop {
             let (bytes, mut fds, lost) = receive(&this.socket, room, end, this.timeout)?;
             match Message::decode(bytes)? {
-                // An answer that came too late for its request.
-                Message::Given { request: of, lease, .. } if of != request => Connection::release(&self.0, lease),
-                Message::Given { lease, descriptor, .. } => {
-                    let held = Lease { connection: self.0.clone(), lease, name: own_name };
-                    let peer = Peer { id: this.exporter, keep: Owner::in_room(of_lease, held) };
+                // Answers to requests that were given up.
+                Message::Given { request: of, .. } if of != request => {}
+                Message::Refused { request: of, .. } if of != request && of != 0 => {}
+                Message::Given { descriptor, .. } => {
+                    let peer = Peer { id: this.exporter, keep: Owner::in_room(of_lease, lease) };
                     if lost {
                         return Err(Error::system("recvmsg", Errno::MFILE).within(format_args!("name is {name:?}: ")));
                     }
@@ -235,13 +236,12 @@ impl Client {
                             }
                         },
                     };
-                    return Ok(Given { lease, peer, descriptor, fds: collected(fds.map(Ok))? });
+                    return Ok(Given { lease: request, peer, descriptor, fds: collected(fds.map(Ok))? });
                 }
-                Message::Refused { request: of, status, text } => {
+                Message::Refused { status, text, .. } => {
                     this.late().expect_less();
-                    if of == request || of == 0 {
-                        return Err(refused(status, text));
-                    }
+                    lease.number = None;
+                    return Err(refused(status, text));
                 }
                 other => return refuse!(DEVX_INVALID_ARGUMENT, "an exporter does not answer with {other:?}"),
             }
@@ -308,7 +308,8 @@ pub(super) fn told_apart(chosen: u64, process: i32) -> u64 {
 /// Something that the exporter keeps for this process until this value is dropped.
 struct Lease {
     connection: Slab<Connection>,
-    lease: u64,
+    /// The number of its request; `None` if the exporter refused.
+    number: Option<u64>,
     /// The name under which it was requested.
     name: String,
 }
@@ -316,9 +317,11 @@ struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let connection = self.connection.header();
-        if connection.process.is_here() {
-            connection.holds.forget(&self.name, self.lease);
-            Connection::release(&self.connection, self.lease);
+        if let Some(lease) = self.number
+            && connection.process.is_here()
+        {
+            connection.holds.forget(&self.name, lease);
+            Connection::release(&self.connection, lease);
         }
     }
 }

@@ -120,6 +120,8 @@ trait Exportable: Clone + Send + 'static {
     /// Returns the device of its default streams.
     fn device_of_streams(&self) -> Device;
     fn ready(&self) -> &Ready;
+    /// For a new one, to which there is no second reference yet.
+    fn set_ready(&mut self, ready: Ready);
     fn used_until(&self, event: Event) -> Result<()>;
     /// Returns what is written into the descriptor.
     fn describe(&self, regions: &mut Regions) -> Result<What>;
@@ -144,6 +146,10 @@ impl Exportable for Tensor {
 
     fn ready(&self) -> &Ready {
         self.ready()
+    }
+
+    fn set_ready(&mut self, ready: Ready) {
+        self.set_ready(ready);
     }
 
     fn used_until(&self, event: Event) -> Result<()> {
@@ -197,6 +203,10 @@ impl Exportable for Batch {
         self.ready()
     }
 
+    fn set_ready(&mut self, ready: Ready) {
+        self.set_ready(ready);
+    }
+
     fn used_until(&self, event: Event) -> Result<()> {
         self.used_until(event)
     }
@@ -247,7 +257,7 @@ fn on_own_stream<T>(device: Device, act: impl FnOnce(Stream) -> Result<T>) -> Re
 fn export<T: Exportable>(given: &T, copying: Copying) -> Result<Exported> {
     let mut regions = Regions::of(given.device());
     match (given.describe(&mut regions), copying) {
-        (Ok(what), Copying::Never | Copying::IfNeeded) => finish(given.clone(), regions, what),
+        (Ok(what), Copying::Never | Copying::IfNeeded) => finish(given.clone(), order(given)?, regions, what),
         // This refusal carries the driver's code.
         (Err(error), Copying::Never) if error.driver_code() != 0 => Err(error),
         (seen, _) => {
@@ -263,16 +273,16 @@ fn export<T: Exportable>(given: &T, copying: Copying) -> Result<Exported> {
 }
 
 /// Exports a copy in memory that can be shared.
-fn share<T: Exportable>(given: &T, copy: T) -> Result<Exported> {
+fn share<T: Exportable>(given: &T, mut copy: T) -> Result<Exported> {
     let mut regions = Regions::of(copy.device());
     let what = given.describe_copy(&copy, &mut regions)?;
-    finish(copy, regions, what)
+    let event = order(&copy)?;
+    // From now on the event says when the copy is ready. Its stream, which may be a new one, can end.
+    copy.set_ready(Ready::Now);
+    finish(copy, event, regions, what)
 }
 
-fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported> {
-    let event = order(given.device(), given.ready())?;
-    // The importer may release the memory unseen, while the producer still works on it.
-    event.iter().try_for_each(|event| given.used_until(event.clone()))?;
+fn finish<T: Exportable>(given: T, event: Option<Event>, all: Regions, what: What) -> Result<Exported> {
     let (kind, may_write) = match &what {
         What::Tensor(part) => (Kind::TensorExport, !part.flags.has(Flags::READ_ONLY)),
         What::Batch(_) => (Kind::BatchExport, false),
@@ -307,15 +317,20 @@ fn finish<T: Exportable>(given: T, all: Regions, what: What) -> Result<Exported>
 }
 
 /// Returns the event that another process waits for; `None` if the data is ready.
-fn order(device: Device, ready: &Ready) -> Result<Option<Event>> {
+fn order(given: &impl Exportable) -> Result<Option<Event>> {
+    let ready = given.ready();
     if let Ready::Now = ready {
         return Ok(None);
     }
-    if let Some(queued) = ready.stream() {
-        queued.require_no_capture()?;
-        return Event::record_shared(queued).map(Some);
-    }
-    // An event of this process cannot be shared. One that can is recorded behind it, on a new stream.
-    let record = |stream| ready.wait(stream).and_then(|()| Event::record_shared(stream));
-    on_own_stream(device, record).map(Some)
+    let event = match ready.stream() {
+        Some(queued) => queued.require_no_capture().and_then(|()| Event::record_shared(queued)),
+        // An event of this process cannot be shared. One that can is recorded behind it, on a new stream.
+        None => {
+            let record = |stream| ready.wait(stream).and_then(|()| Event::record_shared(stream));
+            on_own_stream(given.device(), record)
+        }
+    }?;
+    // The importer may release the memory unseen, while the producer still works on it.
+    given.used_until(event.clone())?;
+    Ok(Some(event))
 }

@@ -185,7 +185,8 @@ impl Mapping {
             return Ok(known);
         }
         let room = Counted::room()?;
-        let path = said(format_args!("/proc/self/fd/{}", self.fd.as_raw_fd()))?;
+        // Not `self`: that is the first thread, which may have ended.
+        let path = said(format_args!("/proc/thread-self/fd/{}", self.fd.as_raw_fd()))?;
         let fd = fs::open(&*path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| Error::system("open", errno))?;
         let fd = room.fill(fd);

@@ -5,10 +5,13 @@
 //! 1 hello:    protocol u32, exporter u64            exporter, at once; with a file that has the number of changes, if it
 //!                                                   has one
 //! 2 get:      request u64, name [rest]              importer
-//! 3 release:  leases u64 [rest]                     importer
-//! 4 given:    request u64, lease u64, in file u8, descriptor [rest, or the file that goes first]
+//! 3 release:  requests u64 [rest]                   importer
+//! 4 given:    request u64, in file u8, descriptor [rest, or the file that goes first]
 //! 5 refused:  request u64, status i32, text [rest]
 //! ```
+//!
+//! The importer numbers its requests, upwards. What it is given for a request is a *lease*, with the request's number. It can
+//! give up a lease before it knows of it: the exporter then takes it back, or does not answer any more.
 
 #![forbid(unsafe_code)]
 
@@ -34,13 +37,13 @@ pub(super) const RELEASE: [u8; 8] = {
     [a, b, c, d, e, f, g, h]
 };
 
-/// Leases in a release stay in the form in which they are sent, little-endian.
+/// The numbers in a release stay in the form in which they are sent, little-endian.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
     Hello { protocol: u32, exporter: u64 },
     Get { request: u64, name: &'a str },
     Release { leases: &'a [[u8; 8]] },
-    Given { request: u64, lease: u64, descriptor: Option<&'a [u8]> },
+    Given { request: u64, descriptor: Option<&'a [u8]> },
     Refused { request: u64, status: i32, text: &'a str },
 }
 
@@ -71,10 +74,9 @@ impl<'a> Message<'a> {
                 out.u32(3);
                 out.raw(leases.as_flattened());
             }
-            Self::Given { request, lease, descriptor } => {
+            Self::Given { request, descriptor } => {
                 out.u32(4);
                 out.u64(*request);
-                out.u64(*lease);
                 out.u8(u8::from(descriptor.is_none()));
                 out.raw(descriptor.unwrap_or_default());
             }
@@ -122,10 +124,10 @@ impl<'a> Message<'a> {
                 Self::Release { leases }
             }
             4 => {
-                let (request, lease) = (from.u64("request")?, from.u64("lease")?);
+                let request = from.u64("request")?;
                 match (from.u8("in file")?, from.rest()) {
-                    (0, descriptor) => Self::Given { request, lease, descriptor: Some(descriptor) },
-                    (1, []) => Self::Given { request, lease, descriptor: None },
+                    (0, descriptor) => Self::Given { request, descriptor: Some(descriptor) },
+                    (1, []) => Self::Given { request, descriptor: None },
                     (flag, rest) => {
                         return refuse!(DEVX_INVALID_ARGUMENT, "in file is {flag} with {} bytes after it", rest.len());
                     }

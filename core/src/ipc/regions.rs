@@ -81,16 +81,23 @@ impl Regions {
     }
 
     fn look(&self, address: *const c_void, bytes: usize) -> Result<Found> {
-        match self.device.kind {
-            DeviceType::CPU => match Mapping::find(address.addr(), bytes) {
+        if self.device == Device::CPU {
+            return match Mapping::find(address.addr(), bytes) {
                 Some((mapping, _)) => Ok(Found::Host(mapping)),
                 None => refuse!(DEVX_COPY_REQUIRED, "data {address:p} is in memory of this process alone"),
-            },
-            DeviceType::CUDA => match ipc::share(address, "data") {
-                // Memory of a pool for this process only, for example. It can be copied elsewhere.
-                Err(error) if error.status() == DEVX_UNSUPPORTED => Err(error.with_status(DEVX_COPY_REQUIRED)),
-                shared => shared.map(Found::Cuda),
-            },
+            };
+        }
+        match ipc::share(address, "data") {
+            // Memory of a pool for this process only, for example. It can be copied elsewhere.
+            Err(error) if error.status() == DEVX_UNSUPPORTED => Err(error.with_status(DEVX_COPY_REQUIRED)),
+            shared => shared.map(Found::Cuda),
+        }
+    }
+
+    /// Refuses devices whose memory cannot be shared, even if there is none.
+    fn require_shareable(&self) -> Result<()> {
+        match self.device.kind {
+            DeviceType::CPU | DeviceType::CUDA => Ok(()),
             DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED => {
                 refuse!(DEVX_COPY_REQUIRED, "device is {}: its memory cannot be shared between processes", self.device)
             }
@@ -103,6 +110,7 @@ impl Regions {
     /// # Errors
     /// Same as [`Regions::spot`].
     pub(super) fn tensor(&mut self, tensor: &Tensor) -> Result<Option<Spot>> {
+        self.require_shareable()?;
         let layout = tensor.layout();
         if layout.elements == 0 {
             return Ok(None);
@@ -118,6 +126,7 @@ impl Regions {
     /// # Errors
     /// Same as [`Regions::spot`].
     pub(super) fn batch(&mut self, batch: &Batch) -> Result<Vec<NodePart>> {
+        self.require_shareable()?;
         let order = batch.schema().depth_first()?;
         collected(order.into_iter().map(|node| self.node(batch, node)))
     }

@@ -21,7 +21,7 @@ use crate::abi::types::{DEVX_CLOSED, DEVX_INVALID_ARGUMENT};
 use crate::error::{Error, Result, refuse};
 use crate::fork::{Lock, Process};
 use crate::ledger::Entry;
-use crate::memory::{Slab, Sorted, collected, vector};
+use crate::memory::{Slab, Sorted, collected, push, string, vector};
 use crate::trace;
 
 /// Most importers at a time.
@@ -29,6 +29,8 @@ const MAX_CONNECTIONS: usize = 512;
 /// What the thread waits for besides importers: to be woken, and new connections.
 const OTHER_FDS: usize = 2;
 const MOST_FDS: usize = MAX_CONNECTIONS + OTHER_FDS;
+/// Most requests of one importer that wait for room for their answers. It has one at a time, besides those that it gave up.
+const MAX_WAITING: usize = 64;
 /// Most leases that one importer can hold at a time.
 const MAX_LEASES: usize = 1 << 16;
 /// Most bytes of a message besides its descriptor.
@@ -81,9 +83,19 @@ pub(super) struct Loop {
 
 struct Connection {
     socket: Socket,
+    /// What the importer holds, by the numbers of its requests.
     leases: Sorted<u64, Lease>,
-    next: u64,
+    /// The number of the last request.
+    last: u64,
+    /// Requests for whose answers there was no room, because the importer has not read earlier ones yet: it may have given
+    /// them up.
+    waiting: Vec<Asked>,
     shared: Slab<Shared>,
+}
+
+struct Asked {
+    request: u64,
+    name: String,
 }
 
 /// Something that an importer holds.
@@ -121,6 +133,10 @@ impl Loop {
     fn stop_listening(&mut self) {
         if let Some(listener) = self.listener.take() {
             listener.shut();
+            // A fork of this process may have the listener, too, so that these importers would not notice its end.
+            while let Ok(Some(waiting)) = listener.accept() {
+                waiting.shut();
+            }
             drop(listener);
             let shared = self.shared.header();
             *shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = false;
@@ -136,7 +152,7 @@ impl Loop {
         let all = connections.len() + OTHER_FDS;
         asked.try_reserve(all).map_err(|_| Error::no_memory(all * size_of::<PollFd<'_>>()))?;
         asked.push(PollFd::new(&shared.wake, PollFlags::IN));
-        asked.extend(connections.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN)));
+        asked.extend(connections.iter().map(|connection| PollFd::new(&connection.socket, connection.waits_for())));
         asked.extend(listener.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         let polled = poll(&mut asked, Some(&timespec(Duration::from_secs(60))));
         let mut happened = [false; MOST_FDS];
@@ -176,7 +192,8 @@ impl Loop {
         match greeted {
             Ok(Sent::Yes) => {
                 let shared = self.shared.clone();
-                self.connections.push(Connection { socket, leases: Sorted::new(), next: 1, shared });
+                let (leases, waiting) = (Sorted::new(), Vec::new());
+                self.connections.push(Connection { socket, leases, last: 0, waiting, shared });
             }
             Ok(Sent::Full | Sent::End) => {}
             Err(error) => {
@@ -206,8 +223,31 @@ fn say_why(socket: &Socket, out: &mut Writer, request: u64, error: &Error) -> Re
 }
 
 impl Connection {
-    /// Answers one message. Returns whether the connection goes on.
+    fn waits_for(&self) -> PollFlags {
+        if self.waiting.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
+    }
+
+    /// Answers what waits, and then one message. Returns whether the connection goes on.
     fn serve(&mut self, room: &mut Room, out: &mut Writer) -> bool {
+        self.catch_up(out) && self.take(room, out)
+    }
+
+    fn catch_up(&mut self, out: &mut Writer) -> bool {
+        while !self.waiting.is_empty() {
+            let asked = self.waiting.remove(0);
+            match self.answer(asked.request, &asked.name, out) {
+                Sent::Yes => {}
+                Sent::Full => {
+                    self.waiting.insert(0, asked);
+                    return true;
+                }
+                Sent::End => return false,
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, room: &mut Room, out: &mut Writer) -> bool {
         match self.socket.receive(room) {
             Ok(Received::Nothing) => return true,
             Ok(Received::End) => return false,
@@ -222,10 +262,20 @@ impl Connection {
                 leases.iter().for_each(|lease| self.release(u64::from_le_bytes(*lease)));
                 true
             }
-            Ok(Message::Get { request, name }) => match self.give(request, name, out) {
-                Ok(sent) => sent == Sent::Yes,
-                Err(error) => say_why(&self.socket, out, request, &error) == Ok(Sent::Yes),
-            },
+            Ok(Message::Get { request, .. }) if request <= self.last => {
+                let what = format_args!("request is {request}, after {}", self.last);
+                self.expel(&Error::new(DEVX_INVALID_ARGUMENT, what))
+            }
+            Ok(Message::Get { request, name }) => {
+                self.last = request;
+                // Answers keep the order of their requests.
+                let sent = if self.waiting.is_empty() { self.answer(request, name, out) } else { Sent::Full };
+                match sent {
+                    Sent::Yes => true,
+                    Sent::Full => self.wait(request, name).map_or_else(|error| self.expel(&error), |()| true),
+                    Sent::End => false,
+                }
+            }
             Ok(other) => {
                 let what = format_args!("an importer does not say {other:?}");
                 self.expel(&Error::new(DEVX_INVALID_ARGUMENT, what))
@@ -239,7 +289,25 @@ impl Connection {
         false
     }
 
+    /// Answers a request. `Sent::Full` if there is no room for the answer: nothing was given.
+    fn answer(&mut self, request: u64, name: &str, out: &mut Writer) -> Sent {
+        let sent = self.give(request, name, out).or_else(|error| say_why(&self.socket, out, request, &error));
+        sent.unwrap_or(Sent::End)
+    }
+
+    /// Keeps a request until there is room for its answer.
+    ///
+    /// # Errors
+    /// `DEVX_BUSY` if too many wait, `DEVX_OUT_OF_MEMORY`.
+    fn wait(&mut self, request: u64, name: &str) -> Result<()> {
+        if self.waiting.len() >= MAX_WAITING {
+            return refuse!(DEVX_BUSY, "{MAX_WAITING} requests wait for the importer to read their answers");
+        }
+        push(&mut self.waiting, Asked { request, name: string(name)? })
+    }
+
     fn release(&mut self, lease: u64) {
+        self.waiting.retain(|asked| asked.request != lease);
         if self.leases.remove(&lease).is_some() {
             self.shared.header().leases.fetch_sub(1, SeqCst);
         }
@@ -262,19 +330,17 @@ impl Connection {
         let file = if descriptor.len() + HEAD > MAX_MESSAGE { Some(file_of(descriptor)?) } else { None };
         let files = exported.files().iter().map(|fd| fd.as_fd());
         let fds: Vec<BorrowedFd<'_>> = collected(file.iter().map(AsFd::as_fd).chain(files).map(Ok))?;
-        let lease = self.next;
         let descriptor = file.is_none().then_some(descriptor);
         let free = self.leases.room()?;
         // Counted before the importer can know of it, so that nobody who has it sees a count without it.
         shared.leases.fetch_add(1, SeqCst);
-        let sent = say(&self.socket, out, &Message::Given { request, lease, descriptor }, &fds);
+        let sent = say(&self.socket, out, &Message::Given { request, descriptor }, &fds);
         if sent != Ok(Sent::Yes) {
             shared.leases.fetch_sub(1, SeqCst);
             return sent;
         }
-        self.next += 1;
         let entry = exported.entry();
-        free.insert(lease, Lease { _exported: offer, _entry: entry });
+        free.insert(request, Lease { _exported: offer, _entry: entry });
         sent
     }
 }

@@ -2,12 +2,12 @@
 //! whose descriptor and messages are what a case says. It is a list of named fields:
 //!
 //! `hello.magic`, `hello.type`, `hello.protocol`, `hello.exporter`; `given.magic`, `given.type`, `given.request`,
-//! `given.lease`, `given.in_file`; and those of the descriptor. An edit names one. Setting a text also
-//! sets the number of its bytes, which is the field `NAME.length`. After all edits the descriptor is sealed (length and
-//! checksum); an edit that begins with `then ` comes after the seal. Other words describe the rest: `cut = N` (after the
-//! seal, only N bytes are left), `append = "…"` (before the seal), `hello.cut`, `given.cut`, `hello.append` (of the
-//! messages; a message without bytes is not sent: the exporter is gone), `files = N`, `file.bytes = N`,
-//! `file.seals = 0` (a memory file that its exporter could truncate).
+//! `given.in_file`; and those of the descriptor. An edit names one. Setting a text also sets the number of its bytes, which
+//! is the field `NAME.length`. After all edits the descriptor is sealed (length and checksum); an edit that begins with
+//! `then ` comes after the seal. Other words describe the rest: `cut = N` (after the seal, only N bytes are left),
+//! `append = "…"` (before the seal), `hello.cut`, `given.cut`, `hello.append` (of the messages; a message without bytes is
+//! not sent: the exporter is gone), `files = N`, `file.bytes = N`, `file.seals = 0` (a memory file that its exporter could
+//! truncate).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -24,7 +24,6 @@ use rustix::net::{
 use crate::description::Case;
 use crate::edit;
 
-const LEASE: u64 = 77;
 const MAGIC: u32 = 0x4950_5844;
 
 /// An exporter that waits for its importer.
@@ -169,7 +168,7 @@ impl Draft {
         let hello = Fields::default().with("magic", u32s(MAGIC)).with("type", u32s(1)).with("protocol", u32s(1));
         let answer =
             |kind| Fields::default().with("magic", u32s(MAGIC)).with("type", u32s(kind)).with("request", i64s(0));
-        let given = answer(4).with("lease", LEASE.to_le_bytes()).with("in_file", [0]);
+        let given = answer(4).with("in_file", [0]);
         let (given, descriptor, files) = match base {
             "tensor" => (given, tensor(), 1),
             "batch" => (given, batch(), 1),
@@ -274,14 +273,15 @@ fn serve(socket: &OwnedFd, mut said: Said, state: &State) {
         return;
     }
     send(&peer, &said.hello, &[]);
-    let mut message = [0_u8; 4096];
+    let (mut message, mut asked) = ([0_u8; 4096], Vec::new());
     while let Ok((bytes @ 1.., _)) = recv(&peer, &mut message[..], RecvFlags::empty()) {
         let message = message.get(..bytes).unwrap_or_default();
         match message.split_at_checked(8) {
             Some(([.., 2, 0, 0, 0], rest)) => {
                 state.was_asked.store(true, SeqCst);
+                asked = rest.get(..8).unwrap_or_default().to_vec();
                 if let Some(request) = said.given.find("request") {
-                    *request = rest.get(..8).unwrap_or_default().to_vec();
+                    request.clone_from(&asked);
                 }
                 let mut answer = [said.given.bytes(), std::mem::take(&mut said.descriptor)].concat();
                 answer.truncate(said.given_cut);
@@ -291,7 +291,7 @@ fn serve(socket: &OwnedFd, mut said: Said, state: &State) {
                 send(&peer, &answer, &said.files);
             }
             Some(([.., 3, 0, 0, 0], rest)) => {
-                let leases = rest.chunks_exact(8).filter(|lease| *lease == LEASE.to_le_bytes()).count();
+                let leases = rest.chunks_exact(8).filter(|lease| **lease == asked).count();
                 state.releases.fetch_add(leases as u32, SeqCst);
             }
             _ => {}

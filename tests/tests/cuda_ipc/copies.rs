@@ -5,7 +5,7 @@ use devexchange_core::abi::types::DEVX_COPY_REQUIRED;
 use devexchange_core::arrow::{ArrayBuilder, Batch};
 use devexchange_core::convert::Plan;
 use devexchange_core::dlpack::Copying;
-use devexchange_core::{DType, Device, DeviceType, Flags, Owner, Tensor, TensorDesc, ipc};
+use devexchange_core::{DType, Device, DeviceType, Flags, Owner, Stream, Tensor, TensorDesc, ipc};
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::peer::{Importing, part, say, soon};
 use devexchange_tests::sim::{self, Session};
@@ -106,6 +106,42 @@ fn what_cannot_be_shared_is_copied() {
         sim::synchronize(stream);
         sim::settle();
         sim::destroy(stream);
+    });
+}
+
+/// An event says when it is ready, so the program can close the stream that it was made on.
+#[test]
+fn a_copy_needs_no_stream_any_more() {
+    if sim::skipped("streams are counted by the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.each(6, || {
+        let before = sim::stat("live_streams");
+        let on = Stream::create(0).expect("a stream");
+        let pooled = Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(on)).expect("allocated");
+        let exported = ipc::export_tensor(&pooled, Copying::IfNeeded).expect("a copy");
+        drop(pooled);
+        unsafe { on.close() }.expect("closed");
+        soon("the stream is destroyed", || sim::stat("live_streams") == before);
+        drop(exported);
+    });
+}
+
+/// Also without elements, which are nowhere.
+#[test]
+fn pinned_and_managed_memory_is_copied() {
+    let session = Session::new();
+    session.each(1, || {
+        for (kind, length) in [(DeviceType::CUDA_HOST, 0), (DeviceType::CUDA_MANAGED, 0), (DeviceType::CUDA_HOST, 3)] {
+            let device = Device { kind, id: 0 };
+            let tensor = Tensor::allocate(device, DType::UINT8, &[length], None).expect("allocated");
+            let plan = ipc::plan_tensor(&tensor);
+            assert!(matches!(plan, Plan::Copy { bytes, .. } if bytes == length as usize), "{device}: {plan:?}");
+            let error = ipc::export_tensor(&tensor, Copying::Never).expect_err("never");
+            assert_eq!(error.status(), DEVX_COPY_REQUIRED, "{device}: {error}");
+            drop(ipc::export_tensor(&tensor, Copying::IfNeeded).expect("a copy"));
+        }
     });
 }
 

@@ -1,11 +1,12 @@
 //! Children of a fork, which have their parent's part of an exchange, but not its threads.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use devexchange_core::abi::types::DEVX_CLOSED;
 use devexchange_core::dlpack::Copying;
-use devexchange_core::ipc;
+use devexchange_core::{DType, Device, Flags, Owner, Tensor, TensorDesc, ipc};
 use devexchange_tests::peer::{Importing, forked, soon};
 
 use super::{alone, own, shared};
@@ -107,6 +108,62 @@ fn who_is_connected_sees_an_end_although_a_fork_lives() {
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
     assert_eq!(error.status(), DEVX_CLOSED, "{error}");
     assert!(again.message().contains("refused"), "{again}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+}
+
+/// Who is not admitted yet sees the end as well.
+#[test]
+fn who_waits_to_be_admitted_sees_an_end_although_a_fork_lives() {
+    let _alone = alone();
+    let server = ipc::Server::bind(&own("waits")).expect("bound");
+    let memory = shared(&[1, 2]);
+    let ((tell_busy, busy), (tell_go_on, go_on)) = (channel(), channel());
+    let desc = TensorDesc {
+        data: memory.data(),
+        device: Device::CPU,
+        dtype: DType::INT32,
+        shape: &[2],
+        strides: None,
+        byte_offset: 0,
+        flags: Flags::default(),
+    };
+    // Its release keeps the server's thread busy.
+    let owner = Owner::on_release(move || {
+        tell_busy.send(()).expect("heard");
+        go_on.recv().expect("told");
+        drop(memory);
+    });
+    // SAFETY: the owner keeps the memory.
+    let slow = unsafe { Tensor::from_raw_parts(&desc, owner) }.expect("made");
+    server.offer_tensor("t", &slow, Copying::Never).expect("offered");
+    drop(slow);
+    let first = ipc::Client::connect(&own("waits"), Some(Duration::from_secs(60))).expect("connected");
+    let held = first.tensor("t").expect("imported");
+    server.withdraw("t").expect("withdrawn");
+    drop(held);
+    busy.recv().expect("told");
+    let late = std::thread::spawn(|| {
+        let begin = Instant::now();
+        (ipc::Client::connect(&own("waits"), Some(Duration::from_secs(60))).map(drop), begin.elapsed())
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    // SAFETY: the child waits for its end.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let closing = std::thread::spawn(move || drop(server));
+    std::thread::sleep(Duration::from_millis(100));
+    tell_go_on.send(()).expect("heard");
+    closing.join().expect("closed");
+    let (connected, took) = late.join().expect("ended");
+    // SAFETY: the child that was made above, which is ended.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    // SAFETY: as above.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    assert_eq!(connected.expect_err("closed").status(), DEVX_CLOSED);
     assert!(took < Duration::from_secs(30), "{took:?}");
 }
 

@@ -160,7 +160,7 @@ fn exporter(of: &str, with: Option<OwnedFd>) -> (Result<Client>, std::sync::mpsc
         let exported = export_tensor(&shared(&[1, 2, 3]), Copying::Never).expect("exported");
         while let Some((bytes, _)) = raw.receive() {
             if let Ok(Message::Get { request, .. }) = Message::decode(&bytes) {
-                let given = Message::Given { request, lease: request, descriptor: Some(exported.descriptor()) };
+                let given = Message::Given { request, descriptor: Some(exported.descriptor()) };
                 let files = duplicates(&exported);
                 let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
                 sender.send(request).expect("told");

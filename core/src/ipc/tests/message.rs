@@ -20,8 +20,8 @@ fn messages_come_out_as_they_went_in() {
         Message::Hello { protocol: 1, exporter: 77 },
         Message::Get { request: 5, name: "näme" },
         Message::Release { leases: &given_up },
-        Message::Given { request: 1, lease: 2, descriptor: Some(b"bytes") },
-        Message::Given { request: 1, lease: 2, descriptor: None },
+        Message::Given { request: 1, descriptor: Some(b"bytes") },
+        Message::Given { request: 1, descriptor: None },
         Message::Refused { request: 1, status: 5, text: "why" },
     ];
     for message in &all {
@@ -160,9 +160,7 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     let error = fake("altered-tensor", long, {
         let mut altered = descriptor.clone();
         altered[60] ^= 1;
-        move |raw, request| {
-            raw.say(&Message::Given { request, lease: 4, descriptor: Some(&altered) }.encode().expect("encoded"))
-        }
+        move |raw, request| raw.say(&Message::Given { request, descriptor: Some(&altered) }.encode().expect("encoded"))
     })
     .tensor("t")
     .expect_err("altered");
@@ -171,23 +169,22 @@ fn an_exporter_that_talks_nonsense_is_refused() {
     // The file is missing; the lease is given back all the same.
     let (sender, released) = std::sync::mpsc::channel();
     let error = fake("cut", long, move |raw, request| {
-        raw.say(&Message::Given { request, lease: 4, descriptor: Some(&descriptor) }.encode().expect("encoded"));
+        raw.say(&Message::Given { request, descriptor: Some(&descriptor) }.encode().expect("encoded"));
         sender.send(raw.receive().expect("a release").0).expect("sent");
     })
     .tensor("t")
     .expect_err("no file");
     assert!(error.message().contains("there are 0 file descriptors"), "{error}");
     let released = released.recv_timeout(long).expect("released");
-    assert_eq!(Message::decode(&released), Ok(Message::Release { leases: &leases(&[4]) }));
+    assert_eq!(Message::decode(&released), Ok(Message::Release { leases: &leases(&[1]) }));
 
     // An answer to another request, and no answer to this one.
     let error = fake("replayed", short, move |raw, request| {
         let bytes = exported.descriptor();
         let fds: Vec<_> = exported.files().iter().map(|fd| fd.as_fd()).collect();
-        let message =
-            Message::Given { request: request + 7, lease: 4, descriptor: Some(bytes) }.encode().expect("encoded");
+        let message = Message::Given { request: request + 7, descriptor: Some(bytes) }.encode().expect("encoded");
         assert_eq!(raw.0.send(&message, &fds), Ok(Sent::Yes));
-        // The lease is given back at once, and no answer comes until the importer is gone.
+        // No answer comes until the importer is gone.
         while raw.receive().is_some() {}
     })
     .tensor("t")

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{CUdeviceptr, CUipcMemHandle, CUmemPoolPtrExportData, CUmemoryPool};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::context::{self, Apart, Current};
 use super::driver::{Code, Driver};
@@ -107,6 +108,8 @@ fn share_of_pool(driver: &Driver, pool: CUmemoryPool, base: CUdeviceptr) -> Resu
     prepared(driver, "cuMemPoolExportToShareableHandle", code, why)?;
     // SAFETY: a descriptor that the driver made for us.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // Whatever the driver set: programs that this one starts must not get the memory.
+    fcntl_setfd(&fd, FdFlags::CLOEXEC).map_err(|errno| Error::system("fcntl", errno))?;
     let mut pointer = CUmemPoolPtrExportData { reserved: [0; 64] };
     // SAFETY: an allocation of that pool, and room for the result.
     let code = unsafe { (driver.mem_pool_export_pointer)(&mut pointer, base) };
