@@ -8,6 +8,7 @@ set -euo pipefail
 
 run=$DEVX_TARGET/gpu-bundle/run.sh
 if [ -n "$CARGO" ]; then
+  "$DEVX_ROOT/scripts/setup.sh" --quiet rust python
   "$DEVX_ROOT/scripts/gpu-bundle.sh"
 elif [ ! -x "$run" ]; then
   echo "gpu-test: no cargo here, and no bundle in ${run%/*}; 'make gpu-bundle' makes one elsewhere" >&2
