@@ -143,7 +143,9 @@ devx_status devx_async_reader_handler(
  * The batch is NULL at the end, and when the stream was cancelled. `metadata`, which may be NULL,
  * gets NULL if the batch has none. Waits as `devx_async_reader_schema` does: DEVX_NOT_READY if no
  * batch has come. An error is given once, after the batches that came before it: DEVX_CALLBACK if
- * the producer failed or broke the contract.
+ * the producer failed or broke the contract, the error of an import if an array or its metadata is
+ * invalid, DEVX_MISMATCH or DEVX_DEVICE if the batch does not have the stream's schema or device
+ * type.
  */
 devx_status devx_async_reader_next(
     devx_async_reader_t const *reader,
@@ -199,7 +201,8 @@ devx_status devx_async_reader_request(
  *
  * Waits for at most `timeout_ns` nanoseconds, or as long as it takes if that is negative.
  * DEVX_NOT_READY if the schema has not come by then. Before it came, DEVX_CLOSED if the stream was
- * cancelled, DEVX_CALLBACK if the producer failed or broke the contract.
+ * cancelled, DEVX_CALLBACK if the producer failed or broke the contract, the error of an import if
+ * the schema is invalid.
  */
 devx_status devx_async_reader_schema(
     devx_async_reader_t const *reader,
@@ -473,7 +476,9 @@ devx_status devx_batch_import_pair_device(
  * All columns have the same length (else DEVX_INVALID_LENGTH) and are on the same device (else
  * DEVX_MISMATCH). They are shared: nothing is copied. Columns on a GPU are ordered by `stream`,
  * which waits, on the device, for all of them; -1 if all are ready (else DEVX_NOT_READY), as on the
- * CPU (else DEVX_DEVICE). At least one column is needed (DEVX_INVALID_ARGUMENT).
+ * CPU (else DEVX_DEVICE). At least one column is needed (DEVX_INVALID_ARGUMENT). The stream must
+ * not be destroyed before the batch and everything that was exported from it is released; it may be
+ * closed (`devx_stream_close`).
  */
 devx_status devx_batch_of_columns(
     char const *const *names,
@@ -593,8 +598,10 @@ devx_status devx_batch_stream_import_device(
  * Gives the next batch, or NULL at the end.
  *
  * The batch outlives the stream. After the end, every call gives the end again; after an error, the
- * same error again. `DEVX_BUSY` while another call uses the stream: then nothing is lost. (If the
- * source itself returns that status, the error is `DEVX_CALLBACK`.)
+ * same error again. That is the error of the source, DEVX_CALLBACK if a callback of the producer
+ * failed, the error of an import if an array is invalid, DEVX_MISMATCH or DEVX_DEVICE if the batch
+ * does not have the stream's schema or device type. `DEVX_BUSY` while another call uses the stream:
+ * then nothing is lost. (If the source itself returns that status, the error is `DEVX_CALLBACK`.)
  */
 devx_status devx_batch_stream_next(
     devx_batch_stream_t const *stream,
@@ -811,7 +818,8 @@ devx_status devx_column_slice(
  * not valid Arrow, the error takes its place, as `<...>`.
  *
  * Writes at most `capacity` bytes to `buffer`, including the terminating NUL; a longer text is cut
- * at a character. `*length` gets the length of the whole text in bytes, without the NUL.
+ * at a character. `buffer` may be NULL if `capacity` is 0. `*length` gets the length of the whole
+ * text in bytes, without the NUL.
  */
 devx_status devx_column_text(
     devx_batch_t const *batch,
@@ -894,7 +902,8 @@ void devx_cuda_array_release(devx_cuda_array *array);
  * Counts the devices of a type: one for the CPU (type 1), as many as the driver shows for CUDA
  * (type 2).
  *
- * `DEVX_DEVICE` if this machine has no driver for the type, or none of its devices.
+ * `DEVX_DEVICE` if this machine has no driver or no device of the type, and for types other than
+ * the CPU and CUDA.
  */
 devx_status devx_device_count(int32_t device_type, int32_t *out, devx_error *error);
 
@@ -987,7 +996,8 @@ void devx_ipc_client_release(devx_ipc_client_t **client);
  * Like `devx_ipc_plan_tensor`, for a batch.
  *
  * Memory in more than 64 pieces needs a copy; a batch whose fields take more than 16 MiB to
- * describe cannot be offered.
+ * describe cannot be offered. To tell the size of a copy of texts on a device, the host waits for
+ * their last offsets.
  */
 devx_status devx_ipc_plan_batch(devx_batch_t const *batch, devx_plan *out, devx_error *error);
 
@@ -1003,7 +1013,8 @@ devx_status devx_ipc_plan_tensor(devx_tensor_t const *tensor, devx_plan *out, de
  *
  * A thread of the library answers importers, at most 512 at once. Processes of other users are
  * refused. DEVX_INVALID_ARGUMENT for an invalid address (a path or a name has at most 107 bytes),
- * DEVX_SYSTEM if it is in use, for example.
+ * DEVX_SYSTEM if it is in use, for example. If the process is killed, the file of a path stays, and
+ * a server at this path is refused until the file is removed.
  */
 devx_status devx_ipc_server_create(char const *address, devx_ipc_server_t **out, devx_error *error);
 
@@ -1087,10 +1098,11 @@ devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
 /**
  * Allocates memory, which `out->owner` gives back.
  *
- * The owner is released once, from any thread, also after the manager was released. The memory is
- * given back in the order of the request's stream, if there is one. That stream must not be
- * destroyed before; it may be closed (`devx_stream_close`). A tensor or batch that is made with
- * `out->owner` does not know the stream: name work with it on any other stream as a use
+ * Pinned and managed memory is for the device that `request->device_id` names; -1 is accepted only
+ * for the CPU. The owner is released once, from any thread, also after the manager was released.
+ * The memory is given back in the order of the request's stream, if there is one. That stream must
+ * not be destroyed before; it may be closed (`devx_stream_close`). A tensor or batch that is made
+ * with `out->owner` does not know the stream: name work with it on any other stream as a use
  * (`devx_tensor_used_on`), including the work that fills it. Without a stream, the memory is ready
  * when this returns: for memory of a pool, the host waits for that.
  */
@@ -1197,7 +1209,11 @@ devx_status devx_manager_ipc_handle(
     devx_ipc_handle *out,
     devx_error *error);
 
-/** Tells how much memory a manager has on a device. */
+/**
+ * Tells how much memory a manager has on a device.
+ *
+ * DEVX_UNSUPPORTED if the manager cannot tell; one of host memory only never can.
+ */
 devx_status devx_manager_memory_info(
     devx_manager_t const *manager,
     int32_t device_id,
@@ -1330,6 +1346,7 @@ char const *devx_status_name(devx_status status);
  * Work that is queued on the stream is still done. It is destroyed when
  *
  * - all tensors and batches that were allocated, copied, imported or produced on it are released,
+ * - all batches of columns that it orders are released,
  * - everything that was exported from these is released,
  * - all memory that a manager allocated for it is given back,
  * - all releases that wait for work at the time of this call are done,
@@ -1345,8 +1362,8 @@ devx_status devx_stream_close(DLDevice device, int64_t stream, devx_error *error
  *
  * The caller gives the stream up with `devx_stream_close`, when it queues nothing on it any more.
  * Or it destroys the stream with `devx_stream_destroy`, after everything that was allocated,
- * copied, imported or produced on it, and every export of these, is released. A stream that was
- * only passed to `_wait` or `_used_on` is needed for that call only.
+ * copied, imported, produced or made of columns on it, and every export of these, is released. A
+ * stream that was only passed to `_wait` or `_used_on` is needed for that call only.
  */
 devx_status devx_stream_create(DLDevice device, int64_t *out, devx_error *error);
 
@@ -1385,8 +1402,10 @@ devx_status devx_stream_synchronize(DLDevice device, int64_t stream, devx_error 
  *
  * With a stream of a GPU, the memory comes from the device's pool and is ready for work on that
  * stream. The stream must not be destroyed before the tensor is released; it may be closed
- * (`devx_stream_close`). With -1, the memory is ready at once. DEVX_INVALID_STREAM for a stream of
- * another device, DEVX_UNSUPPORTED if the stream is being captured.
+ * (`devx_stream_close`). With -1, the memory is ready at once. Pinned and managed memory is made
+ * for the device of the stream, with -1 for device 0, whatever number `device` has.
+ * DEVX_INVALID_STREAM for a stream of another device, DEVX_UNSUPPORTED if the stream is being
+ * captured.
  */
 devx_status devx_tensor_allocate(
     DLDevice device,
@@ -1414,8 +1433,9 @@ devx_status devx_tensor_allocate_shared(
 /**
  * Like `devx_tensor_allocate`, but with memory from a manager.
  *
- * Pinned and managed memory is requested for the device of the stream. With -1, memory of a pool is
- * in the order of the legacy default stream.
+ * Pinned and managed memory is requested for the device of the stream, with -1 for device 0,
+ * whatever number `device` has. With -1, memory of a pool is in the order of the legacy default
+ * stream.
  */
 devx_status devx_tensor_allocate_with(
     devx_manager_t const *manager,
@@ -1458,8 +1478,8 @@ devx_status devx_tensor_copy(devx_tensor_t const *tensor, devx_tensor_t **out, d
  *
  * The copy is queued on `stream`, a stream of either device; the tensor's memory is released only
  * after the copy. A copy from or into host memory that is not pinned is waited for. Within such
- * memory, `stream` may be any stream (1 and 2 are those of device 0), and nothing is queued if
- * there is no driver; `devx_tensor_copy` needs no stream.
+ * memory, `stream` may be any stream but not -1; use 1 (1 and 2 are those of device 0). Nothing is
+ * queued if there is no driver; `devx_tensor_copy` needs no stream.
  *
  * A copy from or to host memory that is not pinned is row-major; any other copy has the strides of
  * the tensor.
@@ -1521,10 +1541,10 @@ devx_status devx_tensor_export_move_legacy(
  * Hands the tensor to a consumer, which calls the deleter once; the handle is kept.
  *
  * A NULL `request` asks for the newest version, no synchronisation and no copy. This call copies
- * only host memory, pinned and managed memory included. A copy of device memory is refused
- * (`DEVX_DEVICE`), because it needs a stream: make it with `devx_tensor_copy_to` and export that.
- * The consumer gets the tensor's flags, but DLPACK_FLAG_BITMASK_IS_COPIED only if it is the only
- * user of a copy.
+ * only host memory, pinned and managed memory included. The copy is in plain host memory;
+ * DEVX_NOT_READY if the data is not ready. A copy of device memory is refused (`DEVX_DEVICE`),
+ * because it needs a stream: make it with `devx_tensor_copy_to` and export that. The consumer gets
+ * the tensor's flags, but DLPACK_FLAG_BITMASK_IS_COPIED only if it is the only user of a copy.
  */
 devx_status devx_tensor_export_share(
     devx_tensor_t const *tensor,
@@ -1626,8 +1646,9 @@ devx_status devx_tensor_plan_fixed_shape_column(
  * is the legacy default stream if no other was named. To be called before the tensor is shared
  * (DEVX_INVALID_ARGUMENT afterwards), while no other call uses the handle. DEVX_DEVICE if the
  * tensor is on the CPU. Memory that is given back in the order of another stream is given back only
- * after this work, too. The stream must not be destroyed before the tensor and everything that was
- * exported from it is released; it may be closed (`devx_stream_close`).
+ * after this work, too; for such memory, DEVX_UNSUPPORTED if the stream is being captured. The
+ * stream must not be destroyed before the tensor and everything that was exported from it is
+ * released; it may be closed (`devx_stream_close`).
  */
 devx_status devx_tensor_produced_on(devx_tensor_t *tensor, int64_t stream, devx_error *error);
 
@@ -1775,8 +1796,8 @@ devx_status devx_tensor_write(
  *
  * For example, "int64" for `l`, or "timestamp(microsecond, Europe/Berlin)" for `tsu:Europe/Berlin`.
  * Writes at most `capacity` bytes to `buffer`, including the terminating NUL; a longer name is cut
- * at a character. `*length` gets the length of the whole name in bytes, without the NUL.
- * `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
+ * at a character. `buffer` may be NULL if `capacity` is 0. `*length` gets the length of the whole
+ * name in bytes, without the NUL. `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
  */
 devx_status devx_type_name(
     char const *format,

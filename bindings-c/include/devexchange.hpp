@@ -362,7 +362,8 @@ inline constexpr DLDevice cuda(std::int32_t id = 0) noexcept {
 
 /* --- devices and streams --- */
 
-/* How many devices of a type there are. Throws DEVX_DEVICE if there is no driver for the type, or none of its devices. */
+/* How many devices of a type there are. Throws DEVX_DEVICE if there is no driver or no device of the type, and for types other
+ * than the CPU and CUDA. */
 inline std::int32_t device_count(DLDeviceType type) {
     std::int32_t out = 0;
     detail::check([&](devx_error *error) { return devx_device_count(type, &out, error); });
@@ -409,8 +410,8 @@ inline Owner hold_stream(std::int64_t stream) {
 }
 
 /* A stream that its object owns. The destructor closes it (devx_stream_close): it is destroyed when everything that was
- * allocated, copied, imported or produced on it is released, and nobody holds it. Work that is queued on it is still done. A
- * Stream converts to its number. */
+ * allocated, copied, imported, produced or made of columns on it is released, and nobody holds it. Work that is queued on it is
+ * still done. A Stream converts to its number. */
 class Stream {
 public:
     /* No stream: the state of an object that was moved from. */
@@ -830,7 +831,8 @@ public:
     }
 
     /* A compact row-major tensor over new, uninitialised memory. With a stream, the memory comes from the device's pool and is
-     * ready for work on `stream`, which may be closed before the tensor is released; without one, it is ready at once. */
+     * ready for work on `stream`, which may be closed before the tensor is released; without one, it is ready at once. Pinned
+     * and managed memory is made for the device of the stream, without one for device 0. */
     static Tensor allocate(DLDevice device, DLDataType type, std::vector<std::int64_t> const &shape,
                            std::int64_t stream = no_stream) {
         Tensor out;
@@ -905,8 +907,8 @@ public:
         return out;
     }
     /* A copy on another device, or on the same one, queued on `stream`. A copy from or into plain host memory is waited for.
-     * Within plain host memory, any stream will do; copy() needs none. A copy from or to plain host memory is row-major, any
-     * other has the same strides. */
+     * Within plain host memory, any stream but no_stream will do; copy() needs none. A copy from or to plain host memory is
+     * row-major, any other has the same strides. */
     Tensor copy_to(DLDevice device, std::int64_t stream) const {
         Tensor out;
         detail::check([&](devx_error *error) {
@@ -1453,8 +1455,8 @@ public:
     }
 
     /* A record batch of columns, each of which is a batch, under new names. All have the same length and are on the same
-     * device. They are shared. On a GPU, they are ordered by `stream`, which waits for all of them; none is needed if all are
-     * ready. */
+     * device. They are shared. On a GPU, they are ordered by `stream`, which waits for all of them and may be closed before the
+     * batch is released; none is needed if all are ready. */
     static Batch of_columns(std::vector<std::pair<std::string, std::reference_wrapper<Batch const>>> const &columns,
                             std::int64_t stream = no_stream) {
         std::vector<char const *> names;
@@ -1576,7 +1578,7 @@ public:
         return out;
     }
     /* A copy on another device, or on the same one, queued on `stream`. A copy from or into plain host memory is waited for.
-     * Within plain host memory, any stream will do; copy() needs none. */
+     * Within plain host memory, any stream but no_stream will do; copy() needs none. */
     Batch copy_to(DLDevice device, std::int64_t stream) const {
         Batch out;
         detail::check([&](devx_error *error) {
@@ -2261,6 +2263,7 @@ public:
         });
         return Owner(raw);
     }
+    /* How much memory the manager has on a device. Throws DEVX_UNSUPPORTED if it cannot tell; host_only() never can. */
     devx_memory_info memory_info(std::int32_t device_id) const {
         devx_memory_info out{};
         detail::check([&](devx_error *error) { return devx_manager_memory_info(get(), device_id, &out, error); });
@@ -2338,7 +2341,8 @@ public:
     IpcServer() noexcept = default;
     explicit IpcServer(devx_ipc_server_t *raw) noexcept : handle_(raw) {}
 
-    /* Listens at an address, for processes of the same user. */
+    /* Listens at an address, for processes of the same user. If the process is killed, the file of a path stays, and a server
+     * at this path is refused until the file is removed. */
     static IpcServer create(std::string const &address) {
         IpcServer out;
         char const *const at = detail::c_text(address, "address");

@@ -93,7 +93,7 @@ unsafe fn devx_async_reader_cancel(reader: *const AsyncReaderHandle, error: Opti
 ///
 /// Waits for at most `timeout_ns` nanoseconds, or as long as it takes if that is negative. DEVX_NOT_READY if the schema has not
 /// come by then. Before it came, DEVX_CLOSED if the stream was cancelled, DEVX_CALLBACK if the producer failed or broke the
-/// contract.
+/// contract, the error of an import if the schema is invalid.
 #[ffi_export]
 unsafe fn devx_async_reader_schema(
     reader: *const AsyncReaderHandle,
@@ -114,7 +114,8 @@ unsafe fn devx_async_reader_schema(
 ///
 /// The batch is NULL at the end, and when the stream was cancelled. `metadata`, which may be NULL, gets NULL if the batch has
 /// none. Waits as `devx_async_reader_schema` does: DEVX_NOT_READY if no batch has come. An error is given once, after the
-/// batches that came before it: DEVX_CALLBACK if the producer failed or broke the contract.
+/// batches that came before it: DEVX_CALLBACK if the producer failed or broke the contract, the error of an import if an array
+/// or its metadata is invalid, DEVX_MISMATCH or DEVX_DEVICE if the batch does not have the stream's schema or device type.
 #[ffi_export]
 unsafe fn devx_async_reader_next(
     reader: *const AsyncReaderHandle,

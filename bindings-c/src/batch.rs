@@ -94,6 +94,8 @@ fn keep<T>(made: std::result::Result<T, Refused<Owner>>) -> Result<T> {
 /// All columns have the same length (else DEVX_INVALID_LENGTH) and are on the same device (else DEVX_MISMATCH). They are
 /// shared: nothing is copied. Columns on a GPU are ordered by `stream`, which waits, on the device, for all of them; −1 if all
 /// are ready (else DEVX_NOT_READY), as on the CPU (else DEVX_DEVICE). At least one column is needed (DEVX_INVALID_ARGUMENT).
+/// The stream must not be destroyed before the batch and everything that was exported from it is released; it may be closed
+/// (`devx_stream_close`).
 #[ffi_export]
 unsafe fn devx_batch_of_columns(
     names: *const *const Char,

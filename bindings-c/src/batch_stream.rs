@@ -156,9 +156,10 @@ unsafe fn devx_batch_stream_device_type(
 
 /// Gives the next batch, or NULL at the end.
 ///
-/// The batch outlives the stream. After the end, every call gives the end again; after an error, the same error again.
-/// `DEVX_BUSY` while another call uses the stream: then nothing is lost. (If the source itself returns that status, the error
-/// is `DEVX_CALLBACK`.)
+/// The batch outlives the stream. After the end, every call gives the end again; after an error, the same error again. That is
+/// the error of the source, DEVX_CALLBACK if a callback of the producer failed, the error of an import if an array is invalid,
+/// DEVX_MISMATCH or DEVX_DEVICE if the batch does not have the stream's schema or device type. `DEVX_BUSY` while another call
+/// uses the stream: then nothing is lost. (If the source itself returns that status, the error is `DEVX_CALLBACK`.)
 #[ffi_export]
 unsafe fn devx_batch_stream_next(
     stream: *const BatchStreamHandle,

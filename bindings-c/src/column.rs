@@ -441,8 +441,8 @@ unsafe fn devx_column_resolve(
 /// text in quotes as in JSON, bytes as `0x…`, lists as `[…]`, structs as `{"name": …}`, maps as `{key: …}`, and null as `null`.
 /// If a value within another one is not valid Arrow, the error takes its place, as `<…>`.
 ///
-/// Writes at most `capacity` bytes to `buffer`, including the terminating NUL; a longer text is cut at a character. `*length`
-/// gets the length of the whole text in bytes, without the NUL.
+/// Writes at most `capacity` bytes to `buffer`, including the terminating NUL; a longer text is cut at a character. `buffer`
+/// may be NULL if `capacity` is 0. `*length` gets the length of the whole text in bytes, without the NUL.
 #[ffi_export]
 unsafe fn devx_column_text(
     batch: *const BatchHandle,

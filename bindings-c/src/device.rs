@@ -10,7 +10,7 @@ use crate::error::{guard, required};
 
 /// Counts the devices of a type: one for the CPU (type 1), as many as the driver shows for CUDA (type 2).
 ///
-/// `DEVX_DEVICE` if this machine has no driver for the type, or none of its devices.
+/// `DEVX_DEVICE` if this machine has no driver or no device of the type, and for types other than the CPU and CUDA.
 #[ffi_export]
 fn devx_device_count(device_type: i32, out: Option<Out<'_, i32>>, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

@@ -91,9 +91,9 @@ unsafe fn import_on<M: Managed>(source: *mut M, stream: i64, out: Option<Out<'_,
 /// Hands the tensor to a consumer, which calls the deleter once; the handle is kept.
 ///
 /// A NULL `request` asks for the newest version, no synchronisation and no copy. This call copies only host memory, pinned and
-/// managed memory included. A copy of device memory is refused (`DEVX_DEVICE`), because it needs a stream: make it with
-/// `devx_tensor_copy_to` and export that. The consumer gets the tensor's flags, but DLPACK_FLAG_BITMASK_IS_COPIED only if it
-/// is the only user of a copy.
+/// managed memory included. The copy is in plain host memory; DEVX_NOT_READY if the data is not ready. A copy of device memory
+/// is refused (`DEVX_DEVICE`), because it needs a stream: make it with `devx_tensor_copy_to` and export that. The consumer gets
+/// the tensor's flags, but DLPACK_FLAG_BITMASK_IS_COPIED only if it is the only user of a copy.
 #[ffi_export]
 unsafe fn devx_tensor_export_share(
     tensor: *const TensorHandle,

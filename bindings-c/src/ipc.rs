@@ -25,7 +25,8 @@ handle! {
 /// Makes an exporter that listens at an address: the path of a socket, or '@' and a name without a file.
 ///
 /// A thread of the library answers importers, at most 512 at once. Processes of other users are refused. DEVX_INVALID_ARGUMENT
-/// for an invalid address (a path or a name has at most 107 bytes), DEVX_SYSTEM if it is in use, for example.
+/// for an invalid address (a path or a name has at most 107 bytes), DEVX_SYSTEM if it is in use, for example. If the process is
+/// killed, the file of a path stays, and a server at this path is refused until the file is removed.
 #[ffi_export]
 unsafe fn devx_ipc_server_create(
     address: *const Char,
@@ -264,7 +265,8 @@ unsafe fn devx_ipc_plan_tensor(
 
 /// Like `devx_ipc_plan_tensor`, for a batch.
 ///
-/// Memory in more than 64 pieces needs a copy; a batch whose fields take more than 16 MiB to describe cannot be offered.
+/// Memory in more than 64 pieces needs a copy; a batch whose fields take more than 16 MiB to describe cannot be offered. To
+/// tell the size of a copy of texts on a device, the host waits for their last offsets.
 #[ffi_export]
 unsafe fn devx_ipc_plan_batch(
     batch: *const BatchHandle,

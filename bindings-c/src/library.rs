@@ -68,8 +68,8 @@ unsafe fn devx_dtype_name(
 /// Writes a readable name of the Arrow type that a format string stands for.
 ///
 /// For example, "int64" for `l`, or "timestamp(microsecond, Europe/Berlin)" for `tsu:Europe/Berlin`. Writes at most `capacity`
-/// bytes to `buffer`, including the terminating NUL; a longer name is cut at a character. `*length` gets the length of the
-/// whole name in bytes, without the NUL. `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
+/// bytes to `buffer`, including the terminating NUL; a longer name is cut at a character. `buffer` may be NULL if `capacity` is
+/// 0. `*length` gets the length of the whole name in bytes, without the NUL. `DEVX_INVALID_FORMAT`, `DEVX_INVALID_TEXT`.
 #[ffi_export]
 unsafe fn devx_type_name(
     format: *const Char,

@@ -127,9 +127,10 @@ unsafe fn devx_manager_initialize(
 
 /// Allocates memory, which `out->owner` gives back.
 ///
-/// The owner is released once, from any thread, also after the manager was released. The memory is given back in the order of
-/// the request's stream, if there is one. That stream must not be destroyed before; it may be closed (`devx_stream_close`). A
-/// tensor or batch that is made with `out->owner` does not know the stream: name work with it on any other stream as a use
+/// Pinned and managed memory is for the device that `request->device_id` names; −1 is accepted only for the CPU. The owner is
+/// released once, from any thread, also after the manager was released. The memory is given back in the order of the request's
+/// stream, if there is one. That stream must not be destroyed before; it may be closed (`devx_stream_close`). A tensor or batch
+/// that is made with `out->owner` does not know the stream: name work with it on any other stream as a use
 /// (`devx_tensor_used_on`), including the work that fills it. Without a stream, the memory is ready when this returns: for
 /// memory of a pool, the host waits for that.
 #[ffi_export]
@@ -154,8 +155,8 @@ unsafe fn devx_manager_allocate(
 
 /// Like `devx_tensor_allocate`, but with memory from a manager.
 ///
-/// Pinned and managed memory is requested for the device of the stream. With −1, memory of a pool is in the order of the legacy
-/// default stream.
+/// Pinned and managed memory is requested for the device of the stream, with −1 for device 0, whatever number `device` has.
+/// With −1, memory of a pool is in the order of the legacy default stream.
 #[ffi_export]
 unsafe fn devx_tensor_allocate_with(
     manager: *const ManagerHandle,
@@ -209,6 +210,8 @@ unsafe fn devx_manager_pin(
 }
 
 /// Tells how much memory a manager has on a device.
+///
+/// DEVX_UNSUPPORTED if the manager cannot tell; one of host memory only never can.
 #[ffi_export]
 unsafe fn devx_manager_memory_info(
     manager: *const ManagerHandle,

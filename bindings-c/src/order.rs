@@ -14,8 +14,8 @@ use crate::tensor::TensorHandle;
 /// For work that fills the memory on another stream than the one that the tensor was made on, which is the legacy default
 /// stream if no other was named. To be called before the tensor is shared (DEVX_INVALID_ARGUMENT afterwards), while no other
 /// call uses the handle. DEVX_DEVICE if the tensor is on the CPU. Memory that is given back in the order of another stream is
-/// given back only after this work, too. The stream must not be destroyed before the tensor and everything that was exported
-/// from it is released; it may be closed (`devx_stream_close`).
+/// given back only after this work, too; for such memory, DEVX_UNSUPPORTED if the stream is being captured. The stream must not
+/// be destroyed before the tensor and everything that was exported from it is released; it may be closed (`devx_stream_close`).
 #[ffi_export]
 unsafe fn devx_tensor_produced_on(tensor: *mut TensorHandle, stream: i64, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {

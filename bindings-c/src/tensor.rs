@@ -44,6 +44,7 @@ unsafe fn devx_tensor_create(
 ///
 /// With a stream of a GPU, the memory comes from the device's pool and is ready for work on that stream. The stream must not be
 /// destroyed before the tensor is released; it may be closed (`devx_stream_close`). With −1, the memory is ready at once.
+/// Pinned and managed memory is made for the device of the stream, with −1 for device 0, whatever number `device` has.
 /// DEVX_INVALID_STREAM for a stream of another device, DEVX_UNSUPPORTED if the stream is being captured.
 #[ffi_export]
 unsafe fn devx_tensor_allocate(
@@ -180,8 +181,8 @@ unsafe fn devx_tensor_copy(
 /// Copies the tensor to another device, or within the same one.
 ///
 /// The copy is queued on `stream`, a stream of either device; the tensor's memory is released only after the copy. A copy from
-/// or into host memory that is not pinned is waited for. Within such memory, `stream` may be any stream (1 and 2 are those of
-/// device 0), and nothing is queued if there is no driver; `devx_tensor_copy` needs no stream.
+/// or into host memory that is not pinned is waited for. Within such memory, `stream` may be any stream but not −1; use 1 (1
+/// and 2 are those of device 0). Nothing is queued if there is no driver; `devx_tensor_copy` needs no stream.
 ///
 /// A copy from or to host memory that is not pinned is row-major; any other copy has the strides of the tensor.
 #[ffi_export]

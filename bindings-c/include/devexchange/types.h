@@ -190,7 +190,7 @@ typedef struct devx_batch_source {
 typedef struct devx_memory_request {
   /** Kind of memory: CUDA (2), CUDA_HOST (3), CUDA_MANAGED (13) or CPU (1). */
   int32_t device_type;
-  /** The device that the memory is for. */
+  /** The device that the memory is for, also for pinned and managed memory; 0 or -1 for the CPU. */
   int32_t device_id;
   /** Number of bytes; 0 is fine. */
   int64_t bytes;
@@ -298,7 +298,7 @@ typedef struct devx_manager_table {
   devx_status (*initialize)(void *context, int32_t device_id, struct devx_error *error);
   /**
    * Allocates memory and fills in `*out`, which is zero before the call. The owner in it is
-   * released once, also after `reset`.
+   * released once; that of plain host memory also after `reset`.
    */
   devx_status (*allocate)(void *context,
                           const struct devx_memory_request *request,

@@ -162,7 +162,7 @@ pub const DEVX_HOST_WRITE_COMBINED: u32 = 4;
 pub struct DevxMemoryRequest {
     /// Kind of memory: CUDA (2), CUDA_HOST (3), CUDA_MANAGED (13) or CPU (1).
     pub device_type: i32,
-    /// The device that the memory is for.
+    /// The device that the memory is for, also for pinned and managed memory; 0 or −1 for the CPU.
     pub device_id: i32,
     /// Number of bytes; 0 is fine.
     pub bytes: i64,
@@ -262,8 +262,8 @@ pub struct DevxManagerTable {
     /// Prepares for a device. May be called any number of times.
     pub initialize:
         Option<unsafe extern "C" fn(context: *mut c_void, device_id: i32, error: *mut DevxError) -> DevxStatus>,
-    /// Allocates memory and fills in `*out`, which is zero before the call. The owner in it is released once, also after
-    /// `reset`.
+    /// Allocates memory and fills in `*out`, which is zero before the call. The owner in it is released once; that of plain
+    /// host memory also after `reset`.
     pub allocate: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
