@@ -72,8 +72,8 @@ public interface Allocator {
     }
 
     /**
-     * Called when all memory of a device has been given back: whatever the allocator keeps for the device may go. The
-     * releases of its allocations are queued already.
+     * Called when the releases of all memory of a device have been queued; they may not have run yet. Whatever the
+     * allocator keeps for the device may go.
      *
      * @param deviceId the device
      * @throws Exception becomes the error of the call that asked

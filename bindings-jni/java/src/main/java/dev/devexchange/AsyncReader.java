@@ -25,8 +25,10 @@ import java.util.function.LongUnaryOperator;
  * {@link java.util.concurrent.Flow} and of Reactive Streams: {@code onSubscribe} comes first; signals come one after
  * the other; only requested batches come; a {@code request} of a number that is not positive leads to {@code onError}
  * with an {@link IllegalArgumentException}; nothing comes after {@code onError} or {@code onComplete}. An error comes
- * after the batches that preceded it; a producer that breaks its contract is an error, too. If the subscriber throws,
- * the stream is cancelled and the exception is logged.
+ * after the batches that preceded it: {@link Status#CALLBACK} if the producer failed or broke its contract, the error
+ * of an import if an array or its metadata is invalid, {@link Status#MISMATCH} or {@link Status#DEVICE} if a batch does
+ * not have the stream's schema or device type. If the subscriber throws, the stream is cancelled and the exception is
+ * logged.
  *
  * <p>Signals come on daemon threads of this library, or on an executor of the program, never on a thread of the
  * producer. The subscriber closes each batch; {@link Batch#metadata} has what the producer said about it. Any thread
@@ -407,7 +409,8 @@ public final class AsyncReader extends Owned<AsyncReader> implements Flow.Publis
     /**
      * Returns the schema of all batches. It is known from the first batch on; before that, this call waits for it.
      *
-     * @param timeout the longest time to wait
+     * @param timeout the longest time to wait. Any very long time, for example {@code
+     *     ChronoUnit.FOREVER.getDuration()}, is a wait without a limit
      * @return a reference to the schema, which the caller closes
      * @throws InterruptedException if the calling thread is interrupted meanwhile
      * @throws DevExchangeException {@link Status#NOT_READY} if the schema did not come in time; the error that ended

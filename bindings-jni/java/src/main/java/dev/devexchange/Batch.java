@@ -72,7 +72,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      *
      * @param columns names and batches, in the order of the map; all of the same length and on the same device
      * @param stream if the data of some columns is not ready yet: the stream that is made to wait for it, and that then
-     *     orders the new batch. {@code null} if all data is ready
+     *     orders the new batch; it may be closed before the batch. {@code null} if all data is ready
      * @return the batch, which the caller closes
      * @throws DevExchangeException {@link Status#INVALID_LENGTH} if lengths differ, {@link Status#MISMATCH} if devices
      *     differ, {@link Status#NOT_READY} if a stream is needed and missing, {@link Status#INVALID_ARGUMENT} for no
@@ -496,7 +496,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      *
      * @param stream the stream that work with the data will be queued on
      * @throws DevExchangeException {@link Status#DEVICE} if the batch is not on a device with streams,
-     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured, {@link Status#CLOSED}
+     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured and would have to wait for
+     *     work outside the capture, {@link Status#CLOSED}
      */
     public void waitOn(DeviceStream stream) {
         order("Batch.waitOn", stream, Native::batchWaitOn);

@@ -8,8 +8,8 @@ package dev.devexchange;
  * what a method "queues" after everything that was queued before.
  *
  * <p>Close a stream when nobody queues work on it any more. A closed stream that was made here is destroyed once all
- * tensors, batches and {@link Memory} that were allocated, imported, copied or produced on it are released, with
- * everything exported from them, and after the releases that wait for queued work at that time ({@link
+ * tensors, batches and {@link Memory} that were allocated, copied, imported, produced or made of columns on it are
+ * released, with everything exported from them, and after the releases that wait for queued work at that time ({@link
  * DevExchange#releasesWaiting}). A foreign stream must outlive all that. A stream that was only waited on, or named
  * with {@code usedOn}, is not needed after that call. A stream that was made here and is never closed is not destroyed,
  * because others may have its number; {@code DEVEXCHANGE_TRACE=1} reports this on stderr. Any thread may use a stream.
@@ -44,13 +44,13 @@ public final class DeviceStream extends Owned<DeviceStream> implements AutoClose
      * Names a foreign stream, which its owner destroys. A default stream is that of {@code device}, wherever the data
      * is that the stream is used with.
      *
-     * @param device the device of the stream. If it is of the type of pinned or managed memory, which has no streams, a
-     *     default stream is that of the data's device; for pinned or managed data, that of the device that the data was
-     *     made for
+     * @param device the device of the stream. If it is that of pinned or managed memory, which names no GPU, a default
+     *     stream is that of the data's device; for pinned or managed data, that of the device that the data was made
+     *     for
      * @param value {@link #LEGACY_DEFAULT}, {@link #PER_THREAD_DEFAULT}, or a handle ({@code CUstream}, {@code
      *     cudaStream_t}), which is not checked
      * @return the stream; closing it only ends its use here
-     * @throws DevExchangeException {@link Status#DEVICE} for a device that does not exist or has no streams, {@link
+     * @throws DevExchangeException {@link Status#DEVICE} for a device that does not exist and for the CPU, {@link
      *     Status#INVALID_STREAM} for 0, which is ambiguous, and for negative numbers
      */
     public static DeviceStream of(Device device, long value) {

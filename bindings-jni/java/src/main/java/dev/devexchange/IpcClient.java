@@ -37,7 +37,8 @@ public final class IpcClient extends Owned<IpcClient> implements AutoCloseable {
      * Connects to the exporter at an address.
      *
      * @param address as in {@link IpcServer#bind}
-     * @param timeout the time that the exporter has for each answer
+     * @param timeout the time that the exporter has for each answer; not negative. Any very long time, for example
+     *     {@code ChronoUnit.FOREVER.getDuration()}, is a wait without a limit
      * @return the connection, which the caller closes
      * @throws DevExchangeException {@link Status#SYSTEM} if nobody listens there, or the exporter belongs to another
      *     user, {@link Status#NOT_READY} if there is no answer in time, {@link Status#INVALID_ARGUMENT} for an invalid

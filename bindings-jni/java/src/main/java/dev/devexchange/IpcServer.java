@@ -15,7 +15,8 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     }
 
     /**
-     * Listens at an address. Processes of other users are refused.
+     * Listens at an address. Processes of other users are refused. If the process is killed, the file of a path stays,
+     * and a server at this path is refused until the file is removed.
      *
      * @param address the path of a socket, or {@code @} and a name that has no file; path or name have at most 107
      *     bytes
@@ -40,7 +41,8 @@ public final class IpcServer extends Owned<IpcServer> implements AutoCloseable {
     }
 
     /**
-     * Says how a batch can be offered to other processes. Nothing is taken.
+     * Says how a batch can be offered to other processes. Nothing is taken. To tell the size of a copy of texts on a
+     * device, the host waits for their last offsets.
      *
      * @param batch the batch; it stays open
      * @return as a view, with a copy, or not at all, and why

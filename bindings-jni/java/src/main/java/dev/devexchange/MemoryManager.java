@@ -250,8 +250,9 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
      *
      * @param deviceId the CUDA device
      * @return the numbers as they are now
-     * @throws DevExchangeException {@link Status#UNSUPPORTED} if the manager does not know, {@link Status#DEVICE},
-     *     {@link Status#DRIVER}, what an {@link Allocator} throws, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#UNSUPPORTED} if the manager cannot tell (that of {@link #hostOnly}
+     *     never can), {@link Status#DEVICE}, {@link Status#DRIVER}, what an {@link Allocator} throws, {@link
+     *     Status#CLOSED}
      */
     public MemoryInfo memoryInfo(int deviceId) {
         return ask("MemoryManager.memoryInfo", (manager, scratch) -> {
@@ -281,7 +282,9 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
      * Gives back all memory of a device, even memory that is still in use: closing that memory then does nothing.
      * Nobody may use the memory after this call, and no other thread may give it up during the call. If cleanup was
      * deferred, no other thread may resume it, trim or allocate during the call either, because that may give back what
-     * was kept. Plain host memory belongs to no device and stays.
+     * was kept. Plain host memory belongs to no device and stays. Memory of an {@link Allocator} written in Java is
+     * given back on the thread of the {@link ReleaseQueue}: call {@link ReleaseQueue#flush} after this, before you
+     * reset the device.
      *
      * <p>A limited manager also resets the manager that it allocates from, and with it the memory that others have from
      * that one. Call this before a reset of the device itself ({@code cudaDeviceReset}, {@code

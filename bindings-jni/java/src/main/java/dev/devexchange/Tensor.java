@@ -128,7 +128,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     /**
      * Creates a compact row-major tensor over new, uninitialised memory of a device. On a GPU and with a stream, the
      * memory comes from the device's pool, is ready for work on that stream, and is given back in the stream's order.
-     * Without a stream it is ready at once.
+     * Without a stream it is ready at once. Pinned and managed memory is made for the device of the stream, without a
+     * stream for device 0, whatever number {@code device} has.
      *
      * @param device where to allocate the memory
      * @param dtype type of the elements
@@ -146,8 +147,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
 
     /**
      * Creates a tensor over new memory of a manager, otherwise like {@link #allocate(Device, DType, long[],
-     * DeviceStream)}. Without a stream, memory of a pool is in the order of the legacy default stream. Pinned and managed
-     * memory is requested for the device of the stream.
+     * DeviceStream)}. Without a stream, memory of a pool is in the order of the legacy default stream. Pinned and
+     * managed memory is requested for the device of the stream, without a stream for device 0.
      *
      * @param manager the manager that allocates the memory and gets it back; it may be closed before the tensor
      * @param device where to allocate the memory

@@ -21,13 +21,14 @@ abstract class TensorExchange extends TensorOnDevice {
     /**
      * Hands the tensor to a consumer and keeps it. The struct always has strides, and its {@code byte_offset} is 0. Its
      * flags are the tensor's, except for {@link Flags#IS_COPIED}, which is set only if a copy was made for this
-     * consumer.
+     * consumer. A copy is in plain host memory.
      *
      * @param request what the consumer asks for
      * @return the address of a {@code DLManagedTensorVersioned}; its consumer calls the deleter once (as {@link
      *     Tensor#importDlpack(long)} and {@link Dlpack#release} do)
      * @throws DevExchangeException {@link Status#VERSION} if the consumer reads only the legacy struct, {@link
-     *     Status#INVALID_STREAM}, {@link Status#CLOSED}
+     *     Status#INVALID_STREAM}; for a copy, {@link Status#DEVICE} if the memory is not host memory and {@link
+     *     Status#NOT_READY} if the data is not ready; {@link Status#CLOSED}
      */
     public long exportShare(DlpackRequest request) {
         return export("Tensor.exportShare", request, false);

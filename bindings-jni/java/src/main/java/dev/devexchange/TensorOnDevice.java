@@ -102,7 +102,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
      *
      * @param stream the stream that work with the data will be queued on
      * @throws DevExchangeException {@link Status#DEVICE} if the tensor is not on a device with streams,
-     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if a stream is being captured, {@link Status#CLOSED}
+     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured and would have to wait for
+     *     work outside the capture, {@link Status#CLOSED}
      */
     public void waitOn(DeviceStream stream) {
         order("Tensor.waitOn", stream, Native::tensorWaitOn);
@@ -128,7 +129,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
      *
      * @param stream the stream that fills the memory
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} if the tensor is shared already or used by another
-     *     thread, {@link Status#DEVICE} if it is not on a device with streams, {@link Status#CLOSED}
+     *     thread, {@link Status#DEVICE} if it is not on a device with streams; for memory that is given back in the
+     *     order of another stream, {@link Status#UNSUPPORTED} if the stream is being captured; {@link Status#CLOSED}
      */
     public void producedOn(DeviceStream stream) {
         orderAlone("Tensor.producedOn", stream, Native::tensorProducedOn);
