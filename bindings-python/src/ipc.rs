@@ -92,6 +92,8 @@ impl Thing {
 }
 
 /// Returns how `Server.offer` would offer a tensor or batch: as a view, with a copy, or not at all, and why.
+///
+/// To tell the size of a copy of texts on a device, the host waits for their last offsets.
 #[pyfunction]
 #[pyo3(signature = (thing, /))]
 pub(crate) fn plan_offer<'py>(py: Python<'py>, thing: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
@@ -118,7 +120,8 @@ pub(crate) fn empty_shared(py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: &Bou
 /// Offers tensors and batches under names to other processes of the same user.
 ///
 /// The server listens at an address: the path of a socket, or "@" and a name without a file. A thread of the library answers
-/// importers, without Python.
+/// importers, without Python. If the process is killed, the file of a path stays, and a server at this path is refused until
+/// the file is removed.
 ///
 /// Memory that was given to an importer stays valid until the importer has released it or is gone. `close`, or a `with`
 /// block, ends the offers. When this process ends, host memory that was given stays valid; device memory does not.

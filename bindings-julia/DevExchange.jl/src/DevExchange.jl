@@ -4,9 +4,9 @@ Arrow C (Device) data interface.
 
 An exchange answers four questions: *what* is it (element type, shape, schema), *where* is it
 ([`DevExchange.device`](@ref)), *who* keeps it alive, and *when* may it be touched. There are three ways to hand
-something over, with the same names in every language: *share* (the owner is counted), *move* (nothing is counted, the
-handle is given up), *borrow* (for the length of one call). An import takes ownership only if it succeeds. The owner of
-a thing releases it once, and a foreign release is called exactly once, on whatever thread the last user is.
+something over, with these names where the language allows: *share* (the owner is counted), *move* (nothing is counted,
+the handle is given up), *borrow* (for the length of one call). An import takes ownership only if it succeeds. The owner
+of a thing releases it once, and a foreign release is called exactly once, on whatever thread the last user is.
 
 - [`Tensor`](@ref): arrays in and out as DLPack, with [`import_dlpack`](@ref), [`export_share`](@ref),
   [`export_move`](@ref).

@@ -19,9 +19,10 @@ end
 **Back-pressure.** `limit` batches are requested once the producer has provided the schema, and one more for each batch
 that is taken. With 0, batches come only after [`DevExchange.request`](@ref).
 
-A task that takes a batch waits until one has come; no thread is blocked. An error of the producer comes after the
-batches before it, once, as a [`DevExchangeError`](@ref) (`DEVX_CALLBACK`, with its text). A producer that breaks the
-contract causes such an error, too.
+A task that takes a batch waits until one has come; no thread is blocked. An error comes after the batches before it,
+once: `DEVX_CALLBACK` if the producer failed, with its text, or broke the contract, the error of an import if an array
+or its metadata is invalid, `DEVX_MISMATCH` or `DEVX_DEVICE` if a batch does not have the stream's schema or device
+type.
 
 `abi_h_metadata` says that the producer's struct is that of Arrow's `abi.h` (40 bytes), so that its metadata can be
 read. Leave it false if that is not known, because the text of the specification has another struct.

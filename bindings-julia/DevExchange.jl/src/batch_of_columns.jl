@@ -10,9 +10,9 @@ Names are texts or symbols.
 
 A [`Column`](@ref) or a batch (any array, as one column) goes in as it is, whatever its type, under the new name. It is
 shared, not copied, and stays valid even after its batch is closed. All of these must be on one device; with vectors
-beside them, on the CPU. If one of them is not ready yet, the result is in the order of `stream`, which waits for
-all of them on the device. All other columns are laid out from their elements; this includes a `view` of a column (but a
-[`slice`](@ref) is a column).
+beside them, on the CPU. If one of them is not ready yet, the result is in the order of `stream`, which waits for all of
+them on the device, and may be closed before the result if it is a [`DeviceStream`](@ref). All other columns are laid
+out from their elements; this includes a `view` of a column (but a [`slice`](@ref) is a column).
 
 | elements | Arrow type | memory |
 |---|---|---|

@@ -12,7 +12,8 @@ Makes a tensor over new memory of a device, not initialised, with elements of ty
 says.
 
 With a `stream`, memory of a CUDA device comes from the device's pool: it is ready for work on that stream, and given
-back in its order; the stream may be closed before that. Without a stream the memory is ready at once. With
+back in its order; the stream may be closed before that. Without a stream the memory is ready at once. Pinned and
+managed memory is made for the device of the stream, without a stream for device 0, whatever number `device` has. With
 `DevExchange.PINNED`, `DevExchange.MANAGED` and `DevExchange.CPU`, elements can be written and read here at once.
 
 Throws `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE` (no driver, no such device), `DEVX_INVALID_STREAM` (a
@@ -46,10 +47,10 @@ end
     copy_to(array::AbstractArray{T,N}, device::DLDevice, stream) -> Tensor{T,N}
 
 Copies to another device (or the same). The copy is queued on a stream of either device and ready after it: it can be
-handed on at once, and the source closed. A copy from or to the CPU is waited for, and one on the CPU can be read. Between
-host memory that is not pinned any stream will do (1 and 2 are those of device 0), and without a driver nothing is
-queued. Size and elements stay the same, index by index. A copy from or to the CPU is in compact **row-major** order;
-any other copy (pinned and managed memory included) keeps the strides.
+handed on at once, and the source closed. A copy from or to the CPU is waited for, and one on the CPU can be read.
+Between host memory that is not pinned any stream but -1 will do (1 and 2 are those of device 0), and without a driver
+nothing is queued. Size and elements stay the same, index by index. A copy from or to the CPU is in compact
+**row-major** order; any other copy (pinned and managed memory included) keeps the strides.
 
 For a Julia array of two or more dimensions, which is column-major, this first makes a row-major copy in host memory.
 `PermutedDimsArray(array, (2, 1))` and similar arrays, whose memory is row-major, are copied directly.

@@ -6,7 +6,7 @@
 Exports a tensor to a consumer; you keep the tensor. The consumer owns the struct and calls its deleter once, from any
 thread. If no consumer takes it, the caller does so with [`dlpack_release`](@ref). Data, shape, strides and flags are
 those of the tensor, except that `DLPACK_FLAG_BITMASK_IS_COPIED` is only passed on if the consumer is the only one to
-have the copy. Nothing is copied unless `copy` says so.
+have the copy. Nothing is copied unless `copy` says so; a copy is in plain host memory.
 
 The keywords are the arguments of `__dlpack__` (Python array API standard):
 - `max_version`: the highest version that the consumer reads. A major version of 0 is refused (`DEVX_VERSION`); use
@@ -16,7 +16,8 @@ The keywords are the arguments of `__dlpack__` (Python array API standard):
   it means that there is nothing to wait for; a stream is refused there (`DEVX_INVALID_STREAM`).
 - `copy`: `:never`, `:if_needed` or `:always`.
 
-Throws `DEVX_CLOSED` after `close`.
+Throws, for a copy, `DEVX_DEVICE` if the memory is not host memory and `DEVX_NOT_READY` if the data is not ready;
+`DEVX_CLOSED` after `close`.
 """
 function export_share(t::Tensor; max_version=DLPACK_VERSION, stream=nothing, copy=:never)
     return requested(t, max_version, stream, copy) do request

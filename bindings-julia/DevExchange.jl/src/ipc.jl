@@ -6,7 +6,8 @@
 
 An exporter. Other processes of the same user can import what it offers under names ([`offer`](@ref)) with an
 [`IpcClient`](@ref), without a copy. `address` is the path of a socket, or '@' and a name to which no file corresponds.
-A thread of the library answers importers; it does not need Julia. The second form, for a `do` block, calls `f(server)`,
+A thread of the library answers importers; it does not need Julia. If the process is killed, the file of a path stays,
+and a server at this path is refused until the file is removed. The second form, for a `do` block, calls `f(server)`,
 closes the server, and returns what `f` returned.
 
 **Ownership, threads.** `close(server)` ends all offers, and waits until the address is free again, for a second at
@@ -188,7 +189,8 @@ end
     plan_offer(x) -> Plan
 
 Says how a [`Tensor`](@ref) or [`Batch`](@ref) can be offered to other processes ([`offer`](@ref)): as a view, with a
-copy, or not at all, and why. Nothing is taken. Throws `DEVX_CLOSED`.
+copy, or not at all, and why. Nothing is taken. To tell the size of a copy of texts on a device, the host waits for
+their last offsets. Throws `DEVX_CLOSED`.
 """
 plan_offer(t::Tensor) = planned(t.handle) do tensor, record
     @checked devx_ipc_plan_tensor(tensor::Ptr{Cvoid}, record::Ptr{DevxPlan})

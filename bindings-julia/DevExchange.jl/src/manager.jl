@@ -187,8 +187,9 @@ end
 """
     allocate(m::MemoryManager, T, dims, device::DLDevice; stream=nothing) -> Tensor{T}
 
-Like `allocate(T, dims, device)`, but over memory of a manager: not initialised, compact and **row-major**. Without a
-stream, memory of a pool is in the order of the legacy default stream.
+Like `allocate(T, dims, device)`, but over memory of a manager: not initialised, compact and **row-major**. Pinned and
+managed memory is requested for the device of the stream, without a stream for device 0. Without a stream, memory of a
+pool is in the order of the legacy default stream.
 """
 allocate(m::MemoryManager, ::Type{T}, dims::Integer, device::DLDevice; stream=nothing) where {T} =
     allocate(m, T, (dims,), device; stream=stream)
@@ -266,7 +267,7 @@ end
     memory_info(m::MemoryManager, device_id=0) -> (free_bytes, total_bytes)
 
 Returns how much memory a manager has on a CUDA device, as a named tuple. Throws `DEVX_UNSUPPORTED` if the manager
-cannot tell, `DEVX_DEVICE`, `DEVX_CLOSED`.
+cannot tell (one of host memory only never can), `DEVX_DEVICE`, `DEVX_CLOSED`.
 """
 function memory_info(m::MemoryManager, device_id::Integer=0)
     out = Ref{DevxMemoryInfo}()

@@ -7,7 +7,7 @@ Makes a stream wait, on the device, until the data of a [`Tensor`](@ref) or [`Ba
 your own work on the data there. The host does not wait.
 
 Throws `DEVX_DEVICE` if the data is not on a device with streams, `DEVX_INVALID_STREAM`, `DEVX_DRIVER`,
-`DEVX_UNSUPPORTED` if the stream is being captured, `DEVX_CLOSED`.
+`DEVX_UNSUPPORTED` if the stream is being captured and would have to wait for work outside the capture, `DEVX_CLOSED`.
 """
 wait_on(t::Tensor, stream::AnyStream) = in_order(t.handle, stream) do tensor, stream
     @checked devx_tensor_wait(tensor::Ptr{Cvoid}, stream::Int64)
@@ -24,7 +24,7 @@ released only when that work is done, however early `close` is called. Nothing w
 later, from a thread of the library ([`releases_waiting`](@ref)). Any task may call this, for any number of streams. The
 copies of this module (`copy_to`, `read!`, `write!`) do this themselves.
 
-Throws the errors of [`wait_on`](@ref).
+Throws the errors of [`wait_on`](@ref); `DEVX_UNSUPPORTED` whenever the stream is being captured.
 """
 used_on(t::Tensor, stream::AnyStream) = in_order(t.handle, stream) do tensor, stream
     @checked devx_tensor_used_on(tensor::Ptr{Cvoid}, stream::Int64)
@@ -42,7 +42,9 @@ no other was named. Call it before the data is shared or exported, while no othe
 back in the order of another stream then goes back only after this work, too. A [`DeviceStream`](@ref) may be closed
 before `x`.
 
-Throws the errors of [`wait_on`](@ref), and `DEVX_INVALID_ARGUMENT` if the data is shared already.
+Throws `DEVX_INVALID_ARGUMENT` if the data is shared already, `DEVX_DEVICE` if it is not on a device with streams; for
+memory that is given back in the order of another stream, `DEVX_UNSUPPORTED` if the stream is being captured;
+`DEVX_INVALID_STREAM`, `DEVX_DRIVER`, `DEVX_CLOSED`.
 """
 produced_on(t::Tensor, stream::AnyStream) = in_order(t.handle, stream) do tensor, stream
     @checked devx_tensor_produced_on(tensor::Ptr{Cvoid}, stream::Int64)

@@ -10,8 +10,8 @@ A stream is a number as the protocols write it (1 is the legacy default stream, 
 anything else a handle), or an object with ``__cuda_stream__``, whose handle 0 stands for 1. 1 and 2 are default streams
 of the data's device, or, for pinned and managed memory, of the device that the memory was made for.
 ``DeviceStream.of("cuda:1", 1)`` names a default stream of another device. The driver cannot check a handle: the stream
-must outlive everything that is allocated, copied, imported or produced on it, and everything handed on from that. A
-stream that is only waited on, or named with ``used_on``, is needed for that call only.
+must outlive everything that is allocated, copied, imported, produced or made of columns on it, and everything handed on
+from that. A stream that is only waited on, or named with ``used_on``, is needed for that call only.
 
 Any thread can use any object; a ``BatchStream`` takes one call at a time. The last user of a Python object that is held
 here may be a thread that knows nothing of Python. The object is then given up soon after by Python's main thread, or by

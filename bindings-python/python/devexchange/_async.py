@@ -104,9 +104,10 @@ class AsyncReader:
     producer's struct is that of Arrow's ``abi.h`` (40 bytes), so that its ``metadata`` can be read; leave it false if
     that is not known, because the text of the specification has another struct.
 
-    An error of the producer is raised once, after the batches that came before it, as ``Failed`` with its text; so is a
-    breach of the contract by the producer. Tasks of any loop and threads can wait, several at once; each batch goes to
-    one of them. A task that is cancelled while it waits takes nothing.
+    An error is raised once, after the batches that came before it: ``Failed`` if the producer failed, with its text, or
+    broke the contract; the error of an import if an array or its metadata is invalid; TypeError or BufferError if a
+    batch does not have the stream's schema or device type. Tasks of any loop and threads can wait, several at once;
+    each batch goes to one of them. A task that is cancelled while it waits takes nothing.
 
     Raises ValueError for a negative limit.
     """

@@ -66,7 +66,7 @@ impl RecordBatch {
     /// same device.
     ///
     /// `stream` is needed only if a column is not ready yet. It waits for all columns on the device, and the batch is in its
-    /// order from then on.
+    /// order from then on. It must outlive the batch and everything handed on from it; a `DeviceStream` may be closed earlier.
     ///
     /// Raises ValueError if there is no column or if lengths differ, TypeError if devices differ, BufferError if a stream is
     /// needed and none is given.

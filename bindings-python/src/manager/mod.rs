@@ -140,11 +140,11 @@ impl MemoryManager {
     /// Allocates `bytes` bytes of the kind, and for the device, that `device` says.
     ///
     /// `device` is a name, for example "cuda:0", or a pair of numbers as in DLPack: (2, n) is device memory, (3, n) pinned and
-    /// (13, n) managed memory for device n, and (1, 0) plain host memory; by default it is (2, 0). With a `stream`, device
-    /// memory is given and taken back in its order, if the manager can do that; without one, memory of a pool is in the order
-    /// of the legacy default stream (see `Memory.wait`). The flags are for pinned memory: `mapped`
-    /// (devices can use it), `portable` (it can be used in all contexts) and `write_combined` (fast for the host to write,
-    /// slow to read).
+    /// (13, n) managed memory for device n, and (1, 0) plain host memory; by default it is (2, 0). The name of pinned or
+    /// managed memory stands for device 0, whatever its number. With a `stream`, device memory is given and taken back in its
+    /// order, if the manager can do that; without one, memory of a pool is in the order of the legacy default stream (see
+    /// `Memory.wait`). The flags are for pinned memory: `mapped` (devices can use it), `portable` (it can be used in all
+    /// contexts) and `write_combined` (fast for the host to write, slow to read).
     ///
     /// Raises OutOfMemory, and Refused for a kind that the manager does not have.
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
@@ -199,7 +199,9 @@ impl MemoryManager {
         Ok(Memory::new(pinned?))
     }
 
-    /// Returns how much memory there is for this manager. Raises Refused if the manager cannot say.
+    /// Returns how much memory there is for this manager.
+    ///
+    /// Raises Refused if the manager cannot tell; one of host memory only never can.
     #[pyo3(signature = (device_id=0))]
     fn memory_info<'py>(
         &self,

@@ -16,8 +16,8 @@ use crate::python::queue;
 /// here does not wait for the legacy default stream; `of` names a stream that somebody else made.
 ///
 /// It can be passed as `stream` everywhere in this package and, through `__cuda_stream__`, to other libraries. Close it when
-/// nobody queues work on it any more; what was allocated, copied, imported or produced in its order may live on. A stream
-/// that is never closed is left to the driver.
+/// nobody queues work on it any more; what was allocated, copied, imported, produced or made of columns in its order may live
+/// on. A stream that is never closed is left to the driver.
 #[pyclass(frozen, module = "devexchange", weakref)]
 pub(crate) struct DeviceStream {
     device: Device,
@@ -106,9 +106,9 @@ impl DeviceStream {
 
     /// Ends the use of the stream.
     ///
-    /// A stream that was made here is destroyed once everything that was allocated, copied, imported or produced in its
-    /// order, and everything handed on from that, is released, and once the releases that wait for work now no longer wait.
-    /// Work queued on it is still done. Closing again does nothing.
+    /// A stream that was made here is destroyed once everything that was allocated, copied, imported, produced or made of
+    /// columns in its order, and everything handed on from that, is released, and once the releases that wait for work now no
+    /// longer wait. Work queued on it is still done. Closing again does nothing.
     fn close(&self) -> Result<()> {
         queue::drain();
         match self.stream.take() {

@@ -90,7 +90,8 @@ impl Tensor {
     /// the order of another stream goes back only after that work, too. The stream must outlive this tensor and everything
     /// handed on from it; a `DeviceStream` may be closed earlier.
     ///
-    /// Raises ValueError if the tensor is shared already, BufferError for memory without streams.
+    /// Raises ValueError if the tensor is shared already, BufferError for memory without streams, and for memory that is given
+    /// back in the order of another stream if the stream is being captured.
     fn produced_on(&self, stream: &Bound<'_, PyAny>) -> Result<()> {
         let stream = self.get()?.stream(stream::number(stream)?)?;
         // SAFETY: the caller declares exactly this.
