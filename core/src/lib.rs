@@ -13,9 +13,9 @@
 //! batches and back, [`ipc`] hands both to other processes, and a [`manager`] can provide their memory. The [`ledger`]
 //! counts what is not released yet.
 //!
-//! There are three ways to hand something over, with the same names in every language: *share* (the owner is
-//! reference-counted: clone, then export), *move* (export the handle itself) and *borrow* (a view that is valid as long as
-//! the handle). An import takes ownership only if it succeeds.
+//! There are three ways to hand something over, with these names where the language allows: *share* (the owner is
+//! reference-counted: clone, then export), *move* (export the handle itself) and *borrow* (a view that is valid as long as the
+//! handle). An import takes ownership only if it succeeds.
 //!
 //! Device memory follows the same rules, with a [`Stream`] that work is queued on: the producer calls
 //! [`Tensor::produced_on`], the consumer [`Tensor::wait`] and [`Tensor::used_on`]. The memory is released only after the

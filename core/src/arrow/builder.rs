@@ -312,7 +312,8 @@ impl Batch {
     /// nothing is copied, and work with the batch ([`Batch::used_on`]) is work with all of them.
     ///
     /// If some columns are not ready now, `stream` is made to wait for all of them and the batch is ready after it. The
-    /// stream is needed only then.
+    /// stream is needed only then. It must outlive the batch and everything exported from it, but may be
+    /// [closed](Stream::close) before.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` if there is no column, `DEVX_INVALID_LENGTH` if lengths differ, `DEVX_MISMATCH` if

@@ -145,10 +145,11 @@ impl Client {
     /// change, further imports over this connection share the first one and do not ask the exporter.
     ///
     /// # Errors
-    /// `DEVX_CLOSED` if the exporter is gone; the exporter's own errors, and those of [`import_tensor`](super::import_tensor);
-    /// `DEVX_UNSUPPORTED` in a fork of the process that connected; `DEVX_BUSY` from within a wait of this connection on this
-    /// thread ([`super::interruptible`]); `DEVX_SYSTEM` if this process may open no more files. After `DEVX_OUT_OF_MEMORY` the
-    /// connection, and everything imported over it, can still be used.
+    /// `DEVX_CLOSED` if the exporter is gone, `DEVX_NOT_READY` if it does not answer in time; `DEVX_INVALID_ARGUMENT` for a
+    /// name that is empty or too long, `DEVX_INVALID_TEXT` for one with a NUL byte; the exporter's own errors, and those of
+    /// [`import_tensor`](super::import_tensor); `DEVX_UNSUPPORTED` in a fork of the process that connected; `DEVX_BUSY` from
+    /// within a wait of this connection on this thread ([`super::interruptible`]); `DEVX_SYSTEM` if this process may open no
+    /// more files. After `DEVX_OUT_OF_MEMORY` the connection, and everything imported over it, can still be used.
     ///
     /// # Safety
     /// The contract of [`import_tensor`](super::import_tensor) holds: nobody else who can write the memory does so while it is

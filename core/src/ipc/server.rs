@@ -69,8 +69,8 @@ impl Server {
     /// tensor is read-only: agree with them that they do not while anyone holds a slice of it ([`Tensor::as_slice`]).
     ///
     /// # Errors
-    /// Those of [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long; `DEVX_UNSUPPORTED` in a fork
-    /// of the process that made the server.
+    /// Those of [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long, `DEVX_INVALID_TEXT` for one
+    /// with a NUL byte; `DEVX_UNSUPPORTED` in a fork of the process that made the server.
     pub fn offer_tensor(&self, name: &str, tensor: &Tensor, copying: Copying) -> Result<()> {
         // The handle that `self` was borrowed from may be released meanwhile.
         let held = self.clone();

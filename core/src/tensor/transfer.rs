@@ -14,7 +14,8 @@ impl Tensor {
     /// Creates a tensor over new memory of `device`, compact and row-major, that begins at a multiple of 256 bytes. Plain host
     /// memory is zeroed; in other memory the elements have arbitrary values. On a GPU the memory comes from the device's pool
     /// and is ready for work on `stream`, which must not be destroyed before the tensor is released, but may be
-    /// [closed](Stream::close). Without a stream it is plain device memory, ready at once.
+    /// [closed](Stream::close). Without a stream it is plain device memory, ready at once. Pinned and managed memory is made
+    /// for the device of the stream, without a stream for that whose number `device` has.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_INVALID_STREAM` for a stream of another device,

@@ -43,7 +43,8 @@ impl Streams {
 impl Stream {
     /// Closes a stream: it is destroyed when all releases that wait for work now are done, and when nothing holds it any more.
     /// It is held by:
-    /// * tensors and batches that were allocated, copied, imported or produced on it, and whatever was handed on from these,
+    /// * tensors and batches that were allocated, copied, imported, produced or made of columns on it, and whatever was handed
+    ///   on from these,
     /// * memory of a pool that goes back in its order,
     /// * every [`Hold`].
     ///
