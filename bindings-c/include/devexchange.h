@@ -1347,6 +1347,7 @@ char const *devx_status_name(devx_status status);
  *
  * - all tensors and batches that were allocated, copied, imported or produced on it are released,
  * - all batches of columns that it orders are released,
+ * - all CUDA arrays that were exported for it are released,
  * - everything that was exported from these is released,
  * - all memory that a manager allocated for it is given back,
  * - all releases that wait for work at the time of this call are done,
@@ -1362,8 +1363,9 @@ devx_status devx_stream_close(DLDevice device, int64_t stream, devx_error *error
  *
  * The caller gives the stream up with `devx_stream_close`, when it queues nothing on it any more.
  * Or it destroys the stream with `devx_stream_destroy`, after everything that was allocated,
- * copied, imported, produced or made of columns on it, and every export of these, is released. A
- * stream that was only passed to `_wait` or `_used_on` is needed for that call only.
+ * copied, imported, produced or made of columns on it, every export of these, and every CUDA array
+ * that was exported for it, is released. A stream that was only passed to `_wait` or `_used_on` is
+ * needed for that call only.
  */
 devx_status devx_stream_create(DLDevice device, int64_t *out, devx_error *error);
 

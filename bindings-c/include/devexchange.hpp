@@ -410,8 +410,8 @@ inline Owner hold_stream(std::int64_t stream) {
 }
 
 /* A stream that its object owns. The destructor closes it (devx_stream_close): it is destroyed when everything that was
- * allocated, copied, imported, produced or made of columns on it is released, and nobody holds it. Work that is queued on it is
- * still done. A Stream converts to its number. */
+ * allocated, copied, imported, produced or made of columns on it is released, with all CUDA arrays that were exported for it,
+ * and nobody holds it. Work that is queued on it is still done. A Stream converts to its number. */
 class Stream {
 public:
     /* No stream: the state of an object that was moved from. */

@@ -18,8 +18,9 @@ use crate::error::{guard, guard_release, required};
 /// Makes a stream on a device; it does not wait for the legacy default stream.
 ///
 /// The caller gives the stream up with `devx_stream_close`, when it queues nothing on it any more. Or it destroys the stream
-/// with `devx_stream_destroy`, after everything that was allocated, copied, imported, produced or made of columns on it, and
-/// every export of these, is released. A stream that was only passed to `_wait` or `_used_on` is needed for that call only.
+/// with `devx_stream_destroy`, after everything that was allocated, copied, imported, produced or made of columns on it, every
+/// export of these, and every CUDA array that was exported for it, is released. A stream that was only passed to `_wait` or
+/// `_used_on` is needed for that call only.
 #[ffi_export]
 fn devx_stream_create(device: DlDevice, out: Option<Out<'_, i64>>, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
@@ -72,6 +73,7 @@ unsafe fn devx_stream_destroy(device: DlDevice, stream: i64, error: Option<&mut 
 ///
 /// - all tensors and batches that were allocated, copied, imported or produced on it are released,
 /// - all batches of columns that it orders are released,
+/// - all CUDA arrays that were exported for it are released,
 /// - everything that was exported from these is released,
 /// - all memory that a manager allocated for it is given back,
 /// - all releases that wait for work at the time of this call are done,

@@ -37,8 +37,8 @@ use crate::memory::{
     Foreign, Owner, Releasable, Slab, TailSize, Vacant, collected, entry, release_given, repeated, vector,
 };
 use crate::order::{Ready, release_behind};
-use crate::runtime::cuda::Event;
 use crate::runtime::cuda::pointer::{self, Place};
+use crate::runtime::cuda::{Event, HeldStream};
 use crate::stream::{LEGACY, RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::view::Whole;
@@ -384,7 +384,7 @@ struct Export {
     typestr: [u8; 8],
     /// The stream behind which the consumer's work is queued when it releases: the stream in the struct, or the one that the
     /// policy implies.
-    behind: Option<Stream>,
+    behind: Option<HeldStream>,
     _ready: Ready,
     _entry: Entry,
 }
@@ -394,7 +394,7 @@ struct Export {
 ///
 /// The stream of the struct is the one behind which the data is ready, and also the work that was noted with
 /// [`Tensor::used_on`]: a consumer that waits for this stream waits for all of it. When the consumer releases the struct, the
-/// tensor is given up after the work queued on this stream, which must live until then. For a consumer that reads no stream
+/// tensor is given up after the work queued on this stream, which may be [closed](Stream::close) before. For a consumer that reads no stream
 /// (before version 3) the policy applies: with the legacy default stream, the tensor is given up after the work queued there.
 ///
 /// # Errors
@@ -434,7 +434,7 @@ struct Prepared {
     typestr: [u8; 8],
     /// The stream that the struct names.
     said: Option<Stream>,
-    behind: Option<Stream>,
+    behind: Option<HeldStream>,
     ready: Ready,
 }
 
@@ -474,7 +474,7 @@ fn prepare(tensor: &Tensor, request: &Request) -> Result<Prepared> {
         }
     }
     let by_policy = !has_stream && request.no_stream == NoStream::LegacyDefault;
-    let behind = if by_policy { Some(legacy()?) } else { said };
+    let behind = if by_policy { Some(legacy()?) } else { said }.map(HeldStream::new).transpose()?;
     Ok(Prepared { typestr, said, behind, ready: tensor.ready().again() })
 }
 
@@ -524,8 +524,8 @@ unsafe extern "C" fn release_export(array: *mut DevxCudaArray) {
         // SAFETY: made by `hand_over`, and marked as released above.
         let export = unsafe { Slab::<Export>::from_raw(slab) };
         let Export { tensor, behind, .. } = export.header();
-        if let Some(stream) = *behind {
-            release_behind(Whole::Tensor(tensor.clone()), stream);
+        if let Some(held) = behind {
+            release_behind(Whole::Tensor(tensor.clone()), held.stream());
         }
     }
 }

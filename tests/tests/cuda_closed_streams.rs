@@ -8,7 +8,7 @@ use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::manager::{Pool, PoolOptions};
 use devexchange_core::runtime::cuda::Hold;
 use devexchange_core::runtime::releases_waiting;
-use devexchange_core::{DType, RawStream, Stream, Tensor, convert};
+use devexchange_core::{DType, Error, RawStream, Stream, Tensor, convert, cuda_array};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::{forked, soon};
 use devexchange_tests::sim::{self, Live, Session};
@@ -180,6 +180,29 @@ fn one_is_destroyed_after_what_is_in_its_order() {
             sim::destroy(consumer);
             sim::settle();
         }
+    });
+}
+
+/// The consumer's work is queued there when it releases the array.
+#[test]
+fn one_is_destroyed_after_a_cuda_array_that_names_it() {
+    if sim::skipped("streams are counted by the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.each(3, || {
+        let before = sim::stat("live_streams");
+        let memory = sim::alloc(N);
+        let tensor = foreign::tensor(memory, N, CUDA0, move || sim::free(memory));
+        let on = Stream::create(0).expect("a stream");
+        let request = cuda_array::Request { stream: Some(sim::raw(on.value())), ..cuda_array::Request::default() };
+        let exported = cuda_array::export(tensor, &request).map_err(Error::from).expect("exported");
+        assert_eq!(exported.as_raw().stream, on.value());
+        // SAFETY: the consumer, who queues nothing more, is done with it.
+        unsafe { on.close() }.expect("closed");
+        assert_eq!(sim::stat("live_streams"), before + 1);
+        drop(exported);
+        soon("the stream is destroyed", || sim::stat("live_streams") == before);
     });
 }
 

@@ -91,9 +91,10 @@ typedef struct devx_cuda_array_request {
   int32_t no_stream;
   /**
    * Import: the stream that the consumer works on; it is made to wait for the data. Export: the
-   * stream to order the data on, which must stay alive until the array is released.
-   * `DEVX_CUDA_ARRAY_NO_STREAM` if there is none: then an export orders data that is not ready, or
-   * in use, on the stream that it is queued on already, or else on the legacy default stream.
+   * stream to order the data on, which must not be destroyed before the array is released; it may
+   * be closed (`devx_stream_close`). `DEVX_CUDA_ARRAY_NO_STREAM` if there is none: then an export
+   * orders data that is not ready, or in use, on the stream that it is queued on already, or else
+   * on the legacy default stream.
    */
   int64_t stream;
 } devx_cuda_array_request;

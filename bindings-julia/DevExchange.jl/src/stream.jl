@@ -28,11 +28,11 @@ made for. `stream.value` is the number for other libraries; it does not name the
 
 **Ownership.** Call `close(stream)` on a stream that was made here when nobody queues work on it any more; closing it
 again does nothing. The stream is destroyed when all tensors and batches that were allocated, copied, imported, produced
-or made of columns in its order are released, including those that were handed on, and after the releases that then wait
-for work ([`releases_waiting`](@ref)). Work that is queued on it is still done. A call that only waits on the stream, or
-names it with [`used_on`](@ref), needs it for that call only. A stream that is never closed is closed some time after it
-became unreachable, when nothing of this library is outstanding any more ([`outstanding`](@ref)). At the end of the
-process streams are left to the driver.
+or made of columns in its order are released, including those that were handed on, with all CUDA arrays that were
+exported for it, and after the releases that then wait for work ([`releases_waiting`](@ref)). Work that is queued on it
+is still done. A call that only waits on the stream, or names it with [`used_on`](@ref), needs it for that call only. A
+stream that is never closed is closed some time after it became unreachable, when nothing of this library is outstanding
+any more ([`outstanding`](@ref)). At the end of the process streams are left to the driver.
 
 Throws `DEVX_DEVICE` if there is no driver or no such device, or if the device has no streams (the CPU), `DEVX_DRIVER`,
 `DEVX_INVALID_STREAM`; `DEVX_CLOSED` for every use after `close`.

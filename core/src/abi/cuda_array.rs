@@ -67,8 +67,8 @@ pub struct DevxCudaArrayRequest {
     /// What takes the place of the stream in versions that have none: one of `DEVX_NO_STREAM_…`.
     pub no_stream: i32,
     /// Import: the stream that the consumer works on; it is made to wait for the data. Export: the stream to order the data
-    /// on, which must stay alive until the array is released. `DEVX_CUDA_ARRAY_NO_STREAM` if there is none: then an export
-    /// orders data that is not ready, or in use, on the stream that it is queued on already, or else on the legacy default
-    /// stream.
+    /// on, which must not be destroyed before the array is released; it may be closed (`devx_stream_close`).
+    /// `DEVX_CUDA_ARRAY_NO_STREAM` if there is none: then an export orders data that is not ready, or in use, on the stream
+    /// that it is queued on already, or else on the legacy default stream.
     pub stream: i64,
 }

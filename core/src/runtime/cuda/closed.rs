@@ -45,6 +45,7 @@ impl Stream {
     /// It is held by:
     /// * tensors and batches that were allocated, copied, imported, produced or made of columns on it, and whatever was handed
     ///   on from these,
+    /// * CUDA arrays that were exported for it,
     /// * memory of a pool that goes back in its order,
     /// * every [`Hold`].
     ///

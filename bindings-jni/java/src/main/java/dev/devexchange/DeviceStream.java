@@ -9,10 +9,11 @@ package dev.devexchange;
  *
  * <p>Close a stream when nobody queues work on it any more. A closed stream that was made here is destroyed once all
  * tensors, batches and {@link Memory} that were allocated, copied, imported, produced or made of columns on it are
- * released, with everything exported from them, and after the releases that wait for queued work at that time ({@link
- * DevExchange#releasesWaiting}). A foreign stream must outlive all that. A stream that was only waited on, or named
- * with {@code usedOn}, is not needed after that call. A stream that was made here and is never closed is not destroyed,
- * because others may have its number; {@code DEVEXCHANGE_TRACE=1} reports this on stderr. Any thread may use a stream.
+ * released, with everything exported from them and all CUDA arrays exported for the stream, and after the releases that
+ * wait for queued work at that time ({@link DevExchange#releasesWaiting}). A foreign stream must outlive all that. A
+ * stream that was only waited on, or named with {@code usedOn}, is not needed after that call. A stream that was made
+ * here and is never closed is not destroyed, because others may have its number; {@code DEVEXCHANGE_TRACE=1} reports
+ * this on stderr. Any thread may use a stream.
  */
 public final class DeviceStream extends Owned<DeviceStream> implements AutoCloseable {
     /** The number of the legacy default stream, which every stream waits for unless it was made not to. */
