@@ -952,9 +952,9 @@ public:
         detail::check([&](devx_error *error) { return devx_tensor_used_on(get(), stream, error); });
     }
     /* Says that the data is ready when the work that is queued on `stream` is done: for work on another stream than the one
-     * that the tensor was made on (the legacy default stream if no other was named). To be called before the tensor is shared,
-     * while no other call uses the handle. Memory that is given back in the order of another stream is given back only after
-     * this work, too. */
+     * that the tensor was made on (the legacy default stream if no other was named), and on any stream for pinned or managed
+     * memory that was allocated, which counts as ready at once. To be called before the tensor is shared, while no other call
+     * uses the handle. Memory that is given back in the order of another stream is given back only after this work, too. */
     void produced_on(std::int64_t stream) {
         detail::check([&](devx_error *error) { return devx_tensor_produced_on(get(), stream, error); });
     }

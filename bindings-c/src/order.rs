@@ -12,7 +12,8 @@ use crate::tensor::TensorHandle;
 /// Says that the data is ready when the work that is queued on `stream` is done.
 ///
 /// For work that fills the memory on another stream than the one that the tensor was made on, which is the legacy default
-/// stream if no other was named. To be called before the tensor is shared (DEVX_INVALID_ARGUMENT afterwards), while no other
+/// stream if no other was named; and for work on any stream if this library has allocated pinned or managed memory, which
+/// counts as ready at once. To be called before the tensor is shared (DEVX_INVALID_ARGUMENT afterwards), while no other
 /// call uses the handle. DEVX_DEVICE if the tensor is on the CPU. Memory that is given back in the order of another stream is
 /// given back only after this work, too; for such memory, DEVX_UNSUPPORTED if the stream is being captured. The stream must not
 /// be destroyed before the tensor and everything that was exported from it is released; it may be closed (`devx_stream_close`).

@@ -51,6 +51,15 @@ pub(crate) fn made_for(device: Device, stream: Option<Stream>) -> Result<i32> {
     }
 }
 
+/// When the data of a new tensor is ready, whose memory is ready as said. Memory of a GPU for which no stream was named can be
+/// filled on the legacy default stream without another word, as if it were the caller's own.
+pub(crate) fn filled(device: Device, ready: Ready) -> Ready {
+    match ready {
+        Ready::Now if device.kind == DeviceType::CUDA => Ready::unknown(device),
+        ready => ready,
+    }
+}
+
 /// Like [`allocate`], but the memory can be read at once. Host memory is zeroed, because reading uninitialised memory is
 /// undefined in Rust. Other memory counts as initialised by the driver, with arbitrary content.
 ///

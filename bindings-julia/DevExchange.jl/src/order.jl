@@ -38,9 +38,9 @@ end
 
 Says that the data of a [`Tensor`](@ref) or [`Batch`](@ref) is ready when the work queued on a stream is done: for your
 own work that fills the data on a stream other than the one that `x` was made on, which is the legacy default stream if
-no other was named. Call it before the data is shared or exported, while no other task uses `x`. Memory that is given
-back in the order of another stream then goes back only after this work, too. A [`DeviceStream`](@ref) may be closed
-before `x`.
+no other was named, and on any stream for pinned or managed memory that was allocated here, which counts as ready at
+once. Call it before the data is shared or exported, while no other task uses `x`. Memory that is given back in the
+order of another stream then goes back only after this work, too. A [`DeviceStream`](@ref) may be closed before `x`.
 
 Throws `DEVX_INVALID_ARGUMENT` if the data is shared already, `DEVX_DEVICE` if it is not on a device with streams; for
 memory that is given back in the order of another stream, `DEVX_UNSUPPORTED` if the stream is being captured;

@@ -86,9 +86,10 @@ impl Tensor {
     /// Declares that the elements are ready when the work queued on `stream` so far is done.
     ///
     /// This is for work of your own that fills the memory on another stream than the one that the tensor was made on, which is
-    /// the legacy default stream if no other was named. Call it before the tensor is handed on. Memory that is given back in
-    /// the order of another stream goes back only after that work, too. The stream must outlive this tensor and everything
-    /// handed on from it; a `DeviceStream` may be closed earlier.
+    /// the legacy default stream if no other was named, and for work on any stream if this package has allocated pinned or
+    /// managed memory, which counts as ready at once. Call it before the tensor is handed on. Memory that is given back in the
+    /// order of another stream goes back only after that work, too. The stream must outlive this tensor and everything handed
+    /// on from it; a `DeviceStream` may be closed earlier.
     ///
     /// Raises ValueError if the tensor is shared already, BufferError for memory without streams, and for memory that is given
     /// back in the order of another stream if the stream is being captured.

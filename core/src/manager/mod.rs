@@ -409,7 +409,7 @@ impl Tensor {
         // SAFETY: the memory has the bytes of the shape, and lives in the owner.
         let mut tensor = unsafe { Self::from_raw_parts(&desc, owner) }
             .map_err(|refused| Error::from(refused).within("the memory of the manager: "))?;
-        tensor.set_ready(ready);
+        tensor.set_ready(transfer::filled(device, ready));
         Ok(tensor)
     }
 }

@@ -44,9 +44,10 @@ impl Tensor {
     }
 
     /// Says that the data is ready when the work queued on `stream` is done: for work on a stream other than the one that the
-    /// tensor was made on, which is the legacy default stream if no other was named. Call it before the tensor is shared.
-    /// Memory that is given back in the order of another stream then goes back only after this work, too. The stream must
-    /// outlive the tensor and everything exported from it, but may be [closed](Stream::close) before.
+    /// tensor was made on, which is the legacy default stream if no other was named, and on any stream for pinned or managed
+    /// memory that was allocated here, which counts as ready at once. Call it before the tensor is shared. Memory that is given
+    /// back in the order of another stream then goes back only after this work, too. The stream must outlive the tensor and
+    /// everything exported from it, but may be [closed](Stream::close) before.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams. For memory that is

@@ -14,8 +14,9 @@ impl Tensor {
     /// Creates a tensor over new memory of `device`, compact and row-major, that begins at a multiple of 256 bytes. Plain host
     /// memory is zeroed; in other memory the elements have arbitrary values. On a GPU the memory comes from the device's pool
     /// and is ready for work on `stream`, which must not be destroyed before the tensor is released, but may be
-    /// [closed](Stream::close). Without a stream it is plain device memory, ready at once. Pinned and managed memory is made
-    /// for the device of the stream, without a stream for that whose number `device` has.
+    /// [closed](Stream::close). Without a stream it is plain device memory, which can be used at once and counts as filled on
+    /// the legacy default stream. Pinned and managed memory is made for the device of the stream, without a stream for that
+    /// whose number `device` has; it counts as ready at once.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE`, `DEVX_INVALID_STREAM` for a stream of another device,
@@ -25,7 +26,10 @@ impl Tensor {
         // Managed memory is made for the device that was named, although the checked device is none in particular. Arrow's −1
         // names the first one.
         let named = Device { id: device.id.max(0), ..device };
-        Self::made(checked, dtype, shape, |bytes| transfer::allocate_readable(named, bytes, stream))
+        Self::made(checked, dtype, shape, |bytes| {
+            let memory = transfer::allocate_readable(named, bytes, stream)?;
+            Ok(Memory { ready: transfer::filled(checked, memory.ready), ..memory })
+        })
     }
 
     /// Like [`Tensor::allocate`], but leaves the elements uninitialised: the caller writes all of them before anyone reads

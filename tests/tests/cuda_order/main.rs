@@ -17,6 +17,7 @@ use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_STREAM, DEVX_NOT_RE
 use devexchange_core::arrow::release_array;
 use devexchange_core::convert;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
+use devexchange_core::manager::{Driver, Manager, Pool, PoolOptions};
 use devexchange_core::order::{NO_SYNC, Ready};
 use devexchange_core::stream::{LEGACY, PER_THREAD};
 use devexchange_core::{Batch, DType, Device, DeviceType, Stream, Tensor};

@@ -25,6 +25,33 @@ fn dlpack_export_for_every_stream_of_a_consumer() {
     });
 }
 
+/// As if the memory were the program's own.
+#[test]
+fn new_memory_is_filled_on_the_legacy_stream_without_a_word() {
+    let session = Session::new();
+    let with = |manager: &dyn Manager| Tensor::allocate_with(manager, CUDA0, DType::UINT8, &[N as i64], None);
+    let allocate: [&dyn Fn() -> devexchange_core::Result<Tensor>; 3] =
+        [&|| Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], None), &|| with(&Driver::new()?), &|| {
+            with(&Pool::new(PoolOptions::default())?)
+        }];
+    for allocate in allocate {
+        session.each(SEEDS, || {
+            let tensor = allocate().expect("allocated");
+            let (data, consumer, scratch) = (tensor.data() as u64, sim::stream(), sim::alloc(N));
+            sim::fill(data, 0x5a, N, LEGACY as u64);
+            let exported = export::<DLManagedTensorVersioned>(tensor, consumer as i64);
+            sim::copy(scratch, data, N, consumer);
+            let seen = exported.import().expect("imported");
+            seen.used_on(sim::on(consumer)).expect("used");
+            drop(seen);
+            assert_eq!(sim::download(scratch, N, consumer), [0x5a; N as usize]);
+            sim::free(scratch);
+            sim::settle();
+            sim::destroy(consumer);
+        });
+    }
+}
+
 #[test]
 fn dlpack_export_without_synchronisation() {
     let session = Session::new();

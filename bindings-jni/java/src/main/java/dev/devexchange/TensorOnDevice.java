@@ -123,7 +123,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
 
     /**
      * Notes that the data is ready when the work already queued on a stream is done. This is for work on another stream
-     * than the one that the tensor was made on, which is the legacy default stream if no other was named. Must be
+     * than the one that the tensor was made on, which is the legacy default stream if no other was named, and for work
+     * on any stream if this library has allocated pinned or managed memory, which counts as ready at once. Must be
      * called before the tensor is shared, exported or used by other threads. Memory that is given back in the order of
      * another stream is given back only after that work, too.
      *
