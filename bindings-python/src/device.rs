@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::python::class::Class;
-use crate::python::error::{Result, wrong_type};
+use crate::python::error::{Error, Result, wrong_type};
 use crate::python::{argument, ask};
 
 static DEVICE: Class = Class::new("devexchange._types", "Device");
@@ -51,46 +51,55 @@ pub(crate) fn to_python(py: Python<'_>, device: Device) -> Result<Bound<'_, PyAn
 
 /// Reads what a producer's `__dlpack_device__` returned. Paddle writes None for the number of the CPU.
 pub(crate) fn said(pair: &Bound<'_, PyAny>) -> Result<Device> {
-    match pair.extract::<(i32, Option<i64>)>() {
-        Ok((kind, Some(id))) => Ok(Device::new(DeviceType(kind), id)?),
-        Ok((kind, None)) if DeviceType(kind) == Device::CPU.kind => Ok(Device::CPU),
+    match argument::pair(pair)? {
+        Some((kind, Some(id))) => Ok(Device::new(DeviceType(kind), id)?),
+        Some((kind, None)) if DeviceType(kind) == Device::CPU.kind => Ok(Device::CPU),
         _ => wrong_type!("__dlpack_device__ returned {pair:?}: a pair (device type, number) is needed"),
     }
 }
 
 /// The two numbers of a pair of a device type and a number, unchecked.
 fn numbers(pair: &Bound<'_, PyAny>) -> Result<(i32, i32)> {
-    match pair.extract() {
-        Ok(numbers) => Ok(numbers),
-        Err(_) => wrong_type!("device is {pair:?}: a pair (device type, number) is needed"),
+    match argument::pair(pair)? {
+        Some(numbers) => Ok(numbers),
+        None => wrong_type!("device is {pair:?}: a pair (device type, number) is needed"),
     }
 }
 
 /// Reads the device that a caller names by such a pair, by a name, or by a PyTorch device, whose text is its name.
 pub(crate) fn asked(device: &Bound<'_, PyAny>) -> Result<Device> {
+    let (kind, id) = named(device)?;
+    Ok(Device::new(kind, id)?)
+}
+
+/// The device that memory is asked for: as in [`asked`], but a pair is unchecked, because pinned and managed memory is for a
+/// device, too.
+pub(crate) fn of_request(device: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
+    let (kind, id) = named(device)?;
+    // No device has a number beyond 32 bits: the check refuses it.
+    let id = id.try_into().or_else(|_| Device::new(kind, id).map(|checked| checked.id)).map_err(Error::from)?;
+    Ok((kind.0, id))
+}
+
+/// The two numbers of a device that is named as for [`asked`]: those of a pair unchecked.
+fn named(device: &Bound<'_, PyAny>) -> Result<(DeviceType, i64)> {
+    let parsed = |name: &Bound<'_, PyString>| -> Result<_> {
+        let Device { kind, id } = name.to_string_lossy().parse()?;
+        Ok((kind, id.into()))
+    };
     if let Ok(name) = device.cast::<PyString>() {
-        return Ok(name.to_string_lossy().parse()?);
+        return parsed(name);
     }
     let kind = device.getattr_opt(intern!(device.py(), "type"))?;
     if kind.is_some_and(|kind| kind.is_instance_of::<PyString>()) {
-        return Ok(device.str()?.to_string_lossy().parse()?);
+        return parsed(&device.str()?);
     }
-    match device.extract::<(i32, i64)>() {
-        Ok((kind, id)) => Ok(Device::new(DeviceType(kind), id)?),
-        Err(_) => {
+    match argument::pair(device)? {
+        Some((kind, id)) => Ok((DeviceType(kind), id)),
+        None => {
             wrong_type!("device is {device:?}: a name such as \"cuda:0\" or a pair (device type, number) is needed")
         }
     }
-}
-
-/// The device that memory is asked for: such a pair, unchecked, because pinned and managed memory is for a device, too; or as
-/// in [`asked`].
-pub(crate) fn of_request(device: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
-    if let Ok(numbers) = device.extract() {
-        return Ok(numbers);
-    }
-    let Device { kind, id } = asked(device)?;
-    Ok((kind.0, id))
 }
 
 /// The number of a device whose kind is known.

@@ -37,10 +37,8 @@ fn extent(value: &Bound<'_, PyAny>) -> Result<i64> {
     if !is_index(value) {
         return wrong_type!("shape has {value:?}: an int was expected");
     }
-    match value.extract::<i64>() {
-        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
-            refuse!(DEVX_INVALID_SHAPE, "shape has {value}: more than 64 bits")
-        }
-        extent => Ok(extent?),
+    match argument::fitting(value)? {
+        Some(extent) => Ok(extent),
+        None => refuse!(DEVX_INVALID_SHAPE, "shape has {value}: more than 64 bits"),
     }
 }

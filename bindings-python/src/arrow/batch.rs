@@ -403,7 +403,7 @@ fn find(batch: &Batch, which: &Bound<'_, PyAny>) -> Result<DevxColumn> {
             "column is {which:?}: an int or a str was expected; RecordBatch.of makes a batch of some of the columns"
         );
     }
-    let index = argument::index(which)?;
+    let index = argument::fitting::<i64>(which)?;
     let counted = index.map(|index| if index < 0 { index + n as i64 } else { index });
     match counted.and_then(|counted| batch.column(usize::try_from(counted).ok()?)) {
         Some(column) => Ok(column.to_raw()),

@@ -196,7 +196,7 @@ impl Column {
             let (offset, length) = argument::rows(slice, self.length, "column")?;
             return Ok(Bound::new(py, self.part(offset, length)?)?.into_any());
         }
-        let counted = argument::index(row)?.map(|row| if row < 0 { row + self.length } else { row });
+        let counted = argument::fitting::<i64>(row)?.map(|row| if row < 0 { row + self.length } else { row });
         match counted.filter(|counted| (0..self.length).contains(counted)) {
             Some(counted) => value::of(py, self.view()?, counted),
             None => {

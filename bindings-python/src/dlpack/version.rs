@@ -3,10 +3,10 @@
 use std::cell::UnsafeCell;
 
 use devexchange_core::abi::dlpack::DLPackVersion;
-use pyo3::exceptions::PyOverflowError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::python::argument::{self, is_index};
 use crate::python::ask;
 use crate::python::error::{Result, refuse, wrong_type};
 use crate::python::quick::borrowed;
@@ -80,12 +80,13 @@ unsafe fn read(
 
 /// Reads the version from a `max_version` argument.
 pub(crate) fn from_python(asked: &Bound<'_, PyAny>) -> Result<(u32, u32)> {
-    match asked.extract() {
-        Ok(version) => Ok(version),
-        Err(error) if error.is_instance_of::<PyOverflowError>(asked.py()) => {
-            refuse!(DEVX_INVALID_ARGUMENT, "max_version is {asked}: its numbers must be between 0 and {}", u32::MAX)
-        }
-        Err(_) => wrong_type!("max_version is {asked:?}: a pair (major, minor) is needed"),
+    let pair = asked.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().ok();
+    let Some((major, minor)) = pair.filter(|(major, minor)| is_index(major) && is_index(minor)) else {
+        return wrong_type!("max_version is {asked:?}: a pair (major, minor) is needed");
+    };
+    match (argument::fitting(&major)?, argument::fitting(&minor)?) {
+        (Some(major), Some(minor)) => Ok((major, minor)),
+        _ => refuse!(DEVX_INVALID_ARGUMENT, "max_version is {asked}: its numbers must be between 0 and {}", u32::MAX),
     }
 }
 

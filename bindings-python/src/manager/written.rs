@@ -133,7 +133,7 @@ unsafe impl Callbacks for Written {
                 })?;
                 return Ok(Allocation { address: memory.address, device: memory.device, owner: Owner::new(memory) });
             }
-            let Ok((address, release)) = given.extract::<(usize, Bound<'_, PyAny>)>() else {
+            let Some((address, release)) = argument::pair::<usize, Bound<'_, PyAny>>(&given)? else {
                 return wrong_type!("it gave {given:?}: memory, or a pair (address, release), is needed");
             };
             let (address, owner) = (std::ptr::with_exposed_provenance_mut(address), giving_back(&release, hold)?);

@@ -6,7 +6,7 @@ use devexchange_core::{Device, RawStream};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt};
 
-use crate::python::argument::is_index;
+use crate::python::argument::{self, is_index};
 use crate::python::call;
 use crate::python::error::{Result, refuse, wrong_type};
 
@@ -34,7 +34,7 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     if !is_int(&version) || !is_int(&handle) {
         return wrong_type!("__cuda_stream__ gave {given:?}: two ints were expected");
     }
-    if !version.eq(0)? {
+    if argument::fitting(&version)? != Some(0) {
         return refuse!(DEVX_UNSUPPORTED, "__cuda_stream__ is of version {version}: this library knows version 0");
     }
     let stream = integer(&handle)?;
@@ -44,10 +44,10 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
 }
 
 fn integer(value: &Bound<'_, PyAny>) -> Result<RawStream> {
-    match value.extract::<i64>() {
+    match argument::fitting(value)? {
         // SAFETY: a program that names a stream keeps it alive, as the documentation of the package demands.
-        Ok(value) => Ok(unsafe { RawStream::new(value) }),
-        Err(_) => refuse!(DEVX_INVALID_STREAM, "stream is {value}: neither -1 nor a stream handle"),
+        Some(value) => Ok(unsafe { RawStream::new(value) }),
+        None => refuse!(DEVX_INVALID_STREAM, "stream is {value}: neither -1 nor a stream handle"),
     }
 }
 

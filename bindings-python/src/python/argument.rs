@@ -18,13 +18,32 @@ pub(crate) fn is_index(value: &Bound<'_, PyAny>) -> bool {
     unsafe { ffi::PyIndex_Check(value.as_ptr()) != 0 }
 }
 
-/// Reads an index into a sequence; `None` if it is beyond the end of any sequence.
-pub(crate) fn index(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
-    match value.extract() {
-        Ok(index) => Ok(Some(index)),
+/// Reads a number; `None` if it does not fit its type. Any other exception is raised: it may be one of the `__index__` of a
+/// program.
+pub(crate) fn fitting<'py, T: FromPyObjectOwned<'py>>(value: &Bound<'py, PyAny>) -> PyResult<Option<T>> {
+    match value.extract().map_err(Into::into) {
+        Ok(number) => Ok(Some(number)),
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Reads a pair, whose entries can be numbers; `None` if it is no pair, if an entry is not what it should be, or does not fit.
+/// An exception is raised as by [`fitting`].
+pub(crate) fn pair<'py, A, B>(value: &Bound<'py, PyAny>) -> PyResult<Option<(A, B)>>
+where
+    A: FromPyObjectOwned<'py>,
+    B: FromPyObjectOwned<'py>,
+{
+    fn entry<'py, T: FromPyObjectOwned<'py>>(value: &Bound<'py, PyAny>) -> PyResult<Option<T>> {
+        match fitting(value) {
+            Err(_) if !is_index(value) => Ok(None),
+            entry => entry,
+        }
+    }
+    let Ok((first, second)) = value.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>() else { return Ok(None) };
+    let Some(first) = entry(&first)? else { return Ok(None) };
+    Ok(entry(&second)?.map(|second| (first, second)))
 }
 
 /// Reads an amount that is called `what`.
@@ -35,13 +54,13 @@ pub(crate) fn size(value: &Bound<'_, PyAny>, what: &str) -> Result<usize> {
 /// Reads a number that is called `what`. It has to fit its type and be between `least` and `most`.
 pub(crate) fn number<'py, T>(value: &Bound<'py, PyAny>, what: &str, least: T, most: T) -> Result<T>
 where
-    T: FromPyObjectOwned<'py, Error = PyErr> + PartialOrd + Display,
+    T: FromPyObjectOwned<'py> + PartialOrd + Display,
 {
-    match value.extract::<T>() {
-        Ok(number) if (&least..=&most).contains(&&number) => Ok(number),
+    match fitting::<T>(value) {
+        Ok(Some(number)) if (&least..=&most).contains(&&number) => Ok(number),
+        Ok(_) => refuse!(DEVX_INVALID_ARGUMENT, "{what} is {value}: it must be between {least} and {most}"),
         Err(_) if !is_index(value) => wrong_type!("{what} is {value:?}: an int was expected"),
-        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => Err(error.into()),
-        _ => refuse!(DEVX_INVALID_ARGUMENT, "{what} is {value}: it must be between {least} and {most}"),
+        Err(error) => Err(error.into()),
     }
 }
 

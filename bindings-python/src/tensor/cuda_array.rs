@@ -10,7 +10,7 @@ use devexchange_core::abi::types::{
 use devexchange_core::cuda_array::{self, Imported, NoStream, Request};
 use devexchange_core::layout::MAX_NDIM;
 use devexchange_core::{Owner, Tensor as CoreTensor};
-use pyo3::exceptions::{PyAttributeError, PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
@@ -244,7 +244,7 @@ fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i
     if !is_integer(value) {
         return wrong_type!("{what} is {value:?}: an int was expected");
     }
-    match argument::index(value)? {
+    match argument::fitting(value)? {
         Some(value) => Ok(value),
         None => Err(devexchange_core::Error::new(beyond, format_args!("{what} is {value}: more than 64 bits")).into()),
     }
@@ -267,12 +267,9 @@ fn address(value: &Bound<'_, PyAny>) -> Result<usize> {
     if !is_integer(value) {
         return wrong_type!("data[0] is {value:?}: an int was expected");
     }
-    match value.extract() {
-        Ok(value) => Ok(value),
-        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
-            refuse!(DEVX_INVALID_ARGUMENT, "data[0] is {value}: not an address")
-        }
-        Err(error) => Err(error.into()),
+    match argument::fitting(value)? {
+        Some(address) => Ok(address),
+        None => refuse!(DEVX_INVALID_ARGUMENT, "data[0] is {value}: not an address"),
     }
 }
 
