@@ -37,18 +37,25 @@ pub(crate) fn number(stream: &Bound<'_, PyAny>) -> Result<RawStream> {
     if argument::fitting(&version)? != Some(0) {
         return refuse!(DEVX_UNSUPPORTED, "__cuda_stream__ is of version {version}: this library knows version 0");
     }
-    let stream = integer(&handle)?;
+    // Only a number of the protocols, not a handle, can be -1 (no synchronisation).
+    let Some(value) = argument::fitting(&handle)?.filter(|&value| value >= 0) else {
+        return refuse!(DEVX_INVALID_STREAM, "__cuda_stream__ gave {given:?}: {handle} is not a stream handle");
+    };
     // Which of the two default streams that is depends on how the other library was built. The legacy one serves for either:
     // it waits for the per-thread ones, and they wait for it (CUDA, "Stream synchronization behavior").
-    Ok(if stream.value() == 0 { RawStream::LEGACY } else { stream })
+    Ok(if value == 0 { RawStream::LEGACY } else { named(value) })
 }
 
 fn integer(value: &Bound<'_, PyAny>) -> Result<RawStream> {
     match argument::fitting(value)? {
-        // SAFETY: a program that names a stream keeps it alive, as the documentation of the package demands.
-        Some(value) => Ok(unsafe { RawStream::new(value) }),
+        Some(value) => Ok(named(value)),
         None => refuse!(DEVX_INVALID_STREAM, "stream is {value}: neither -1 nor a stream handle"),
     }
+}
+
+fn named(value: i64) -> RawStream {
+    // SAFETY: a program that names a stream keeps it alive, as the documentation of the package demands.
+    unsafe { RawStream::new(value) }
 }
 
 /// Holds a stream for a call during which Python runs, on this thread or on others: if the stream is closed then, it is

@@ -150,6 +150,22 @@ def test_device_of_a_producer_that_is_no_pair(device):
         from_dlpack(Odd())
 
 
+@pytest.mark.parametrize("handle", [-1, -2, -(2**63), -(2**70), 2**63, numpy.int64(-1)])
+def test_handle_that_is_none(handle):
+    """-1 is a number of DLPack for no synchronisation, which no object with a handle can mean."""
+    stream = OfCuda(0, handle)
+    text = f"__cuda_stream__ gave {stream.given!r}: {handle} is not a stream handle"
+    for call in (
+        lambda: export(stream=stream),
+        lambda: from_dlpack(numpy.arange(3.0), stream=stream),
+        lambda: from_dlpack(numpy.arange(3.0)).copy_to("cpu", stream),
+        lambda: empty(1, stream=stream),
+        lambda: from_dlpack(numpy.arange(3.0)).wait(stream),
+    ):
+        with pytest.raises(devexchange.InvalidValue, match=re.escape(text)):
+            call()
+
+
 @pytest.mark.parametrize("version", [1, -1, 2**70, Number(1)])
 def test_version_of_a_stream_that_is_not_known(version):
     with pytest.raises(Refused, match=f"__cuda_stream__ is of version {version}: this library knows version 0"):
