@@ -211,6 +211,11 @@ impl Column {
         InOrder::new(slf.into_any(), length)
     }
 
+    fn __reversed__(slf: Bound<'_, Self>) -> InOrder {
+        let length = slf.get().__len__();
+        InOrder::reversed(slf.into_any(), length)
+    }
+
     /// Refuses, for `pickle` and `copy`: memory belongs to a process.
     fn __reduce__(&self) -> Result<()> {
         wrong_type!("a Column cannot be pickled: pyarrow.array(column) and to_pylist can be pickled")

@@ -199,6 +199,7 @@ READINGS = {
     "in": lambda column: "c" in column,
     "enumerate": lambda column: dict(enumerate(column)),
     "unpacked": lambda column: [*column],
+    "reversed": lambda column: list(reversed(column)),
     "rows": lambda column: [column[row] for row in range(len(column))],
     "to_pylist": lambda column: column.to_pylist(),
 }
@@ -207,7 +208,7 @@ READINGS = {
 @pytest.mark.parametrize("read", READINGS.values(), ids=READINGS.keys())
 @pytest.mark.parametrize("source", [OUTSIDE, LISTS], ids=["dictionary", "lists of it"])
 def test_row_outside_of_its_dictionary_is_not_the_end(source, read):
-    """The error is an IndexError, which Python's own iterator over a sequence would take for the end."""
+    """The error is an IndexError, which Python's own iterators over a sequence would take for the end."""
     with pytest.raises(OutOfRange, match="is index 5 of a dictionary of 2"):
         read(from_arrow(source).root)
 
@@ -219,3 +220,18 @@ def test_rows_after_one_that_cannot_be_read():
         next(rows)
     assert (list(rows), operator.length_hint(rows)) == (["b"], 0)
     assert list(rows) == []
+
+
+def test_rows_in_reverse_after_one_that_cannot_be_read():
+    rows = reversed(from_arrow(OUTSIDE).root)
+    assert (operator.length_hint(rows), next(rows), iter(rows) is rows) == (4, "b", True)
+    with pytest.raises(OutOfRange):
+        next(rows)
+    assert (list(rows), operator.length_hint(rows)) == (["b", "a"], 0)
+    assert list(rows) == []
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 5])
+def test_rows_in_reverse(length):
+    column = from_arrow(pyarrow.array(range(10, 20))).root[3 : 3 + length]
+    assert list(reversed(column)) == list(range(13, 13 + length))[::-1]
