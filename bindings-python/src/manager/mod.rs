@@ -12,7 +12,7 @@ use devexchange_core::order::Ready;
 use devexchange_core::runtime::cuda::Hold;
 use devexchange_core::{Device, DeviceType, Owner, Stream};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyTuple};
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::device;
 use crate::manager::deferred_cleanup::DeferredCleanup;
@@ -183,10 +183,10 @@ impl MemoryManager {
     ) -> Result<Memory> {
         let bytes = bytes.map(|bytes| argument::size(bytes, "bytes")).transpose()?;
         let (address, bytes, keep) = match bytes {
-            None if memory.is_instance_of::<PyInt>() => {
-                return wrong_type!("memory is an address: bytes is needed, too");
-            }
-            None => buffer::bytes_of(memory)?,
+            None => match buffer::bytes_of(memory)? {
+                Some(bytes) => bytes,
+                None => return wrong_type!("memory is an address: bytes is needed, too"),
+            },
             Some(bytes) => {
                 (std::ptr::with_exposed_provenance_mut(argument::size(memory, "memory")?), bytes, Owner::none())
             }

@@ -7,7 +7,9 @@ use devexchange_core::layout::{self, MAX_NDIM};
 use devexchange_core::{DType, Device, Flags, Owner, Tensor as CoreTensor, TensorDesc};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 
+use crate::python::argument::is_index;
 use crate::python::error::{Result, refuse};
 use crate::python::queue::{self, Held};
 use crate::python::{aside, call};
@@ -45,10 +47,19 @@ pub(super) fn view_of(obj: &Bound<'_, PyAny>) -> Result<CoreTensor> {
     Ok(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?)
 }
 
-/// The bytes of an object with the buffer protocol, and the owner that keeps them in place.
-pub(crate) fn bytes_of(obj: &Bound<'_, PyAny>) -> Result<(*mut c_void, usize, Owner)> {
-    let view = call::buffer(obj, ffi::PyBUF_SIMPLE)?;
-    Ok((view.buf, view.len as usize, queue::owner(Held::Buffer(view))))
+/// The bytes of an object with the buffer protocol, and the owner that keeps them in place. `None` for a number: those of NumPy
+/// (`numpy.int64`) have the protocol, too, without a dimension and read-only, unlike its arrays without a dimension.
+pub(crate) fn bytes_of(obj: &Bound<'_, PyAny>) -> Result<Option<(*mut c_void, usize, Owner)>> {
+    if obj.is_instance_of::<PyInt>() {
+        return Ok(None);
+    }
+    let mut view = call::buffer(obj, ffi::PyBUF_SIMPLE)?;
+    if is_index(obj) && view.ndim == 0 && view.readonly != 0 {
+        // SAFETY: attached; the view was filled in above, and is given back only here.
+        unsafe { call::give_back(&mut view) };
+        return Ok(None);
+    }
+    Ok(Some((view.buf, view.len as usize, queue::owner(Held::Buffer(view)))))
 }
 
 /// A buffer view, translated.

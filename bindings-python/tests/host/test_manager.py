@@ -137,8 +137,9 @@ def test_what_a_manager_does_not_have():
         manager.allocate(4, (2, 0))
     with pytest.raises(BufferError, match="memory_info|how much memory"):
         manager.memory_info()
-    with pytest.raises(TypeError, match="bytes is needed"):
-        manager.pin(1234)
+    for address in (1234, True, numpy.int64(1234), numpy.uint64(1234), numpy.int8(12)):
+        with pytest.raises(TypeError, match="^memory is an address: bytes is needed, too$"):
+            manager.pin(address)
     with pytest.raises(TypeError, match="no method allocate"):
         MemoryManager(object())
 
@@ -370,6 +371,15 @@ def test_manager_in_python():
     manager.initialize()
     manager.trim()
     assert manager.statistics().total_bytes == 16
+
+
+@pytest.mark.parametrize("value", [numpy.array(5), numpy.zeros(()), numpy.ones(3, "u1")], ids=["int", "float", "vector"])
+def test_pins_of_arrays_and_of_addresses(value):
+    manager = MemoryManager(Everything())
+    address = value.ctypes.data
+    for pinned in (manager.pin(value), manager.pin(numpy.uint64(address), numpy.int8(value.nbytes))):
+        assert (pinned.address, pinned.bytes) == (address, value.nbytes)
+        pinned.close()
 
 
 def test_manager_in_python_with_everything():
