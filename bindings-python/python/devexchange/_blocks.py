@@ -24,6 +24,10 @@ class Blocks:
             self._tensors[address] = tensor
         return address
 
+    def give_back_unused(self, address: int) -> None:
+        """Gives memory back that nobody has used, so that the order of the stream it was allocated with will do."""
+        self._tensors.pop(address, None)
+
     def give_back(self, address: int, stream: Any) -> None:
         """Gives memory back after the work queued so far on ``stream`` and on the stream it was allocated with."""
         if not address:

@@ -27,7 +27,13 @@ class MemoryResource(cuda.core.MemoryResource):
 
     def allocate(self, size: int, *, stream: "cuda.core.Stream") -> cuda.core.Buffer:
         """Returns a buffer of ``size`` uninitialised bytes. Raises OutOfMemory."""
-        return cuda.core.Buffer.from_handle(self._blocks.allocate(size, stream), size, mr=self, stream=stream)
+        address = self._blocks.allocate(size, stream)
+        try:
+            return cuda.core.Buffer.from_handle(address, size, mr=self, stream=stream)
+        except BaseException:
+            # For example, because cuda.core takes fewer kinds of streams than this package.
+            self._blocks.give_back_unused(address)
+            raise
 
     def deallocate(self, ptr: int, size: int, *, stream: "cuda.core.Stream") -> None:
         """Gives memory back; cuda.core calls this when a buffer is closed or no longer referred to."""

@@ -139,6 +139,31 @@ def test_what_a_buffer_cannot_be_closed_with(cuda, manager):
     buffer.close()
 
 
+def test_stream_that_cuda_core_does_not_take(cuda, manager):
+    """This package takes it, so that there is memory to give back."""
+    resource = MemoryResource(manager)
+    with devexchange.DeviceStream() as stream:
+        for other in (1, int(cuda.producer.handle), stream):
+            with pytest.raises(TypeError, match="Stream"):
+                resource.allocate(BYTES, stream=other)
+        settle(manager)
+        with pytest.raises(TypeError, match="Stream"):
+            resource.allocate(0, stream=stream)
+    # Nothing is kept under the address, which can be given again.
+    resource.allocate(BYTES, stream=cuda.producer).close()
+
+
+def test_end_of_the_program_while_a_buffer_is_made(cuda, manager, monkeypatch):
+    def from_handle(*arguments, **options):
+        raise KeyboardInterrupt("now")
+
+    resource = MemoryResource(manager)
+    monkeypatch.setattr(devexchange.cuda_core.cuda.core, "Buffer", type("Buffer", (), {"from_handle": staticmethod(from_handle)}))
+    for stream in (cuda.producer, None):
+        with pytest.raises(KeyboardInterrupt, match="now"):
+            resource.allocate(BYTES, stream=stream)
+
+
 def test_buffers_of_no_bytes(cuda, manager):
     resource = MemoryResource(manager)
     for _ in range(2):
