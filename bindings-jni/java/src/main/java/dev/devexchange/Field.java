@@ -43,6 +43,9 @@ public final class Field {
     private final Map<String, String> metadata;
     private final Layout layout;
 
+    /** How many fields these are: this one and all below it, each as often as it occurs. */
+    private final int count;
+
     /** The type ids of a union; null until they are asked for. */
     private volatile List<Integer> typeIds;
 
@@ -64,6 +67,23 @@ public final class Field {
         this.dictionary = dictionary;
         this.metadata = metadata;
         this.layout = layout;
+        this.count = counted();
+    }
+
+    /**
+     * Counts the fields. A field may occur in the tree any number of times, so a few objects can make more fields than
+     * anything that goes through them could ever get done with: more than {@link #MOST} are refused.
+     */
+    private int counted() {
+        long fields = dictionary == null ? 1 : 1L + dictionary.count;
+        for (Field child : children) {
+            fields += child.count;
+        }
+        if (fields > MOST) {
+            throw new DevExchangeException(
+                    Status.TOO_DEEP, context() + "the schema would have more than " + MOST + " fields");
+        }
+        return (int) fields;
     }
 
     /**
@@ -166,6 +186,8 @@ public final class Field {
      *
      * @param fields the children, in order
      * @return the field
+     * @throws DevExchangeException {@link Status#TOO_DEEP} if there are more than 1048576 fields: this one, its
+     *     children and all below them
      */
     public Field withChildren(Field... fields) {
         return new Field(name, format, flags, List.of(fields), dictionary, metadata, null);
@@ -176,6 +198,7 @@ public final class Field {
      *
      * @param values the field of the dictionary's values
      * @return the field
+     * @throws DevExchangeException as {@link #withChildren}
      */
     public Field withDictionary(Field values) {
         return new Field(
@@ -361,13 +384,9 @@ public final class Field {
 
     // ---- to and from the records of C ----
 
-    /**
-     * Lists this field, then its children with everything below them, then its dictionary. A field may occur in the
-     * tree any number of times, so a few objects can make more fields than memory can hold: more than {@link #MOST} are
-     * refused.
-     */
+    /** Lists this field, then its children with everything below them, then its dictionary. */
     List<Field> depthFirst() {
-        List<Field> fields = new ArrayList<>();
+        List<Field> fields = new ArrayList<>(count);
         List<Field> waiting = new ArrayList<>(List.of(this));
         while (!waiting.isEmpty()) {
             Field field = waiting.remove(waiting.size() - 1);
@@ -377,10 +396,6 @@ public final class Field {
             }
             for (int i = field.children.size() - 1; i >= 0; i--) {
                 waiting.add(field.children.get(i));
-            }
-            if (fields.size() + waiting.size() > MOST) {
-                throw new DevExchangeException(
-                        Status.TOO_DEEP, context() + "the schema would have more than " + MOST + " fields");
             }
         }
         return fields;

@@ -170,11 +170,6 @@ class SchemaTest {
                 Field.of("x", Format.LIST))) {
             assertNotEquals(one, other);
         }
-        Field doubled = one;
-        for (int i = 0; i < 40; i++) {
-            doubled = Field.of("level", Format.STRUCT).withChildren(doubled, doubled);
-        }
-        assertNotEquals(one, doubled);
         assertFalse(one.equals(null));
     }
 
@@ -305,14 +300,42 @@ class SchemaTest {
             deep = Field.of("level", Format.STRUCT).withChildren(deep);
         }
         refuse(Status.TOO_DEEP, deep, "64");
-        Field doubled = Field.of("leaf", Format.INT8);
-        for (int i = 0; i < 40; i++) {
-            doubled = Field.of("level", Format.STRUCT).withChildren(doubled, doubled);
-        }
-        refuse(Status.TOO_DEEP, doubled, "\"level\"", "more than 1048576 fields");
         assertThrows(NullPointerException.class, () -> Field.of(null, Format.INT8));
         assertThrows(NullPointerException.class, () -> Field.of("x", null));
         assertThrows(NullPointerException.class, () -> Field.of("x", Format.INT8).withDictionary(null));
+    }
+
+    /** A field may occur any number of times, so a few objects could make a tree that nobody gets through. */
+    @Test
+    void fieldsAreCountedAsOftenAsTheyOccur() {
+        Field leaf = Field.of("leaf", Format.INT8);
+        Field one = doubled(leaf, 19);
+        Field other = doubled(Field.of("leaf", Format.INT8), 19);
+        assertEquals(one, other);
+        assertEquals(one.hashCode(), other.hashCode());
+        assertNotEquals(one, doubled(Field.of("leaf", Format.INT16), 19));
+        assertTrue(one.toString().startsWith("\"level\": struct [\"level\": struct ["));
+        // With one more field there are as many as a schema can have.
+        Field root = Field.of("root", Format.STRUCT);
+        Field indices = Field.of("indices", Format.INT32);
+        assertEquals(List.of(one), root.withChildren(one).notNull().children());
+        assertEquals(one, indices.withDictionary(one).dictionary());
+        String[] texts = {"field \"root\": ", "more than 1048576 fields"};
+        refused(Status.TOO_DEEP, () -> root.withChildren(one, leaf), texts);
+        refused(Status.TOO_DEEP, () -> root.withChildren(one).withDictionary(leaf), texts);
+        refused(Status.TOO_DEEP, () -> root.withChildren(leaf).withDictionary(one), texts);
+        refused(Status.TOO_DEEP, () -> root.withDictionary(one).withChildren(leaf), texts);
+        refused(Status.TOO_DEEP, () -> Schema.batch(one, leaf), "field \"\": ", "more than 1048576 fields");
+        refused(Status.TOO_DEEP, () -> doubled(leaf, 40), "field \"level\": ", "more than 1048576 fields");
+    }
+
+    /** A tree of structs with two equal children each: 2^(levels + 1) - 1 fields. */
+    private static Field doubled(Field leaf, int levels) {
+        Field field = leaf;
+        for (int i = 0; i < levels; i++) {
+            field = Field.of("level", Format.STRUCT).withChildren(field, field);
+        }
+        return field;
     }
 
     private static void refuse(int status, Field field, String... texts) {
