@@ -1,5 +1,4 @@
 //! Memory of the host that the library makes: copies of tensors, and new memory.
-#![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 
 use devexchange_core::abi::dlpack::DLDataType;
 use devexchange_core::abi::types::*;

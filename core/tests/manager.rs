@@ -291,6 +291,7 @@ struct Slow(Driver, Sender<()>, Mutex<Receiver<()>>);
 
 // SAFETY: the memory is the driver manager's.
 unsafe impl Manager for Slow {
+    #[expect(clippy::unwrap_used, reason = "what the test needs must be there")]
     fn allocate(&self, request: &Request) -> Result<Allocated> {
         if request.bytes > 1 << 40 {
             self.1.send(()).unwrap();
