@@ -492,12 +492,11 @@ done_elsewhere() { # REASON
 run_on_simulated() { # NAME PROGRAM
   local status=0
   place_simulated || return 0
-  export LD_LIBRARY_PATH=$simulated_at SIMCUDA_FATAL=exit SIMCUDA_MEM_MB=64 SIMCUDA_DEVICES=2 SIMCUDA_VA_GB=8
+  local -x LD_LIBRARY_PATH=$simulated_at SIMCUDA_FATAL=exit SIMCUDA_MEM_MB=64 SIMCUDA_DEVICES=2 SIMCUDA_VA_GB=8
   "$2" >"$work/out" 2>&1 </dev/null || status=$?
   done_elsewhere "there is a CUDA driver"
   take_over "$1 on the simulated driver" "$status" "$work/out"
   under_valgrind "$1 on the simulated driver" "$2"
-  unset LD_LIBRARY_PATH SIMCUDA_FATAL SIMCUDA_MEM_MB SIMCUDA_DEVICES SIMCUDA_VA_GB
 }
 
 run_test_file() { # SOURCE
