@@ -1,8 +1,11 @@
 //! Managers that are written in Rust, and their failures.
 
+mod patience;
+
 use core::ffi::c_void;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use devexchange_core::abi::types::*;
 use devexchange_core::manager::{
@@ -12,6 +15,7 @@ use devexchange_core::manager::{
 use devexchange_core::order::Ready;
 use devexchange_core::runtime::cuda::Allocation;
 use devexchange_core::{DType, Device, DeviceType, Error, Owner, Result, Tensor};
+use patience::patient;
 
 /// Panics when it is asked for memory.
 #[derive(Debug)]
@@ -314,8 +318,10 @@ fn what_is_refused_was_never_in_use() {
     let limited = Limited::new(Shared::new(slow).unwrap(), LARGE + 16).unwrap();
     let allocate = |bytes| limited.allocate(&Request::of(DeviceType::CPU, 0, bytes));
     std::thread::scope(|scope| {
+        // Dropped by a failure here, so that the other thread does not wait for ever.
+        let tell_refuse = tell_refuse;
         let large = scope.spawn(|| allocate(LARGE));
-        asked.recv().unwrap();
+        asked.recv_timeout(patient(Duration::from_secs(30))).unwrap();
         drop(allocate(16).unwrap());
         // What was asked for counts for the limit all the same.
         let text = format!("17 bytes with {LARGE} in use are more than the limit of {}", LARGE + 16);
