@@ -831,8 +831,9 @@ public:
     }
 
     /* A compact row-major tensor over new, uninitialised memory. With a stream, the memory comes from the device's pool and is
-     * ready for work on `stream`, which may be closed before the tensor is released; without one, it is ready at once. Pinned
-     * and managed memory is made for the device of the stream, without one for device 0. */
+     * ready for work on `stream`, which may be closed before the tensor is released. Without one, it can be used at once;
+     * that of a GPU counts as filled on the legacy default stream (produced_on). Pinned and managed memory is made for the
+     * device of the stream, without one for device 0. */
     static Tensor allocate(DLDevice device, DLDataType type, std::vector<std::int64_t> const &shape,
                            std::int64_t stream = no_stream) {
         Tensor out;

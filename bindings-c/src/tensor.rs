@@ -43,8 +43,9 @@ unsafe fn devx_tensor_create(
 /// Makes a compact row-major tensor over new, uninitialised memory of a device.
 ///
 /// With a stream of a GPU, the memory comes from the device's pool and is ready for work on that stream. The stream must not be
-/// destroyed before the tensor is released; it may be closed (`devx_stream_close`). With −1, the memory is ready at once.
-/// Pinned and managed memory is made for the device of the stream, with −1 for device 0, whatever number `device` has.
+/// destroyed before the tensor is released; it may be closed (`devx_stream_close`). With −1, the memory can be used at once;
+/// that of a GPU counts as filled on the legacy default stream (`devx_tensor_produced_on`). Pinned and managed memory is made
+/// for the device of the stream, with −1 for device 0, whatever number `device` has.
 /// DEVX_INVALID_STREAM for a stream of another device, DEVX_UNSUPPORTED if the stream is being captured.
 #[ffi_export]
 unsafe fn devx_tensor_allocate(

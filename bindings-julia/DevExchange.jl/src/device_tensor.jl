@@ -12,9 +12,10 @@ Makes a tensor over new memory of a device, not initialised, with elements of ty
 says.
 
 With a `stream`, memory of a CUDA device comes from the device's pool: it is ready for work on that stream, and given
-back in its order; the stream may be closed before that. Without a stream the memory is ready at once. Pinned and
-managed memory is made for the device of the stream, without a stream for device 0, whatever number `device` has. With
-`DevExchange.PINNED`, `DevExchange.MANAGED` and `DevExchange.CPU`, elements can be written and read here at once.
+back in its order; the stream may be closed before that. Without a stream the memory can be used at once; that of a CUDA
+device counts as filled on the legacy default stream ([`produced_on`](@ref)). Pinned and managed memory is made for the
+device of the stream, without a stream for device 0, whatever number `device` has. With `DevExchange.PINNED`,
+`DevExchange.MANAGED` and `DevExchange.CPU`, elements can be written and read here at once.
 
 Throws `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`, `DEVX_DEVICE` (no driver, no such device), `DEVX_INVALID_STREAM` (a
 stream of another device), `DEVX_UNSUPPORTED`, `DEVX_DRIVER`.

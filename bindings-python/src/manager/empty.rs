@@ -15,10 +15,11 @@ use crate::{device, dtype, shape};
 /// `from_dlpack`; by default it is the CPU.
 ///
 /// Without a `manager` the library allocates by itself. With a `stream`, device memory then comes from the device's default
-/// pool, ready for work on that stream; without one it is ready at once. (Without one, memory of a manager that is a pool is in
-/// the order of the legacy default stream.) Memory from the pool is given back on its stream, which must not be destroyed
-/// before everybody has released the memory; a `DeviceStream` that is closed waits for that by itself. Pinned and managed
-/// memory is made for the device of the stream, without a stream for device 0, whatever number `device` has.
+/// pool, ready for work on that stream; without one it can be used at once, and counts as filled on the legacy default stream
+/// (`produced_on`). (Without one, memory of a manager that is a pool is in the order of the legacy default stream.) Memory from
+/// the pool is given back on its stream, which must not be destroyed before everybody has released the memory; a `DeviceStream`
+/// that is closed waits for that by itself. Pinned and managed memory is made for the device of the stream, without a stream
+/// for device 0, whatever number `device` has.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype=None, *, device=None, stream=None, manager=None))]
 pub(crate) fn empty(

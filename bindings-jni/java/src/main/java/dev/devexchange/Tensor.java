@@ -128,8 +128,9 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     /**
      * Creates a compact row-major tensor over new, uninitialised memory of a device. On a GPU and with a stream, the
      * memory comes from the device's pool, is ready for work on that stream, and is given back in the stream's order.
-     * Without a stream it is ready at once. Pinned and managed memory is made for the device of the stream, without a
-     * stream for device 0, whatever number {@code device} has.
+     * Without a stream it can be used at once; that of a GPU counts as filled on the legacy default stream ({@link
+     * #producedOn}). Pinned and managed memory is made for the device of the stream, without a stream for device 0,
+     * whatever number {@code device} has.
      *
      * @param device where to allocate the memory
      * @param dtype type of the elements
