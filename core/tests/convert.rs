@@ -238,6 +238,11 @@ fn tensor_columns_that_contradict_themselves() {
         let said = reason(of(parameters));
         assert!(said.contains(says), "{parameters}: {said}");
     }
+    // Longer than any tensor needs: the parser would take some fifty times as much memory, and fail without it.
+    let long = |dimensions: usize| format!("{{\"shape\": [{}6]}}", "1,".repeat(dimensions));
+    assert!(reason(of(&long(32_000))).contains("there are 32002 dimensions"));
+    let said = reason(of(&long(33_000)));
+    assert_eq!(said, "fixed_shape_tensor has 66014 bytes of parameters: more than 65536");
 }
 
 #[test]

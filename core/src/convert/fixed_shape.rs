@@ -20,13 +20,24 @@ use crate::text::Lossy;
 
 const NAME: &[u8] = b"arrow.fixed_shape_tensor";
 
+/// The most bytes of parameters that are read. Parsed JSON takes many times the memory of its text, and a tensor has few
+/// dimensions.
+const MAX_PARAMETERS: usize = 1 << 16;
+
 /// The dimensions of the values of a fixed-size list, in their logical order: extents, and strides in elements of the
 /// list. There is one dimension if the field is not of this extension type.
 ///
 /// # Errors
-/// `DEVX_INVALID_METADATA`, with what is wrong with the shape or the permutation.
+/// `DEVX_INVALID_METADATA`, with what is wrong with the shape or the permutation, or if there is more than a tensor needs.
 pub(super) fn of_list(field: Field<'_>, size: i64) -> Result<Vec<(i64, i64)>> {
     let Some((NAME, parameters)) = field.extension() else { return repeated((size, 1), 1) };
+    if parameters.len() > MAX_PARAMETERS {
+        return refuse!(
+            DEVX_INVALID_METADATA,
+            "fixed_shape_tensor has {} bytes of parameters: more than {MAX_PARAMETERS}",
+            parameters.len()
+        );
+    }
     let said = Lossy(parameters);
     let list = |key: &str| -> Option<Option<Vec<i64>>> {
         match serde_json::from_slice::<Value>(parameters).ok()?.get(key) {
