@@ -242,6 +242,11 @@ fn texts_are_shown_as_json_writes_them() {
     let bad = node(c"u", 1, vec![null(), at([0_i32, 1]), at(*b"\xff")]);
     let row = node(c"+s", 1, vec![null()]).child(bad.named(c"bad")).child(numbers(1).named(c"good"));
     assert_eq!(shown(&row), [r#"{"bad": <column "bad": row 0 is not valid UTF-8: "�">, "good": 10}"#]);
+    // Nor does it take more memory than there is: a row can have gigabytes.
+    let long = [0xff_u8; 1 << 16];
+    let bad = node(c"u", 1, vec![null(), at([0_i32, 1 << 16]), at(long)]).batch().unwrap();
+    let said = bad.root().text(0).unwrap_err();
+    assert_eq!(said.message(), format!("row 0 is not valid UTF-8: \"{}\"", "�".repeat(256)));
 }
 
 #[test]

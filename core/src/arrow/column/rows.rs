@@ -10,6 +10,9 @@ use crate::error::Result;
 use crate::memory::entry;
 use crate::text::Lossy;
 
+/// The most bytes of a text that an error shows. A row can have gigabytes, and unprintable ones take several times as many.
+const MOST_SHOWN: usize = 256;
+
 /// Like [`crate::error::refuse`], but about a column, which the error names.
 macro_rules! refuse {
     ($column:expr, $($what:tt)*) => {
@@ -196,8 +199,10 @@ impl<'a> Column<'a> {
             return refuse!(self, DEVX_MISMATCH, "the type is {}, not text", self.ty());
         }
         let bytes = self.bytes(row)?;
-        std::str::from_utf8(bytes)
-            .or_else(|_| refuse!(self, DEVX_INVALID_TEXT, "row {row} is not valid UTF-8: {:?}", Lossy(bytes)))
+        std::str::from_utf8(bytes).or_else(|_| {
+            let shown = Lossy(bytes.get(..MOST_SHOWN).unwrap_or(bytes));
+            refuse!(self, DEVX_INVALID_TEXT, "row {row} is not valid UTF-8: {shown:?}")
+        })
     }
 
     /// The values of a row of lists or of a map: the part of the child from where the list starts to where it ends. For
