@@ -118,6 +118,34 @@ fn slices_on_the_device() {
     });
 }
 
+/// Some consumers on the host ignore offsets (`docs/guide.md`, "Offsets"), so a copy there has none, wherever it comes
+/// from.
+#[test]
+fn a_slice_that_is_copied_to_the_host_has_no_offset() {
+    static BITS: [u8; 2] = [0b1010_0110, 0b0001_1101];
+    let bits = || array("b", 13).buffer(at(&BITS)).buffer(at(&BITS));
+    let child = |format| array(format, 13).buffer(at(&BITS)).child(bits());
+    let table = || {
+        let table = ArrayBuilder::batch(13).child(bits()).child(child("+s")).child(child("+w:1"));
+        // SAFETY: the buffers are static.
+        unsafe { table.build(Device::CPU) }.expect("well-formed")
+    };
+    with_stream(SEEDS, |stream| {
+        let on_device = table().copy_to(CUDA0, sim::on(stream)).expect("copied up");
+        for (offset, length) in [(0, 13), (3, 10), (5, 2), (9, 4), (13, 0)] {
+            let expected = shown(&table().slice(offset, length).expect("rows"));
+            for from in [&on_device, &table()] {
+                let slice = from.slice(offset, length).expect("rows");
+                let copy = slice.copy_to(Device::CPU, sim::on(stream)).expect("copied");
+                assert_eq!(shown(&copy), expected);
+                let below = copy.columns().filter_map(|column| column.child(0));
+                let offsets: Vec<i64> = copy.columns().chain(below).map(|column| column.offset()).collect();
+                assert_eq!(offsets, [0; 5], "{length} rows from {offset}");
+            }
+        }
+    });
+}
+
 /// Some producers keep the sizes of view data on the device; Arrow C++ keeps them on the host.
 #[test]
 fn sizes_of_views_are_read_wherever_they_are() {

@@ -1,7 +1,7 @@
 //! What a copy takes of each array: the rows that can be seen.
 //!
 //! Rows in front of them are left out, so that a slice does not cost as much as the whole, but only if that needs no
-//! buffer to be read and, unless the host copies, no bits to be moved.
+//! buffer to be read and, unless the copy is in host memory that is not pinned, no bits to be moved.
 
 use super::batch::Batch;
 use super::column::Column;

@@ -79,7 +79,8 @@ impl Batch {
     /// which the host waits, too.
     ///
     /// Of a slice, the rows in front of it are left out. The texts, lists and view data in front of those of the first
-    /// row are copied.
+    /// row are copied. A copy in host memory that is not pinned begins at row 0, like [`Batch::copy`]; in any other copy,
+    /// up to seven rows remain in front of a slice that has bits.
     ///
     /// If the copy is on a GPU, the sizes of view data are in pinned memory: some consumers read them on the host,
     /// others on the device.
@@ -108,7 +109,9 @@ impl Batch {
     /// memory or with the rest.
     fn copy_parts(&self, device: Device, stream: Stream, on: Option<Stream>, pin_sizes: bool) -> Result<Self> {
         self.wait(stream)?;
-        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, false)?);
+        // The host waits for a copy into memory that is not pinned, and can then move the bits.
+        let moves_bits = device == Device::CPU;
+        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, moves_bits)?);
         let parts = self.parts(&order, &taken, Some(stream))?;
         let (mut room, mut readable) = (Room::NONE, Room::NONE);
         let apart = |part: &Part| matches!(part.known, Some(Known::Sizes(_))) && pin_sizes;
@@ -127,7 +130,7 @@ impl Batch {
             owner = Owner::in_room(Vacant::new()?, (owner, memory.owner)).given_back(in_order);
         }
         let (mut copies, mut first_offsets) = (vector(parts.len())?, vector(parts.len())?);
-        let mut buffers = vector(parts.len())?;
+        let (mut buffers, mut shifted) = (vector(parts.len())?, vector(parts.len())?);
         for part in &parts {
             if part.source.is_null() {
                 buffers.push(std::ptr::null());
@@ -135,6 +138,9 @@ impl Batch {
             }
             let place = if apart(part) { &mut readable } else { &mut room }.take(part.bytes);
             buffers.push(place.cast_const());
+            if part.shift > 0 {
+                shifted.push((place, part.bytes, part.shift));
+            }
             match &part.known {
                 // SAFETY: the room is for this many sizes, in memory that the host can write and that nobody knows of
                 // yet.
@@ -163,6 +169,10 @@ impl Batch {
         });
         let (source, own) = (|filled: &_| self.hold(stream, filled), |filled: &_| copy.hold(stream, filled));
         let ready = transfer::kept(filled, device, is_in_order, source, own)?;
+        for (place, bytes, shift) in shifted {
+            // SAFETY: the host has waited until these bytes were written, and nobody knows of them yet.
+            bitmap::move_to_front(unsafe { std::slice::from_raw_parts_mut(place.cast(), bytes) }, shift);
+        }
         copy.set_ready(ready);
         copy.set_in_one_block();
         Ok(copy)
