@@ -128,7 +128,7 @@ impl Schema {
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_FORMAT`, `DEVX_INVALID_CHILDREN`, `DEVX_INVALID_METADATA`,
-    /// `DEVX_INVALID_TEXT`, `DEVX_MISMATCH`, `DEVX_TOO_DEEP`, `DEVX_UNSUPPORTED`. The error names the field and the
+    /// `DEVX_INVALID_TEXT`, `DEVX_MISMATCH`, `DEVX_TOO_DEEP`, `DEVX_OUT_OF_MEMORY`. The error names the field and the
     /// value.
     ///
     /// # Safety
@@ -186,7 +186,7 @@ impl Schema {
     /// Makes a schema, in one block of memory. All texts are copied.
     ///
     /// # Errors
-    /// Same as [`Schema::import`].
+    /// Same as [`Schema::import`]; `DEVX_INVALID_ARGUMENT` if there is no field.
     pub fn new(fields: &[FieldDesc<'_>]) -> Result<Self> {
         let order = tree::level_order(fields.len(), |p| {
             fields.get(p).map_or(Ok((0, false)), |field| Ok((field.n_children, field.has_dictionary)))
