@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::dlpack::{DLDataType, DLManagedTensor, DLManagedTensorVersioned, kDLInt};
-use devexchange_core::abi::types::{DEVX_COPY_REQUIRED, DEVX_IMPOSSIBLE, DEVX_OUT_OF_RANGE};
+use devexchange_core::abi::types::{DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_IMPOSSIBLE, DEVX_OUT_OF_RANGE};
 use devexchange_core::arrow::{ArrayBuilder, release_array};
-use devexchange_core::convert::Plan;
+use devexchange_core::convert::{Plan, plan_tensor};
 use devexchange_core::dlpack::Owned;
 use devexchange_core::{Batch, DType, Device, Flags, Owner, Refused, Tensor, TensorDesc, ipc};
 
@@ -80,6 +80,20 @@ fn nulls_of_some_rows_are_not_known() {
     assert_eq!(shown(&alone), ["null", "{\"n\": 20}", "{\"n\": 30}", "null"]);
     let all = batch.column(0).unwrap().share().unwrap();
     assert_eq!(all.root().known_null_count(), 2);
+}
+
+/// Counting nulls needs the host, but not if there are no rows.
+#[test]
+fn no_rows_of_a_device_have_no_nulls() {
+    let values = ArrayBuilder::new("n", "i", 6).buffer(at(&VALID)).buffer(at(&NUMBERS)).null_count(2);
+    // SAFETY: nobody reads the buffers, which are in no memory of that device.
+    let batch = unsafe { values.build(Device::cuda(0)) }.map_err(|refused| refused.error).unwrap();
+    assert_eq!(batch.slice(1, 2).unwrap().root().null_count().unwrap_err().status(), DEVX_DEVICE);
+    for start in [0, 3, 6] {
+        let none = batch.slice(start, 0).unwrap();
+        assert_eq!((none.root().known_null_count(), none.root().null_count().unwrap()), (0, 0));
+        assert_eq!(plan_tensor(none.root()).unwrap(), Plan::View);
+    }
 }
 
 #[test]

@@ -225,6 +225,7 @@ impl<'a> Column<'a> {
         let whole = offset == array.offset && length == array.length;
         match (ty, array.null_count) {
             (Type::Null, _) => length,
+            _ if length == 0 => 0,
             (ty, _) if !ty.buffers().has_validity() => 0,
             _ if batch.buffers(node).first().is_none_or(|validity| validity.is_null()) => 0,
             (_, count) if whole => count,

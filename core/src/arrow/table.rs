@@ -76,7 +76,7 @@ impl Row {
         let validity = buffer(0);
         let null_count = match array.null_count {
             0 => 0,
-            _ if validity.is_null() => 0,
+            _ if validity.is_null() || length == 0 => 0,
             count if struct_offset == 0 && length == array.length => count,
             _ => -1,
         };

@@ -282,6 +282,8 @@ fn a_table_has_what_columns_have_in_common_once() {
     // A difference in one member is noticed even if another member differs in the same way.
     let (one, no_text) = (node(1, 0, &valid), [address(&VALID), address(&NUMBERS), null()]);
     assert_eq!(words(&schema, &[root(4, 0), one, one, node(0, 0, &no_text)]), 5);
+    // No rows of a column have no nulls, whatever the whole has.
+    assert_eq!(words(&numbers, &[root(0, 1), one, one]), 1);
     assert_eq!(words(&numbers, &[root(4, 0), node(0, 1, &values), node(0, 1, &values)]), 1);
     assert_eq!(words(&schema, &[root(4, 0), a, b, node(1, 0, &text)]), 5);
     assert_eq!(words(&schema, &[root(3, 1), node(1, 0, &valid), b, node(1, 0, &text)]), 5);
