@@ -13,6 +13,9 @@ import java.util.List;
 abstract class ColumnRows {
     private static final long NANOS_OF_MILLI = 1_000_000;
 
+    /** The most bytes of a text that an error shows. */
+    private static final int MOST_SHOWN = 256;
+
     final Batch batch;
     final BatchTable table;
     final int node;
@@ -181,8 +184,9 @@ abstract class ColumnRows {
             try {
                 StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes));
             } catch (CharacterCodingException e) {
+                String shown = new String(bytes, 0, Math.min(bytes.length, MOST_SHOWN), StandardCharsets.UTF_8);
                 throw new DevExchangeException(
-                        Status.INVALID_TEXT, named("row " + row + " is not valid UTF-8: \"" + text + "\""));
+                        Status.INVALID_TEXT, named("row " + row + " is not valid UTF-8: \"" + shown + "\""));
             }
         }
         return text;

@@ -283,6 +283,13 @@ class TypesTest {
         broken.put(4, (byte) 0xff);
         through(fixed("vu", 1, null, broken).viewData(), column ->
                 refused(Status.INVALID_TEXT, () -> column.getString(0), "row 0", "UTF-8"));
+        // A row can have gigabytes; the error shows how it begins.
+        ByteBuffer row = Direct.room(1000).put(999, (byte) 0xff);
+        ArrayBuilder text = ArrayBuilder.of("c", "u", 1).buffer(null).buffer(Direct.ints(0, 1000)).buffer(row);
+        through(text, column -> {
+            String message = refused(Status.INVALID_TEXT, () -> column.getString(0), "UTF-8").getMessage();
+            assertEquals(256, message.chars().filter(c -> c == 0).count());
+        });
     }
 
     @Test
