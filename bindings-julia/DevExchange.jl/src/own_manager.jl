@@ -184,7 +184,7 @@ function announce(defer_cleanup, begins)
         Base.invokelatest(defer_cleanup, begins)
     catch e
         e isa InterruptException && rethrow()
-        @error "DevExchange: the defer_cleanup of a manager failed" exception = (e, catch_backtrace())
+        log_error("the defer_cleanup of a manager failed", e, catch_backtrace())
     end
     return nothing
 end

@@ -381,7 +381,17 @@ function call_release(release)
     catch e
         Threads.atomic_add!(RELEASE_FAILURES, 1)
         e isa InterruptException && rethrow()
-        @error "DevExchange: a release function failed" exception = (e, catch_backtrace())
+        log_error("a release function failed", e, catch_backtrace())
+    end
+    return nothing
+end
+
+# A logger that throws must not make whatever call delivers the release fail.
+function log_error(what, @nospecialize(e), backtrace)
+    try
+        @error "DevExchange: $what" exception = (e, backtrace)
+    catch later
+        later isa InterruptException && rethrow()
     end
     return nothing
 end

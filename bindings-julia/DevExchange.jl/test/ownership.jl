@@ -188,6 +188,25 @@ end
     @test length(logged.logs) == 1 && logged.logs[1].level == Base.CoreLogging.Error
     @test occursin("release function", logged.logs[1].message)
     @test occursin("on purpose", sprint(showerror, logged.logs[1].kwargs[:exception][1]))
+    # A logger that throws keeps no other release from being called, and no call that delivers releases from its own work.
+    gone = IOBuffer()
+    close(gone)
+    s = Schema([Field("x", Float64)])
+    stream = BatchStream(() -> nothing, s)
+    for deliver in (drain, () -> next!(stream))
+        called[] = 0
+        lock(DX.DRAINING) do
+            for fails in (false, true, false)
+                close(Tensor([1]; release=fails ? () -> error("on purpose") : () -> called[] += 1))
+            end
+            # The next batch is taken by a call that also delivers.
+            DX.DELIVERY_TURNS[] = 0
+            Base.CoreLogging.with_logger(deliver, Base.CoreLogging.SimpleLogger(gone))
+        end
+        @test called[] == 2
+    end
+    foreach(close, (stream, s))
+    @test DX.release_failures() == before + 3
     # Without a call of `drain` the background task delivers, though it is older than this release function.
     done = Threads.Atomic{Bool}(false)
     t = Tensor([1]; release=() -> done[] = true)
