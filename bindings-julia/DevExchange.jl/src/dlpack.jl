@@ -20,7 +20,7 @@ Throws, for a copy, `DEVX_DEVICE` if the memory is not host memory and `DEVX_NOT
 `DEVX_CLOSED` after `close`.
 """
 function export_share(t::Tensor; max_version=DLPACK_VERSION, stream=nothing, copy=:never)
-    return requested(t, max_version, stream, copy) do request
+    return requested(DLManagedTensorVersioned, t, max_version, stream, copy) do request
         out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
         @checked devx_tensor_export_share(t.handle::Handle, Ref(request)::Ptr{DevxDlpackRequest},
             out::Ptr{Ptr{DLManagedTensorVersioned}})
@@ -35,7 +35,7 @@ Like [`export_share`](@ref), but gives the tensor up: it is closed when this ret
 before.
 """
 function export_move(t::Tensor; max_version=DLPACK_VERSION, stream=nothing, copy=:never)
-    return requested(t, max_version, stream, copy) do request
+    return requested(DLManagedTensorVersioned, t, max_version, stream, copy) do request
         out = Ref{Ptr{DLManagedTensorVersioned}}(C_NULL)
         moved(t.handle) do slot
             @checked devx_tensor_export_move(
@@ -52,7 +52,7 @@ Like [`export_share`](@ref), but with the struct of DLPack before 1.0. It has no
 (`DEVX_READ_ONLY`), or copied if `copy` allows it; padded sub-byte elements are refused (`DEVX_UNSUPPORTED`).
 """
 function export_share_legacy(t::Tensor; stream=nothing, copy=:never)
-    return requested(t, (0, 0), stream, copy) do request
+    return requested(DLManagedTensor, t, (0, 0), stream, copy) do request
         out = Ref{Ptr{DLManagedTensor}}(C_NULL)
         @checked devx_tensor_export_share_legacy(t.handle::Handle, Ref(request)::Ptr{DevxDlpackRequest},
             out::Ptr{Ptr{DLManagedTensor}})
@@ -66,7 +66,7 @@ end
 Like [`export_share_legacy`](@ref), but gives the tensor up. If this throws, the tensor is as before.
 """
 function export_move_legacy(t::Tensor; stream=nothing, copy=:never)
-    return requested(t, (0, 0), stream, copy) do request
+    return requested(DLManagedTensor, t, (0, 0), stream, copy) do request
         out = Ref{Ptr{DLManagedTensor}}(C_NULL)
         moved(t.handle) do slot
             @checked devx_tensor_export_move_legacy(
@@ -80,12 +80,26 @@ end
 const DLPACK_VERSION = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)
 
 # Calls `f` with a consumer's request, whose stream is not destroyed meanwhile.
-@inline function requested(f, t::Tensor, max_version, stream, copy)
+@inline function requested(f, ::Type{M}, t::Tensor, max_version, stream, copy) where {M}
     first, second = version_parts(max_version)
     major, minor = number(UInt32, first, "max_version[1]"), number(UInt32, second, "max_version[2]")
     code = copy_code(copy)
     stream === nothing && is_cuda(t.device) && (stream = LEGACY_STREAM)
+    code == DEVX_COPY_NEVER || return copied(value -> f(DevxDlpackRequest(major, minor, value, code)), M, stream)
     return on_stream(value -> f(DevxDlpackRequest(major, minor, value, code)), stream)
+end
+
+# Calls `f`, which may copy, with the number of a stream. An interrupt that comes during the copy is thrown at the end of
+# this: nobody gets the struct then, so it is released.
+@noinline function copied(f, ::Type{M}, stream) where {M}
+    out = Ref(Ptr{M}(C_NULL))
+    try
+        disable_sigint(() -> out[] = on_stream(f, stream))
+    catch
+        dlpack_release(out[])
+        rethrow()
+    end
+    return out[]
 end
 
 version_parts(version::Tuple{Integer,Integer}) = version

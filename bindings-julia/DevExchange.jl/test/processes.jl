@@ -233,6 +233,38 @@
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && endswith(output, "true true 0 0\n")
+    # An interrupt comes during an export, which takes long if it copies. The caller does not get the struct, so it is released.
+    program = """
+        using DevExchange
+        const DX = DevExchange
+        Base.exit_on_sigint(false)
+        for name in (:share, :move, :share_legacy, :move_legacy)
+            place = getfield(DX, Symbol(:devx_tensor_export_, name))
+            real, slow = place[], Symbol(:slow_, name)
+            @eval function \$slow(tensor, request, out, error)
+                status = ccall(\$real, DX.DevxStatus, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}),
+                    tensor, request, out, error)
+                ccall(:kill, Cint, (Cint, Cint), getpid(), 2)
+                Libc.systemsleep(0.3)
+                return status
+            end
+            place[] = @eval @cfunction(\$slow, DX.DevxStatus, (Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}))
+        end
+        for f in (export_share, export_move, export_share_legacy, export_move_legacy), copy in (:always, :if_needed)
+            t = Tensor([1.0, 2.0])
+            try
+                f(t; copy=copy)
+                println("not interrupted")
+            catch e
+                e isa InterruptException || rethrow()
+            end
+            close(t)
+        end
+        drain()
+        println(outstanding(), " ", DX.rooted())
+        """
+    output, ended = run_julia(`--threads=1 -e $program`)
+    @test ended && output == "0 0\n"
     # Several interrupts come while releases are delivered. The program gets them, and each release comes once.
     program = """
         using DevExchange
