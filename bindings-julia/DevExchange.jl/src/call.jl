@@ -70,7 +70,8 @@ function was_interrupted(message)
     return text !== nothing && occursin(text, message)
 end
 
-# For calls that never fail.
+# For calls that never fail. What a foreign consumer left behind is no concern of theirs, so it is forgotten before the call.
+forget_interrupt() = delete!(task_local_storage(), INTERRUPTED)
 throw_interrupt() = pop!(task_local_storage(), INTERRUPTED, nothing) === nothing || throw(InterruptException())
 
 # Answers a call. `interrupted` gets an interrupt, which is a failure to the caller.

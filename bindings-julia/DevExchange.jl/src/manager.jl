@@ -350,11 +350,13 @@ Throws what `f` throws, `DEVX_CLOSED`.
 function defer_cleanup(f, m::MemoryManager)
     # Held throughout, so that closing the manager meanwhile does not prevent the resume.
     return at(m) do manager
+        forget_interrupt()
         @checked devx_manager_defer_cleanup(manager::Ptr{Cvoid})
         try
             throw_interrupt()
             f()
         finally
+            forget_interrupt()
             @checked devx_manager_resume_cleanup(manager::Ptr{Cvoid})
             throw_interrupt()
         end

@@ -114,6 +114,13 @@ end
     @test fetch(mover) isa InterruptException && !isopen(t) && outstanding() > 0
     DX.leave(t.handle)
     @test nothing_left()
+    # Of two tasks that have both begun, one moves, and the other is refused and not waited for.
+    t = Tensor([1.0])
+    DX.enter(t.handle)
+    mover = moving(t)
+    @test refused(() -> DX.claim(t.handle), DX.DEVX_CLOSED, "tensor")
+    dlpack_release(fetch(mover))
+    @test nothing_left()
     # After an interrupt that comes when the move is done, the reference belongs to the consumer.
     t = Tensor([1.0])
     taken = Ref(C_NULL)
