@@ -29,7 +29,10 @@ end
 
 Returns the name of a status, for example `"DEVX_INVALID_SHAPE"`; `"DEVX_?"` for a number without a meaning.
 """
-status_name(status::Integer) = unsafe_string(ccall(devx_status_name[], Ptr{UInt8}, (DevxStatus,), status))
+function status_name(status::Integer)
+    typemin(DevxStatus) <= status <= typemax(DevxStatus) || return "DEVX_?"
+    return unsafe_string(ccall(devx_status_name[], Ptr{UInt8}, (DevxStatus,), status))
+end
 
 # The error record of a failed call as an exception. If the failure is an interrupt of Julia code that the call ran, the
 # exception is an interrupt, too.

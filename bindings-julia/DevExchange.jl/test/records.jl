@@ -61,7 +61,7 @@ end
     end
     @test ArrowArray() == ArrowArray(0, 0, 0, 0, 0, C_NULL, C_NULL, C_NULL, C_NULL, C_NULL)
     @test ArrowSchema().release == C_NULL && ArrowDeviceArray().array.release == C_NULL
-    @test DX.status_name.((0, DX.DEVX_PANIC, 4711)) == ("DEVX_OK", "DEVX_PANIC", "DEVX_?")
+    @test DX.status_name.((0, DX.DEVX_PANIC, 4711, big(2)^32)) == ("DEVX_OK", "DEVX_PANIC", "DEVX_?", "DEVX_?")
     @test isfile(DX.library_path())
     @test occursin("version = \"$(DX.PACKAGE_VERSION)\"\n", read(joinpath(@__DIR__, "..", "Project.toml"), String))
     error = DevExchangeError(DX.DEVX_DRIVER, 700, "it failed")
