@@ -248,13 +248,14 @@ function export_both(export_array, b::Batch, array, target::Ref{ArrowSchema})
             # Written to a private place first: if the array fails, the target is not written.
             @checked devx_schema_export(own.handle::Handle, written::Ptr{ArrowSchema})
             export_array(b, array)
+            # At once: an interrupt that comes later must not find the array without its schema.
+            unsafe_store!(place, written[])
         catch
             arrow_release(written)
             rethrow()
         finally
             close(own)
         end
-        unsafe_store!(place, written[])
     end
     return nothing
 end

@@ -342,6 +342,33 @@ end
     DX.devx_stream_close[] = close_well
 end
 
+# Takes the place of the function that releases a schema: an interrupt comes when that is done.
+const RELEASE_SCHEMA = Ref(C_NULL)
+function release_and_interrupt(schema)
+    ccall(RELEASE_SCHEMA[], Cvoid, (Ptr{Ptr{Cvoid}},), schema)
+    throw(InterruptException())
+end
+
+@testset "ownership: an interrupt behind an export" begin
+    # No other task has a schema to release meanwhile.
+    @test nothing_left()
+    # The array is the consumer's by then, and so is its schema.
+    for f in (export_share, export_move)
+        b, array, schema = Batch((a=[1],)), Ref(ArrowArray()), Ref(ArrowSchema())
+        RELEASE_SCHEMA[] = DX.devx_schema_release[]
+        DX.devx_schema_release[] = @cfunction(release_and_interrupt, Cvoid, (Ptr{Ptr{Cvoid}},))
+        try
+            @test_throws InterruptException f(b, array, schema)
+        finally
+            DX.devx_schema_release[] = RELEASE_SCHEMA[]
+        end
+        c = import_arrow(array, schema)
+        @test c["a"] == [1] && isopen(b) == (f === export_share)
+        foreach(close, (b, c))
+    end
+    @test nothing_left()
+end
+
 @testset "ownership: 10,000 rounds" begin
     @test tensor_rounds(10_000) == 40_000.0
     @test batch_rounds(10_000) == 30_000.0
