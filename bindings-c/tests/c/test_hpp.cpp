@@ -345,6 +345,14 @@ TEST(the_legacy_struct_and_requests) {
     CHECK_THROWS(tensor.export_share(request), DEVX_VERSION, "max_version is 0.");
     tensor = dx::Tensor();
     CHECK_INT(releases, 1);
+    /* A struct that no consumer takes is released by its pointer. */
+    double values[2] = {1, 2};
+    tensor = dx::Tensor::over(values, {2}, counting(releases));
+    legacy = std::move(tensor).export_move_legacy();
+    CHECK(!tensor);
+    CHECK_PTR(legacy->dl_tensor.data, values);
+    legacy.reset();
+    CHECK_INT(releases, 2);
 }
 
 TEST(a_refused_import_leaves_the_tensor_where_it_was) {
