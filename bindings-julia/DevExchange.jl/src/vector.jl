@@ -57,9 +57,11 @@ require_readable_memory(c::Column) = require_readable(c.batch)
 require_readable_source(c::Column) = c.batch.readable ||
     throw(not_copied(c.batch.device, "a column is copied with its batch, or as the batch `share(column)`"))
 
-# A column can be over the memory of a tensor that is written (see overlap.jl).
+# A column can be over memory that is written, as that of a tensor (see overlap.jl).
 const PlainColumn{S} = Column{S,Plain{S,typeof(identity)}}
-bytes_of(c::PlainColumn{S}) where {S} = Int(c.layout.data) + c.record.offset * sizeof(S) .+ (0:length(c)*sizeof(S)-1)
+first_byte(c::PlainColumn{S}) where {S} = UInt(c.layout.data) + c.record.offset * sizeof(S)
+bytes_of(c::PlainColumn{S}) where {S} = Int(first_byte(c)) .+ (0:length(c)*sizeof(S)-1)
+Base.dataids(c::PlainColumn) = (first_byte(c),)
 Base.unaliascopy(c::PlainColumn) = alone(own -> root(copy(own.batch)), c)
 
 references(b::Batch) = (share_handle(b.handle, Handle{TAG_BATCH | TAG_KEPT}),)

@@ -370,11 +370,11 @@ end
         @test copyto!(t, to, t, from, count) == copyto!(collect(1:6), to, collect(1:6), from, count)
         close(t)
     end
-    # A column of a tensor has the tensor's memory.
+    # A column of a tensor has the tensor's memory, and that of the array.
     for (write, wanted) in ((c -> view(t, 2:6) .= view(c, 1:5), [1, 1, 2, 3, 4, 5]), (c -> t .= view(c, 6:-1:1), 6:-1:1),
                             (c -> copyto!(t, view(c, 6:-1:1)), 6:-1:1), (c -> copyto!(t, 2, c, 1, 5), [1, 1, 2, 3, 4, 5]),
                             (c -> reshape(t, 2, 3) .= transpose(reshape(c, 3, 2)), [1, 4, 2, 5, 3, 6]),
-                            (c -> t[2:6] = DX.slice(c, 1:5), [1, 1, 2, 3, 4, 5]))
+                            (c -> t[2:6] = DX.slice(c, 1:5), [1, 1, 2, 3, 4, 5]), (c -> a .= view(c, 6:-1:1), 6:-1:1))
         a .= 1:6
         t = Tensor(a)
         whole = Batch(t)
