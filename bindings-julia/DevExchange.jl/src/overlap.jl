@@ -11,7 +11,13 @@ const OfTensor = Union{WrappedTwice,Wrapped(WrappedTwice)}
 Base.mightalias(a::OfTensor, b::AbstractArray) = may_meet(a, b)
 Base.mightalias(a::AbstractArray, b::OfTensor) = may_meet(a, b)
 Base.mightalias(a::OfTensor, b::OfTensor) = may_meet(a, b)
-# Julia has its own method for views of arrays of the same type.
+# Julia has methods of its own for two views, or for a view and a reshaped array; which ones depends on its version.
+for A in (:SubArray, :(Base.ReshapedArray)), B in (:SubArray, :(Base.ReshapedArray))
+    a, b = :($A{<:Any,<:Any,<:WrappedTwice}), :($B{<:Any,<:Any,<:WrappedTwice})
+    for (x, y) in ((a, b), (a, B), (A, b))
+        @eval Base.mightalias(a::$x, b::$y) = may_meet(a, b)
+    end
+end
 Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:WrappedTwice} = may_meet(a, b)
 
 # A source that is written while it is read is copied first: into an `Array`. Julia would copy into an array of the same

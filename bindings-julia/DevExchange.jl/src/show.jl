@@ -12,8 +12,18 @@ function Base.show(io::IO, mime::MIME"text/plain", array::Union{OfTensor,Column,
     invoke(show, Tuple{IO,MIME"text/plain",AbstractArray}, io, mime, array)
 end
 
-function Base.show(io::IO, array::Union{OfTensor,OfColumn})
-    shows_elements(array) && return invoke(show, Tuple{IO,AbstractArray}, io, array)
+Base.show(io::IO, array::Union{OfTensor,OfColumn}) = show_as(AbstractArray, io, array)
+
+# Newer versions of LinearAlgebra show these in their own way.
+Vectors(P) = Union{SubArray{<:Any,1,<:P},Base.ReshapedArray{<:Any,1,<:P},Base.ReinterpretArray{<:Any,1,<:Any,<:P},
+    PermutedDimsArray{<:Any,1,<:Any,<:Any,<:P}}
+const OurVector = Union{Tensor{<:Any,1},Vectors(WrappedOnce),Column}
+Base.show(io::IO, v::Adjoint{<:Real,<:OurVector}) = show_as(Adjoint{<:Real,<:AbstractVector}, io, v)
+Base.show(io::IO, v::Transpose{<:Number,<:OurVector}) = show_as(Transpose{<:Number,<:AbstractVector}, io, v)
+
+# Shows an array as Julia shows one of this type, if its elements can be read.
+function show_as(type::Type, io::IO, array)
+    shows_elements(array) && return invoke(show, Tuple{IO,type}, io, array)
     print(io, summary(array), whereabouts(array))
 end
 
