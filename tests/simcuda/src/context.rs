@@ -39,6 +39,7 @@ impl Call<'_> {
                 peers: BTreeSet::new(),
                 excused: 0,
                 over: Clock::default(),
+                over_blocking: Clock::default(),
             },
         );
         handle

@@ -264,6 +264,11 @@ impl Call<'_> {
             deps.push(dep);
             clock.join(&c);
         }
+        if kind == StreamKind::Legacy
+            && let Some(c) = self.st.contexts.get(&ctx)
+        {
+            clock.join(&c.over_blocking);
+        }
         let follows: Vec<(u64, u64)> = match kind {
             StreamKind::Legacy => self
                 .st

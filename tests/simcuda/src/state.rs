@@ -109,6 +109,8 @@ pub(crate) struct Context {
     /// What is over on destroyed streams: nobody can wait for one of them, but a wait for the whole context includes
     /// them.
     pub(crate) over: Clock,
+    /// The same for blocking streams, which work on the legacy stream comes after.
+    pub(crate) over_blocking: Clock,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -378,6 +380,9 @@ impl State {
         let Some(stream) = self.streams.remove(&handle) else { return };
         if let Some(context) = self.contexts.get_mut(&stream.ctx) {
             context.over.join(&stream.clock);
+            if !stream.non_blocking {
+                context.over_blocking.join(&stream.clock);
+            }
         }
         self.retire_timeline();
     }
@@ -396,7 +401,7 @@ impl State {
         self.host_clock.keep(&live);
         self.hosts.values_mut().for_each(|h| h.clock.keep(&live));
         self.tokens.values_mut().for_each(|c| c.keep(&live));
-        self.contexts.values_mut().for_each(|c| c.over.keep(&live));
+        self.contexts.values_mut().flat_map(|c| [&mut c.over, &mut c.over_blocking]).for_each(|c| c.keep(&live));
         self.events.values_mut().filter_map(|e| e.record.as_mut()).for_each(|r| r.clock.keep(&live));
         for stream in self.streams.values_mut() {
             stream.clock.keep(&live);

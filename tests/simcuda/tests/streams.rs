@@ -137,6 +137,26 @@ fn a_context_is_waited_for_with_streams_that_are_no_more() {
     w.mem_free(a).unwrap();
 }
 
+/// The legacy stream waits for a blocking stream that is destroyed, whether or not the work of that stream is done by then.
+#[test]
+fn the_legacy_stream_comes_after_blocking_streams_that_are_no_more() {
+    for done_before in [false, true] {
+        let w = World::strict(Mode::Lazy, 3);
+        let (a, b, s, late) = (w.dev(8), w.dev(8), w.blocking(), w.nb());
+        w.memset_d8_async(a, 4, 8, s).unwrap();
+        if done_before {
+            w.quiesce();
+        }
+        w.stream_destroy(s).unwrap();
+        w.memcpy_dtod_async(b, a, 8, LEGACY).unwrap();
+        // And so does what comes after the legacy stream.
+        w.order(LEGACY, late);
+        w.memset_d8_async(a, 5, 8, late).unwrap();
+        w.stream_synchronize(late).unwrap();
+        assert_eq!(w.peek(b, 8).unwrap(), [4; 8]);
+    }
+}
+
 #[test]
 fn what_streams_say_about_themselves() {
     let w = World::strict(Mode::Lazy, 1);
