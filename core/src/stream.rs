@@ -153,8 +153,12 @@ impl Stream {
     /// The number as the protocols write it. The default stream of another thread has no number here; the legacy one
     /// stands for it, because it is ordered before and after all of them.
     pub fn value(self) -> i64 {
-        let elsewhere = self.handle == PER_THREAD as usize && self.thread != this_thread();
-        if elsewhere { LEGACY } else { self.handle as i64 }
+        if self.is_of_other_thread() { LEGACY } else { self.handle as i64 }
+    }
+
+    /// Whether this is the default stream of another thread.
+    pub(crate) fn is_of_other_thread(self) -> bool {
+        self.handle == PER_THREAD as usize && self.thread != this_thread()
     }
 
     /// The stream for use on any thread: the legacy default stream stands for that of a thread, which has no number on

@@ -191,6 +191,35 @@ fn per_thread_streams_of_two_threads_are_two_streams() {
     });
 }
 
+/// The legacy stream stands for that of another thread, but only work on it is promised to come after the other one's.
+#[test]
+fn the_host_waits_for_the_default_stream_of_another_thread() {
+    let session = Session::new();
+    let managed = Device { kind: DeviceType::CUDA_MANAGED, id: 0 };
+    for waits in [true, false] {
+        session.each(SEEDS, || {
+            let mut data = 0_u64;
+            cu_ok!("cuMemAllocManaged", &raw mut data, N, 1);
+            let produce = || {
+                sim::set_current(sim::primary(0));
+                sim::fill(data, 0x5a, N, PER_THREAD as u64);
+                let stream = sim::on(PER_THREAD as u64);
+                (foreign::tensor_behind(PER_THREAD as u64, data, N, managed, move || sim::free(data)), stream)
+            };
+            let (tensor, stream) = std::thread::scope(|scope| scope.spawn(produce).join().expect("the producer"));
+            let mut seen = [0; N as usize];
+            if waits {
+                stream.synchronize().expect("waited");
+                tensor.read(&mut seen, None).expect("it is done");
+            } else {
+                while tensor.read(&mut seen, None).is_err() {}
+            }
+            sim::host_access(data, N, false);
+            assert_eq!(seen, [0x5a; N as usize]);
+        });
+    }
+}
+
 #[test]
 fn streams_of_another_device_wait_too() {
     let session = Session::new();

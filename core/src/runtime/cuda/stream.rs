@@ -4,6 +4,7 @@ use cudarc::driver::sys::{CUdevice, CUstream, CUstream_flags_enum as CUstream_fl
 
 use super::context::{self, Apart, Context, Current};
 use super::driver::{Code, Driver};
+use super::event::Event;
 use super::lost;
 use crate::error::{Result, refuse};
 use crate::stream::Stream;
@@ -118,6 +119,11 @@ impl Stream {
     /// `DEVX_DRIVER`; `DEVX_UNSUPPORTED` if the stream is being captured, because the driver would break the capture.
     pub fn synchronize(self) -> Result<()> {
         self.require_no_capture()?;
+        if self.is_of_other_thread() {
+            // Work on the legacy stream, which stands for it here, comes after its work; of a call that waits for the legacy
+            // stream itself, the driver does not promise that.
+            return Event::record(self)?.synchronize();
+        }
         let driver = Driver::get()?;
         let _current = self.enter()?;
         let _apart = Apart::enter(driver)?;
@@ -126,7 +132,8 @@ impl Stream {
     }
 
     /// Whether all work queued on the stream is done. `false` while the stream is being captured: asking the driver would
-    /// break the capture.
+    /// break the capture. For the default stream of another thread, of which the driver cannot be asked, the host may have to
+    /// wait for the answer.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
@@ -143,6 +150,9 @@ impl Stream {
             return Ok(false);
         }
         driver.check("cuStreamQuery", code)?;
+        if self.is_of_other_thread() {
+            self.synchronize()?;
+        }
         Ok(true)
     }
 
