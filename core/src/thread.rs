@@ -3,9 +3,10 @@
 //! Signals belong to the program. It may block a signal in its threads and wait for it (`sigwait`). A thread that did not
 //! block it would receive it instead, which by default ends the process.
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
+use std::ptr::null_mut;
 use std::thread::{Builder, JoinHandle};
 
 /// A thread that is in a call now. It is unique among living threads, and getting it allocates nothing; std's thread id would
@@ -33,6 +34,41 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
     Builder::new().name(name.into()).spawn(run)
 }
 
+/// As large as std makes it; the system's choice would depend on the limits of the process.
+const STACK: usize = 2 << 20;
+
+/// Like [`spawn`], but for a thread that nobody waits for, and without memory from Rust's allocator: where that has none, std
+/// would end the process. The name has at most 15 bytes.
+///
+/// # Errors
+/// The system's error, for example if there are too many threads or no memory.
+pub(crate) fn start(name: &'static CStr, run: extern "C" fn(*mut c_void) -> *mut c_void) -> io::Result<()> {
+    let _blocked = Blocked::new();
+    let (mut thread, mut attributes) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: room for the attributes.
+    made(unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) })?;
+    // SAFETY: initialised above; the size is a multiple of every page size.
+    let sized = made(unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK) });
+    let started = sized.and_then(|()| {
+        // SAFETY: as above, room for the thread's handle, and a function that does not look at its argument.
+        made(unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, null_mut()) })
+    });
+    // SAFETY: initialised above, and not used any more.
+    unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
+    started?;
+    // SAFETY: written by `pthread_create`.
+    let thread = unsafe { thread.assume_init() };
+    // SAFETY: a thread that is not detached yet, and a C string.
+    unsafe { libc::pthread_setname_np(thread, name.as_ptr()) };
+    // SAFETY: a thread that nobody has joined or detached.
+    unsafe { libc::pthread_detach(thread) };
+    Ok(())
+}
+
+fn made(code: c_int) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
 /// Blocks all signals but faults on this thread until it is dropped.
 struct Blocked {
     before: libc::sigset_t,
@@ -57,7 +93,7 @@ impl Blocked {
 impl Drop for Blocked {
     fn drop(&mut self) {
         // SAFETY: the set from before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, null_mut()) };
     }
 }
 
@@ -71,6 +107,8 @@ fn empty() -> libc::sigset_t {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
 
     /// Which of all signals this thread blocks.
@@ -92,5 +130,18 @@ mod tests {
         assert_eq!(blocked(), before);
         assert!([libc::SIGTERM, libc::SIGINT, libc::SIGCHLD, libc::SIGUSR1].iter().all(|signal| its.contains(signal)));
         assert!(FAULTS.iter().all(|fault| !its.contains(fault) || before.contains(fault)));
+    }
+
+    #[test]
+    fn a_thread_that_nobody_waits_for_blocks_signals_too() {
+        static ITS: OnceLock<Vec<c_int>> = OnceLock::new();
+        extern "C" fn run(_: *mut c_void) -> *mut c_void {
+            let _ = ITS.set(blocked());
+            null_mut()
+        }
+        let before = blocked();
+        start(c"test", run).expect("started");
+        assert!([libc::SIGTERM, libc::SIGINT].iter().all(|signal| ITS.wait().contains(signal)));
+        assert_eq!(blocked(), before);
     }
 }

@@ -157,6 +157,28 @@ fn sweep(session: &Session, scene: fn()) -> u64 {
     all
 }
 
+/// The first release that waits starts the thread that looks after such releases. It must not end the process.
+#[test]
+fn the_first_release_that_waits_needs_no_memory() {
+    // The thread is started only once in a process.
+    if !sim::is_apart("memory::the_first_release_that_waits_needs_no_memory", &[]) {
+        return;
+    }
+    let session = Session::new();
+    session.begin(sim::schedules(1)[0]);
+    let (stream, data, scratch) = (sim::stream(), sim::alloc(N), sim::alloc(N));
+    let tensor = foreign::tensor(data, N, CUDA0, move || sim::free(data));
+    sim::copy(scratch, data, N, stream);
+    tensor.used_on(sim::on(stream)).expect("noted");
+    arm(0, true);
+    watched(|| drop(tensor));
+    disarm();
+    sim::settle();
+    sim::synchronize(stream);
+    sim::destroy(stream);
+    sim::free(scratch);
+}
+
 #[test]
 fn what_is_missing_is_told_and_nothing_stays_open() {
     const NAME: &str = "memory::what_is_missing_is_told_and_nothing_stays_open";

@@ -4,6 +4,7 @@
 //! end of the process it gets a limited time; what is not done then is left to the system. A child of `fork` has no
 //! such thread and must not call the driver: what is released there is left to the parent.
 
+use core::ffi::c_void;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, PoisonError};
@@ -122,8 +123,8 @@ fn start() {
     if STARTED.load(Relaxed) {
         return;
     }
-    match thread::spawn("devexchange-reaper", run) {
-        Ok(_) => {
+    match thread::start(c"devx-reaper", run) {
+        Ok(()) => {
             // SAFETY: a function without arguments that does not unwind.
             unsafe { libc::atexit(at_exit) };
             STARTED.store(true, Release);
@@ -132,7 +133,7 @@ fn start() {
     }
 }
 
-fn run() {
+extern "C" fn run(_: *mut c_void) -> *mut c_void {
     IS_REAPER.set(true);
     let mut waiting = None;
     let mut pause = SHORTEST;
