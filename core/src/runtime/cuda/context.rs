@@ -1,6 +1,7 @@
 //! Contexts: made current for a scope; the caller's context is restored on every path.
 
 use core::ffi::{c_int, c_uint};
+use std::marker::PhantomData;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{CUcontext, CUdevice};
@@ -126,7 +127,11 @@ pub(crate) fn device_count(driver: &Driver) -> Result<usize> {
 pub(crate) struct Current<'a> {
     driver: &'a Driver,
     pushed: Option<Context>,
+    _here: OnThread,
 }
+
+/// Keeps a guard on the thread that it is for: with this it is neither `Send` nor `Sync`.
+type OnThread = PhantomData<*const ()>;
 
 /// How often a call that restores something is tried; its failure cannot be reported.
 const TRIES: u32 = 3;
@@ -141,11 +146,11 @@ impl<'a> Current<'a> {
         // SAFETY: a call of the driver with room for its result.
         driver.check("cuCtxGetCurrent", unsafe { (driver.ctx_get_current)(&mut now) })?;
         if now == context.0 {
-            return Ok(Self { driver, pushed: None });
+            return Ok(Self { driver, pushed: None, _here: PhantomData });
         }
         // SAFETY: a context of the driver, pushed here and popped when this is dropped.
         driver.check("cuCtxPushCurrent", unsafe { (driver.ctx_push_current)(context.0) })?;
-        Ok(Self { driver, pushed: Some(context) })
+        Ok(Self { driver, pushed: Some(context), _here: PhantomData })
     }
 }
 
@@ -173,6 +178,7 @@ impl Drop for Current<'_> {
 pub(crate) struct Apart<'a> {
     driver: &'a Driver,
     before: c_uint,
+    _here: OnThread,
 }
 
 impl<'a> Apart<'a> {
@@ -186,7 +192,7 @@ impl<'a> Apart<'a> {
         // SAFETY: a call of the driver with a mode that it knows, and room for the previous one.
         let code = unsafe { (driver.exchange_capture_mode)(&mut before) };
         driver.check("cuThreadExchangeStreamCaptureMode", code)?;
-        Ok(Self { driver, before })
+        Ok(Self { driver, before, _here: PhantomData })
     }
 }
 
@@ -199,5 +205,23 @@ impl Drop for Apart<'_> {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A guard that is dropped on another thread would restore what that thread never had. This compiles only if no guard is
+    /// `Send`: otherwise it would not be clear which trait is meant.
+    #[test]
+    fn guards_stay_on_their_thread() {
+        trait OfAll<Which> {
+            fn found() {}
+        }
+        impl<T> OfAll<()> for T {}
+        impl<T: Send> OfAll<u8> for T {}
+        <Current<'_> as OfAll<_>>::found();
+        <Apart<'_> as OfAll<_>>::found();
     }
 }
