@@ -57,9 +57,10 @@ impl std::fmt::Debug for Recorded {
 static POOL: Kept<Context, Handle> = Kept { all: Mutex::new(Vec::new()) };
 
 impl Event {
-    /// Records an event that completes when all work queued on `stream` until now is done. This takes one call of the driver,
-    /// and one more if the pool has no event for the stream's context; it never has one for a context that is not primary. It
-    /// takes two more calls as long as nobody uses the device's primary context, which is looked for.
+    /// Records an event that completes when all work queued on `stream` until now is done. Besides the calls that find, enter
+    /// and leave the stream's context, this takes one call of the driver, and one more if the pool has no event for that
+    /// context; it never has one for a context that is not primary. It takes two more calls as long as nobody uses the
+    /// device's primary context, which is looked for.
     ///
     /// # Errors
     /// `DEVX_DRIVER`.
