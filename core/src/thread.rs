@@ -42,7 +42,7 @@ const STACK: usize = 2 << 20;
 ///
 /// # Errors
 /// The system's error, for example if there are too many threads or no memory.
-pub(crate) fn start(name: &'static CStr, run: extern "C" fn(*mut c_void) -> *mut c_void) -> io::Result<()> {
+pub(crate) fn start(name: &'static CStr, run: fn()) -> io::Result<()> {
     let _blocked = Blocked::new();
     let (mut thread, mut attributes) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: room for the attributes.
@@ -50,8 +50,8 @@ pub(crate) fn start(name: &'static CStr, run: extern "C" fn(*mut c_void) -> *mut
     // SAFETY: initialised above; the size is a multiple of every page size.
     let sized = made(unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK) });
     let started = sized.and_then(|()| {
-        // SAFETY: as above, room for the thread's handle, and a function that does not look at its argument.
-        made(unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, null_mut()) })
+        // SAFETY: as above, room for the thread's handle, and what `begin` takes.
+        made(unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), begin, run as *mut c_void) })
     });
     // SAFETY: initialised above, and not used any more.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
@@ -63,6 +63,22 @@ pub(crate) fn start(name: &'static CStr, run: extern "C" fn(*mut c_void) -> *mut
     // SAFETY: a thread that nobody has joined or detached.
     unsafe { libc::pthread_detach(thread) };
     Ok(())
+}
+
+/// Keeps the library loaded as long as its thread runs: the loader unloads no library with such a destructor to call.
+struct Stays;
+
+impl Drop for Stays {
+    fn drop(&mut self) {}
+}
+
+extern "C" fn begin(run: *mut c_void) -> *mut c_void {
+    thread_local!(static STAYS: Stays = const { Stays });
+    STAYS.with(|_| ());
+    // SAFETY: `start` passes a function of this type.
+    let run = unsafe { std::mem::transmute::<*mut c_void, fn()>(run) };
+    run();
+    null_mut()
 }
 
 fn made(code: c_int) -> io::Result<()> {
@@ -135,12 +151,8 @@ mod tests {
     #[test]
     fn a_thread_that_nobody_waits_for_blocks_signals_too() {
         static ITS: OnceLock<Vec<c_int>> = OnceLock::new();
-        extern "C" fn run(_: *mut c_void) -> *mut c_void {
-            let _ = ITS.set(blocked());
-            null_mut()
-        }
         let before = blocked();
-        start(c"test", run).expect("started");
+        start(c"test", || ITS.set(blocked()).expect("once")).expect("started");
         assert!([libc::SIGTERM, libc::SIGINT].iter().all(|signal| ITS.wait().contains(signal)));
         assert_eq!(blocked(), before);
     }

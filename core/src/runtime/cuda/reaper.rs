@@ -4,7 +4,6 @@
 //! end of the process it gets a limited time; what is not done then is left to the system. A child of `fork` has no
 //! such thread and must not call the driver: what is released there is left to the parent.
 
-use core::ffi::c_void;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, PoisonError};
@@ -133,7 +132,7 @@ fn start() {
     }
 }
 
-extern "C" fn run(_: *mut c_void) -> *mut c_void {
+fn run() {
     IS_REAPER.set(true);
     let mut waiting = None;
     let mut pause = SHORTEST;
