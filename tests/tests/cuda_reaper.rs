@@ -196,6 +196,25 @@ fn nothing_is_kept_of_contexts_that_come_and_go() {
     scene.end();
 }
 
+/// The driver says of such an event that there is none, as if it were a mistake to give it back.
+#[test]
+fn an_event_that_went_with_its_context_is_not_lost() {
+    if sim::skipped("a real driver may not survive what is asked of a context that is gone") {
+        return;
+    }
+    let session = Session::new();
+    let (before, mut own) = (releases_lost(), 0_u64);
+    cu_ok!("cuCtxCreate_v2", &raw mut own, 0, 0);
+    let event = Event::record(sim::on(sim::stream())).expect("recorded");
+    cu_ok!("cuCtxDestroy_v2", own);
+    sim::set_current(sim::primary(0));
+    drop(event);
+    assert_eq!(releases_lost(), before);
+    let findings = sim::take_findings();
+    assert!(findings.iter().all(|finding| finding.contains("StaleHandle")), "{findings:#?}");
+    drop(session);
+}
+
 #[test]
 fn what_the_driver_does_not_take_back_is_counted() {
     if sim::skipped("faults are injected into the simulated driver") {
