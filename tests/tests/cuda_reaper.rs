@@ -196,6 +196,31 @@ fn nothing_is_kept_of_contexts_that_come_and_go() {
     scene.end();
 }
 
+/// Otherwise data that lives longer than any of the contexts that use it would have ever more uses.
+#[test]
+fn uses_that_went_with_their_contexts_are_not_kept() {
+    if sim::skipped("a real driver may not survive what is asked of a context that is gone") {
+        return;
+    }
+    let session = Session::new();
+    session.begin(LAZY);
+    let memory = sim::alloc(N);
+    let tensor = foreign::tensor(memory, N, CUDA0, || ());
+    for _ in 0..200 {
+        let mut own = 0_u64;
+        cu_ok!("cuCtxCreate_v2", &raw mut own, 0, 0);
+        tensor.used_on(sim::on(sim::stream())).expect("noted");
+        cu_ok!("cuCtxDestroy_v2", own);
+    }
+    sim::set_current(sim::primary(0));
+    let asked = sim::calls("cuEventQuery");
+    drop(tensor);
+    sim::settle();
+    assert!(sim::calls("cuEventQuery") - asked < 50, "{} questions", sim::calls("cuEventQuery") - asked);
+    sim::take_findings();
+    sim::free(memory);
+}
+
 /// The driver says of such an event that there is none, as if it were a mistake to give it back.
 #[test]
 fn an_event_that_went_with_its_context_is_not_lost() {

@@ -189,13 +189,16 @@ impl Event {
         answered(driver, code)
     }
 
-    /// Drops the events that the driver says are complete. Does not wait.
+    /// Drops the events that the driver says are complete, or gone with their contexts. Does not wait.
     pub(crate) fn drop_complete(events: &mut Vec<Self>) {
         if events.is_empty() {
             return;
         }
         let Ok(_apart) = Driver::get().and_then(Apart::enter) else { return };
-        events.retain(|event| event.query() != Ok(true));
+        events.retain(|event| match event.query() {
+            Ok(is_complete) => !is_complete,
+            Err(error) => !Self::went_with_its_context(&error),
+        });
     }
 
     /// Blocks the host until the event is complete. For reading data on the host, never for an exchange.
