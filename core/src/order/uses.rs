@@ -167,7 +167,7 @@ impl Uses {
     pub(crate) fn wait(&self, stream: Stream) -> Result<()> {
         let waited = self.each(|event| {
             stream.require_no_capture()?;
-            event.wait(stream)
+            event.wait_unless_gone(stream)
         });
         waited.map(drop)
     }

@@ -10,6 +10,7 @@ use devexchange_core::cuda_array::{self, NoStream, Request};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::stream::{LEGACY, PER_THREAD};
 use devexchange_core::{Batch, DType, Error, Flags, Owner, Tensor, TensorDesc, convert};
+use devexchange_tests::cu_ok;
 use devexchange_tests::cuda_array::produce;
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::forked;
@@ -40,6 +41,29 @@ fn exports_name_the_stream_that_the_data_is_behind() {
         drop((exported, tensor));
         scene.end();
     });
+}
+
+/// When a context is destroyed, its work is over: nobody has to wait for it, and nobody could.
+#[test]
+fn exports_wait_for_no_use_that_went_with_its_context() {
+    if sim::skipped("a real driver may not survive what is asked of a context that is gone") {
+        return;
+    }
+    let session = Session::new();
+    let memory = sim::alloc(N);
+    let tensor = foreign::tensor(memory, N, CUDA0, || ());
+    let mut own = 0_u64;
+    cu_ok!("cuCtxCreate_v2", &raw mut own, 0, 0);
+    tensor.used_on(sim::on(sim::stream())).expect("noted");
+    cu_ok!("cuCtxDestroy_v2", own);
+    sim::set_current(sim::primary(0));
+    let exported = cuda_array::export(tensor, &Request::default()).map_err(Error::from);
+    drop(exported.expect("nothing to wait for"));
+    sim::settle();
+    let findings = sim::take_findings();
+    assert!(findings.iter().all(|finding| finding.contains("StaleHandle")), "{findings:#?}");
+    sim::free(memory);
+    drop(session);
 }
 
 /// Nobody must wait for ready data, until somebody works on it.

@@ -156,6 +156,17 @@ impl Event {
         wait_raw(stream, self.0.header().handle.0)
     }
 
+    /// Like [`Event::wait`], but if the event went with its context, there is nothing to wait for.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub(crate) fn wait_unless_gone(&self, stream: Stream) -> Result<()> {
+        self.wait(stream).or_else(|error| match self.is_complete() {
+            Err(answer) if Self::went_with_its_context(&answer) => Ok(()),
+            _ => Err(error),
+        })
+    }
+
     /// Whether the event is complete. Does not wait.
     ///
     /// # Errors
