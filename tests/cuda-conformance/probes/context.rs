@@ -13,8 +13,6 @@ const CRASH: &str = "crash (SIGSEGV)";
 /// Answers that a real driver may give to a call with an object of a destroyed context.
 const GONE: &[&str] = &[CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, DEINITIALIZED, CRASH];
 
-const RESET: &str = "the reset empties the context, which stays in use for those who retained it";
-
 pub(super) const PROBES: &[Probe] = &[
     probe("context.retained_twice", "`cuDevicePrimaryCtxRetain` twice", "the same", || {
         let mut again = 0_u64;
@@ -237,14 +235,12 @@ pub(super) const PROBES: &[Probe] = &[
     probe("context.reset_state", "active by `cuDevicePrimaryCtxGetState` after `cuDevicePrimaryCtxReset`", "0", || {
         cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
         state().1.to_string()
-    })
-    .simulated("1", RESET),
+    }),
     probe("context.reset_alloc", "`cuMemAlloc` after `cuDevicePrimaryCtxReset`", CONTEXT_IS_DESTROYED, || {
         cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
         let mut address = 0_u64;
         said(cu!("cuMemAlloc_v2", &raw mut address, N))
-    })
-    .simulated(SUCCESS, RESET),
+    }),
     probe("context.released_too_often", "`cuDevicePrimaryCtxRelease` of what is not retained", INVALID_CONTEXT, || {
         cu_ok!("cuInit", 0);
         said(cu!("cuDevicePrimaryCtxRelease_v2", 0))

@@ -41,7 +41,9 @@ impl Sim {
                 }
             };
             let site = c.site();
-            c.context(ctx)?.holders.push(site);
+            let context = c.context(ctx)?;
+            context.reset = false;
+            context.holders.push(site);
             Ok(ctx)
         })
     }
@@ -67,7 +69,8 @@ impl Sim {
         })
     }
 
-    /// `cuDevicePrimaryCtxReset_v2`: everything in the context ends; those who retained it still have it.
+    /// `cuDevicePrimaryCtxReset_v2`: everything in the context ends. Those who retained it still have it, but nothing can be
+    /// done in it until somebody retains it anew.
     #[track_caller]
     pub fn primary_reset(&self, device: i32) -> CuResult<()> {
         self.call("cuDevicePrimaryCtxReset_v2", Need::Init, |c| {
@@ -75,17 +78,19 @@ impl Sim {
             let Some(ctx) = c.device_mut(device)?.primary else { return Ok(()) };
             c.tear_down(ctx);
             let legacy = c.new_stream(ctx, crate::state::StreamKind::Legacy, false, 0);
-            c.context(ctx)?.legacy = legacy;
+            let context = c.context(ctx)?;
+            (context.legacy, context.reset) = (legacy, true);
             Ok(())
         })
     }
 
-    /// `cuDevicePrimaryCtxGetState`: flags, and whether the context exists.
+    /// `cuDevicePrimaryCtxGetState`: flags, and whether the context exists and was not reset.
     #[track_caller]
     pub fn primary_state(&self, device: i32) -> CuResult<(u32, bool)> {
         self.call("cuDevicePrimaryCtxGetState", Need::Init, |c| {
             let device = c.device(device)?;
-            c.device_mut(device).map(|d| (d.primary_flags, d.primary.is_some()))
+            let (flags, primary) = c.device_mut(device).map(|d| (d.primary_flags, d.primary))?;
+            Ok((flags, primary.and_then(|ctx| c.st.contexts.get(&ctx)).is_some_and(|ctx| !ctx.reset)))
         })
     }
 

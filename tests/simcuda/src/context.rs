@@ -33,6 +33,7 @@ impl Call<'_> {
                 id,
                 flags,
                 primary,
+                reset: false,
                 holders,
                 legacy,
                 per_thread: BTreeMap::new(),
@@ -72,9 +73,9 @@ impl Call<'_> {
     /// The current context of the calling thread.
     pub(crate) fn current(&mut self) -> CuResult<u64> {
         let top = self.host().stack.last().copied().ok_or(Code::INVALID_CONTEXT)?;
-        match self.st.contexts.contains_key(&top) {
-            true => Ok(top),
-            false => Err(Code::CONTEXT_IS_DESTROYED),
+        match self.st.contexts.get(&top) {
+            Some(c) if !c.reset => Ok(top),
+            _ => Err(Code::CONTEXT_IS_DESTROYED),
         }
     }
 

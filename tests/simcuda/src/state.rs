@@ -98,6 +98,8 @@ pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) flags: u32,
     pub(crate) primary: bool,
+    /// Whether it was reset, and nobody has retained it since: nothing can be done in it.
+    pub(crate) reset: bool,
     /// One per retain; a created context has one.
     pub(crate) holders: Vec<Site>,
     pub(crate) legacy: u64,

@@ -62,7 +62,11 @@ fn a_reset_ends_the_contents_and_keeps_the_count() {
         w.take_findings().iter().map(|f| f.kind).collect::<Vec<_>>(),
         [Kind::StaleHandle, Kind::StaleHandle, Kind::DoubleFree]
     );
-    // A client that retained it can continue to use it.
+    // A client that retained it still has it, but must retain it anew to go on.
+    assert_eq!((w.primary_state(0), w.ctx_get_current()), (Ok((0, false)), Ok(w.ctx)));
+    assert_eq!(w.mem_alloc(8), Err(Code::CONTEXT_IS_DESTROYED));
+    assert_eq!((w.primary_retain(0), w.primary_state(0)), (Ok(w.ctx), Ok((0, true))));
+    w.primary_release(0).unwrap();
     let b = w.dev(8);
     w.memset_d8(b, 1, 8, LEGACY).unwrap();
     w.ctx_synchronize().unwrap();

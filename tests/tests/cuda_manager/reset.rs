@@ -1,9 +1,10 @@
 //! A reset gives back everything, once; if a device is reset without one, what is left counts as lost.
 
+use devexchange_core::abi::types::DEVX_DRIVER;
 use devexchange_core::manager::{Driver, Manager, Request};
 use devexchange_core::runtime::cuda::kept_events;
 use devexchange_core::runtime::releases_lost;
-use devexchange_core::{DType, DeviceType, Tensor};
+use devexchange_core::{DType, DeviceType, Stream, Tensor};
 use devexchange_tests::cu_ok;
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::sim::{self, Session};
@@ -100,8 +101,41 @@ fn an_event_that_a_device_was_reset_under_is_replaced() {
     let kept = kept_events();
     assert!(kept > 0, "there is one for the next time");
     cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
+    // The program goes on with the device.
+    let mut context = 0_u64;
+    cu_ok!("cuDevicePrimaryCtxRetain", &raw mut context, 0);
     used();
     assert_eq!((kept_events(), releases_lost()), (1, 0));
     // The driver has findings about the use of what is gone.
+    unsafe { libc::_exit(0) }
+}
+
+/// Nothing can be done in the context of a device that was reset until somebody retains it anew; a program that uses the
+/// device only with this library does not.
+#[test]
+fn a_device_that_was_reset_can_be_used_again() {
+    let _session = Session::new();
+    let test = "reset::a_device_that_was_reset_can_be_used_again";
+    if sim::skipped("a real driver may not survive it") || !sim::is_apart(test, &[]) {
+        return;
+    }
+    let manager = Driver::new().expect("a manager");
+    let use_it = || {
+        drop(manager.allocate(&Request::device(0, N))?);
+        Stream::create(0)?.synchronize()
+    };
+    use_it().expect("used");
+    let retained = sim::stat("live_contexts");
+    for round in 1..=3 {
+        unsafe { manager.reset(0) }.expect("reset");
+        cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
+        use_it().expect("used again");
+        use_it().expect("and again");
+        assert_eq!(sim::stat("live_contexts"), retained + round, "retained once after each reset");
+    }
+    // What a reset without a word destroyed is noticed by the first call that fails.
+    cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
+    assert_eq!(use_it().expect_err("nobody knew").status(), DEVX_DRIVER);
+    use_it().expect("used again");
     unsafe { libc::_exit(0) }
 }

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{CUcontext, CUdevice};
@@ -26,27 +27,56 @@ static PRIMARY: OnceLock<Vec<Primary>> = OnceLock::new();
 struct Primary {
     retained: OnceLock<Context>,
     retaining: Mutex<()>,
+    /// Whether the device may have been reset: then nothing can be done in the context until it is retained anew.
+    is_in_doubt: AtomicBool,
 }
 
-/// The primary context of a device, retained at the first use of that device.
+/// The primary context of a device, retained at the first use of that device, and at the first use after a reset.
 ///
 /// # Errors
 /// `DEVX_DEVICE` if there is no device with this ordinal, `DEVX_DRIVER`.
 pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
-    let Primary { retained, retaining } = slot(driver, ordinal)?;
-    if let Some(context) = retained.get() {
-        return Ok(*context);
+    let slot = slot(driver, ordinal)?;
+    match slot.retained.get() {
+        Some(context) if !slot.is_in_doubt.load(Relaxed) => Ok(*context),
+        _ => retained(driver, ordinal, slot),
     }
+}
+
+#[cold]
+fn retained(driver: &Driver, ordinal: i32, Primary { retained, retaining, is_in_doubt }: &Primary) -> Result<Context> {
     let _alone = retaining.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(context) = retained.get() {
-        return Ok(*context);
+    // Before the driver is asked, so that no later doubt is lost.
+    let was_in_doubt = is_in_doubt.swap(false, Relaxed);
+    let retain = || {
+        let device = device(driver, ordinal)?;
+        if let Some(context) = retained.get()
+            && (!was_in_doubt || is_active(driver, device)?)
+        {
+            return Ok(*context);
+        }
+        let _apart = Apart::enter(driver)?;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a call of the driver with room for its result.
+        driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.primary_ctx_retain)(&mut context, device) })?;
+        // After a reset it is the same one.
+        Ok(*retained.get_or_init(|| Context(context)))
+    };
+    retain().inspect_err(|_| is_in_doubt.store(was_in_doubt, Relaxed))
+}
+
+/// Says that a device may be reset next, or may have been.
+pub(crate) fn doubt(ordinal: i32) {
+    let slot = PRIMARY.get().zip(usize::try_from(ordinal).ok()).and_then(|(slots, ordinal)| slots.get(ordinal));
+    if let Some(slot) = slot {
+        slot.is_in_doubt.store(true, Relaxed);
     }
-    let device = device(driver, ordinal)?;
-    let _apart = Apart::enter(driver)?;
-    let mut context = std::ptr::null_mut();
-    // SAFETY: a call of the driver with room for its result.
-    driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.primary_ctx_retain)(&mut context, device) })?;
-    Ok(*retained.get_or_init(|| Context(context)))
+}
+
+/// Like [`doubt`], for all devices.
+#[cold]
+pub(super) fn doubt_all() {
+    PRIMARY.get().into_iter().flatten().for_each(|slot| slot.is_in_doubt.store(true, Relaxed));
 }
 
 /// Checks that a context is the primary one of a device.
@@ -78,11 +108,16 @@ pub(crate) fn stays(driver: &Driver, context: Context, ordinal: i32) -> bool {
 /// # Errors
 /// `DEVX_DEVICE`, `DEVX_DRIVER`.
 fn primary_in_use(driver: &Driver, ordinal: i32) -> Result<Option<Context>> {
+    if is_active(driver, device(driver, ordinal)?)? { primary(driver, ordinal).map(Some) } else { Ok(None) }
+}
+
+/// Whether the primary context of a device is there, and was not reset.
+fn is_active(driver: &Driver, device: CUdevice) -> Result<bool> {
     let (mut flags, mut is_active): (c_uint, c_int) = (0, 0);
     // SAFETY: a call of the driver with room for its results.
-    let code = unsafe { (driver.primary_ctx_get_state)(device(driver, ordinal)?, &mut flags, &mut is_active) };
+    let code = unsafe { (driver.primary_ctx_get_state)(device, &mut flags, &mut is_active) };
     driver.check("cuDevicePrimaryCtxGetState", code)?;
-    if is_active != 0 { primary(driver, ordinal).map(Some) } else { Ok(None) }
+    Ok(is_active != 0)
 }
 
 /// # Errors

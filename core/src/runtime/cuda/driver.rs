@@ -14,6 +14,7 @@ use cudarc::driver::sys::{
 };
 use libloading::Library;
 
+use super::context;
 use crate::abi::types::{DEVX_DEVICE, DEVX_DRIVER, DEVX_OUT_OF_MEMORY};
 use crate::error::{Error, Result, Text};
 use crate::fork::Process;
@@ -194,6 +195,10 @@ impl Driver {
     pub(crate) fn check(&self, call: &str, code: Code) -> Result<()> {
         if code == Code::SUCCESS {
             return Ok(());
+        }
+        if code == Code::CONTEXT_IS_DESTROYED {
+            // Somebody may have reset a device. The next call that uses one finds out.
+            context::doubt_all();
         }
         let status = if code == Code::OUT_OF_MEMORY { DEVX_OUT_OF_MEMORY } else { DEVX_DRIVER };
         // SAFETY: this function writes the address of a static text, or NULL.

@@ -29,6 +29,7 @@ pub use waiting::releases_waiting;
 /// device next.
 pub(crate) fn before_reset(ordinal: i32) {
     reaper::settle();
+    context::doubt(ordinal);
     if let Some(context) = context::known_primary(ordinal) {
         event::forget(context);
     }
