@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{CUcontext, CUdevice};
@@ -27,8 +27,9 @@ static PRIMARY: OnceLock<Vec<Primary>> = OnceLock::new();
 struct Primary {
     retained: OnceLock<Context>,
     retaining: Mutex<()>,
-    /// Whether the device may have been reset: then nothing can be done in the context until it is retained anew.
-    is_in_doubt: AtomicBool,
+    /// How often somebody has doubted the context since it was last looked at: the device may have been reset, and then
+    /// nothing can be done in the context until it is retained anew.
+    doubts: AtomicU32,
 }
 
 /// The primary context of a device, retained at the first use of that device, and at the first use after a reset.
@@ -38,45 +39,47 @@ struct Primary {
 pub(crate) fn primary(driver: &Driver, ordinal: i32) -> Result<Context> {
     let slot = slot(driver, ordinal)?;
     match slot.retained.get() {
-        Some(context) if !slot.is_in_doubt.load(Relaxed) => Ok(*context),
+        Some(context) if slot.doubts.load(Relaxed) == 0 => Ok(*context),
         _ => retained(driver, ordinal, slot),
     }
 }
 
 #[cold]
-fn retained(driver: &Driver, ordinal: i32, Primary { retained, retaining, is_in_doubt }: &Primary) -> Result<Context> {
+fn retained(driver: &Driver, ordinal: i32, Primary { retained, retaining, doubts }: &Primary) -> Result<Context> {
     let _alone = retaining.lock().unwrap_or_else(PoisonError::into_inner);
-    // Before the driver is asked, so that no later doubt is lost.
-    let was_in_doubt = is_in_doubt.swap(false, Relaxed);
-    let retain = || {
-        let device = device(driver, ordinal)?;
-        if let Some(context) = retained.get()
-            && (!was_in_doubt || is_active(driver, device)?)
-        {
-            return Ok(*context);
+    let answered = doubts.load(Relaxed);
+    let device = device(driver, ordinal)?;
+    let context = match retained.get() {
+        Some(context) if answered == 0 || is_active(driver, device)? => *context,
+        _ => {
+            let _apart = Apart::enter(driver)?;
+            let mut context = std::ptr::null_mut();
+            // SAFETY: a call of the driver with room for its result.
+            let code = unsafe { (driver.primary_ctx_retain)(&mut context, device) };
+            driver.check("cuDevicePrimaryCtxRetain", code)?;
+            // After a reset it is the same one.
+            *retained.get_or_init(|| Context(context))
         }
-        let _apart = Apart::enter(driver)?;
-        let mut context = std::ptr::null_mut();
-        // SAFETY: a call of the driver with room for its result.
-        driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.primary_ctx_retain)(&mut context, device) })?;
-        // After a reset it is the same one.
-        Ok(*retained.get_or_init(|| Context(context)))
     };
-    retain().inspect_err(|_| is_in_doubt.store(was_in_doubt, Relaxed))
+    // Fails if somebody has doubted it meanwhile; the next call is about that.
+    let _ = doubts.compare_exchange(answered, 0, Relaxed, Relaxed);
+    Ok(context)
 }
 
 /// Says that a device may be reset next, or may have been.
 pub(crate) fn doubt(ordinal: i32) {
     let slot = PRIMARY.get().zip(usize::try_from(ordinal).ok()).and_then(|(slots, ordinal)| slots.get(ordinal));
     if let Some(slot) = slot {
-        slot.is_in_doubt.store(true, Relaxed);
+        slot.doubts.fetch_add(1, Relaxed);
     }
 }
 
 /// Like [`doubt`], for all devices.
 #[cold]
 pub(super) fn doubt_all() {
-    PRIMARY.get().into_iter().flatten().for_each(|slot| slot.is_in_doubt.store(true, Relaxed));
+    for slot in PRIMARY.get().into_iter().flatten() {
+        slot.doubts.fetch_add(1, Relaxed);
+    }
 }
 
 /// Checks that a context is the primary one of a device.
