@@ -241,6 +241,17 @@ pub(super) const PROBES: &[Probe] = &[
         let mut address = 0_u64;
         said(cu!("cuMemAlloc_v2", &raw mut address, N))
     }),
+    probe("context.reset_device", "`cuCtxGetDevice` after `cuDevicePrimaryCtxReset`", SUCCESS, || {
+        cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
+        let mut device = -1_i32;
+        said(cu!("cuCtxGetDevice", &raw mut device))
+    }),
+    probe("context.reset_retained_anew", "`cuMemAlloc` after it is retained anew", SUCCESS, || {
+        cu_ok!("cuDevicePrimaryCtxReset_v2", 0);
+        let (mut context, mut address) = (0_u64, 0_u64);
+        cu_ok!("cuDevicePrimaryCtxRetain", &raw mut context, 0);
+        said(cu!("cuMemAlloc_v2", &raw mut address, N))
+    }),
     probe("context.released_too_often", "`cuDevicePrimaryCtxRelease` of what is not retained", INVALID_CONTEXT, || {
         cu_ok!("cuInit", 0);
         said(cu!("cuDevicePrimaryCtxRelease_v2", 0))

@@ -174,10 +174,13 @@ impl Sim {
         })
     }
 
-    /// `cuCtxGetDevice`.
+    /// `cuCtxGetDevice`, also of a context that was reset: numba-cuda relies on that after `cuda.close()`.
     #[track_caller]
     pub fn ctx_device(&self) -> CuResult<i32> {
-        self.call("cuCtxGetDevice", Need::Init, |c| c.here().map(|h| signed(h.1)))
+        self.call("cuCtxGetDevice", Need::Init, |c| {
+            let ctx = c.top()?;
+            c.context(ctx).map(|x| signed(x.device))
+        })
     }
 
     /// `cuCtxGetDevice_v2`: of a given context, or of the current one.

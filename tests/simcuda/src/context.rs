@@ -70,12 +70,21 @@ impl Call<'_> {
         handle
     }
 
-    /// The current context of the calling thread.
+    /// The current context of the calling thread, for work in it.
     pub(crate) fn current(&mut self) -> CuResult<u64> {
+        let top = self.top()?;
+        match self.context(top)?.reset {
+            false => Ok(top),
+            true => Err(Code::CONTEXT_IS_DESTROYED),
+        }
+    }
+
+    /// The current context of the calling thread, even if it was reset.
+    pub(crate) fn top(&mut self) -> CuResult<u64> {
         let top = self.host().stack.last().copied().ok_or(Code::INVALID_CONTEXT)?;
-        match self.st.contexts.get(&top) {
-            Some(c) if !c.reset => Ok(top),
-            _ => Err(Code::CONTEXT_IS_DESTROYED),
+        match self.st.contexts.contains_key(&top) {
+            true => Ok(top),
+            false => Err(Code::CONTEXT_IS_DESTROYED),
         }
     }
 

@@ -64,7 +64,7 @@ fn a_reset_ends_the_contents_and_keeps_the_count() {
     );
     // A client that retained it still has it, but must retain it anew to go on.
     assert_eq!((w.primary_state(0), w.ctx_get_current()), (Ok((0, false)), Ok(w.ctx)));
-    assert_eq!(w.mem_alloc(8), Err(Code::CONTEXT_IS_DESTROYED));
+    assert_eq!((w.ctx_device(), w.mem_alloc(8)), (Ok(0), Err(Code::CONTEXT_IS_DESTROYED)));
     assert_eq!((w.primary_retain(0), w.primary_state(0)), (Ok(w.ctx), Ok((0, true))));
     w.primary_release(0).unwrap();
     let b = w.dev(8);
