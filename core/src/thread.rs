@@ -77,7 +77,8 @@ extern "C" fn begin(run: *mut c_void) -> *mut c_void {
     STAYS.with(|_| ());
     // SAFETY: `start` passes a function of this type.
     let run = unsafe { std::mem::transmute::<*mut c_void, fn()>(run) };
-    run();
+    // A panic ends the thread and nothing else, as one of std's threads; the hook has reported it.
+    drop(std::panic::catch_unwind(run));
     null_mut()
 }
 
