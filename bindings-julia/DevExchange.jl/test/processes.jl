@@ -64,13 +64,12 @@
     # A logger that throws does not get its exception into the library, which the call would not leave then.
     output, ended = run_julia("""
         using DevExchange
-        gone = IOBuffer()
-        close(gone)
+        include($(repr(joinpath(@__DIR__, "broken_logger.jl"))))
         schema = Schema([Field("n", Int32)])
         stream = BatchStream(() -> error("a broken source"), schema)
         for _ in 1:2
             try
-                Base.CoreLogging.with_logger(() -> next!(stream), Base.CoreLogging.SimpleLogger(gone))
+                Base.CoreLogging.with_logger(() -> next!(stream), BrokenLogger())
             catch e
                 println(e.message)
             end

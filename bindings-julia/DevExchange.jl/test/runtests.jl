@@ -11,6 +11,7 @@ using Test
 const DX = DevExchange
 
 include("counting.jl")
+include("broken_logger.jl")
 include("producers.jl")
 include("foreign.jl")
 include("peers.jl")
