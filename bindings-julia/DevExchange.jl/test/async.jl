@@ -376,6 +376,7 @@ end
     end
     @test fetch(task) === nothing
     close(r)
-    @test sum == n * (n + 1) ÷ 2 && most[] < 200
+    # While the system keeps the thread waiting that delivers releases, more of them pile up, but not as many as there are.
+    @test sum == n * (n + 1) ÷ 2 && most[] < n ÷ 10
     @test nothing_left() && foreign_live() == 0
 end
