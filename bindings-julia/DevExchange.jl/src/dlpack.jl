@@ -32,7 +32,7 @@ end
     export_move(t::Tensor; max_version=(1, 3), stream=nothing, copy=:never) -> Ptr{DLManagedTensorVersioned}
 
 Like [`export_share`](@ref), but gives the tensor up: it is closed when this returns. If this throws, the tensor is as
-before.
+before, unless an interrupt comes while it is copied: then it can be closed already, and the copy is released.
 """
 function export_move(t::Tensor; max_version=DLPACK_VERSION, stream=nothing, copy=:never)
     return requested(DLManagedTensorVersioned, t, max_version, stream, copy) do request
@@ -63,7 +63,8 @@ end
 """
     export_move_legacy(t::Tensor; stream=nothing, copy=:never) -> Ptr{DLManagedTensor}
 
-Like [`export_share_legacy`](@ref), but gives the tensor up. If this throws, the tensor is as before.
+Like [`export_share_legacy`](@ref), but gives the tensor up. If this throws, the tensor is as after a failed
+[`export_move`](@ref).
 """
 function export_move_legacy(t::Tensor; stream=nothing, copy=:never)
     return requested(DLManagedTensor, t, (0, 0), stream, copy) do request

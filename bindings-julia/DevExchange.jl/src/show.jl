@@ -15,9 +15,7 @@ end
 Base.show(io::IO, array::Union{OfTensor,OfColumn}) = show_as(AbstractArray, io, array)
 
 # Newer versions of LinearAlgebra show these in their own way.
-Vectors(P) = Union{SubArray{<:Any,1,<:P},Base.ReshapedArray{<:Any,1,<:P},Base.ReinterpretArray{<:Any,1,<:Any,<:P},
-    PermutedDimsArray{<:Any,1,<:Any,<:Any,<:P}}
-const OurVector = Union{Tensor{<:Any,1},Vectors(WrappedOnce),Column}
+const OurVector = typeintersect(Union{WrappedTwice,Column}, AbstractVector)
 Base.show(io::IO, v::Adjoint{<:Real,<:OurVector}) = show_as(Adjoint{<:Real,<:AbstractVector}, io, v)
 Base.show(io::IO, v::Transpose{<:Number,<:OurVector}) = show_as(Transpose{<:Number,<:AbstractVector}, io, v)
 
