@@ -43,6 +43,10 @@ end
     return DevExchangeError(status, code, message)
 end
 
+# A function of its own: up to Julia 1.10, a block that ends with `throw` is not optimised, and the record that it refers to
+# would be allocated by each call.
+@noinline throw_error_of(status::DevxStatus, record::Ptr{DevxError}) = throw(error_of(status, record))
+
 # `@checked devx_tensor_share(handle::Handle, out::Ptr{Ptr{Cvoid}})` calls a function of the C API and throws unless the
 # status is `DEVX_OK`. The last argument of the function, the error record, is added here. The record is made for each
 # call: another task could overwrite a shared one before it is read. It is on the stack, because Julia functions only
@@ -80,7 +84,7 @@ macro checked(call)
         status = ccall($name[], DevxStatus, ($(types...), Ptr{DevxError}), $(values...), record)
         $(after...)
         if status != DEVX_OK
-            GC.@preserve record throw(error_of(status, Base.unsafe_convert(Ptr{DevxError}, record)))
+            GC.@preserve record throw_error_of(status, Base.unsafe_convert(Ptr{DevxError}, record))
         end
         nothing
     end
