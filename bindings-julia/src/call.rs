@@ -4,9 +4,10 @@ use core::ffi::c_void;
 use std::ptr::null_mut;
 
 use devexchange_core::abi::types::{
-    DEVX_ERROR_MESSAGE_BYTES, DEVX_OK, DevxBatch, DevxError, DevxIpcHandle, DevxMemory, DevxMemoryInfo,
+    DEVX_CALLBACK, DEVX_ERROR_MESSAGE_BYTES, DEVX_OK, DevxBatch, DevxError, DevxIpcHandle, DevxMemory, DevxMemoryInfo,
     DevxMemoryRequest, DevxOwner,
 };
+use devexchange_core::text;
 
 /// The operations. `DevExchange.jl` knows these numbers; as bits, they name the callbacks that a manager has.
 pub(crate) const NEXT: i32 = 0;
@@ -27,6 +28,8 @@ pub struct Call {
     pub(crate) operation: i32,
     /// For `DEFER_CLEANUP`: whether the deferral begins.
     pub(crate) begin: i32,
+    /// The token of the object that is called.
+    pub(crate) token: u64,
     /// The address to pin, or whose handle is requested.
     pub(crate) address: *mut c_void,
     /// The memory request, or the arguments of other callbacks: a device, bytes, flags.
@@ -39,7 +42,7 @@ pub struct Call {
     pub(crate) info: DevxMemoryInfo,
     /// The answer to `IPC_HANDLE`.
     pub(crate) handle: DevxIpcHandle,
-    /// Why there is no answer.
+    /// The status of the call, and why there is no answer. An answer counts once the status is `DEVX_OK`.
     pub(crate) error: DevxError,
 }
 
@@ -52,6 +55,7 @@ impl Call {
         Self {
             operation,
             begin: 0,
+            token: 0,
             address: null_mut(),
             request: DevxMemoryRequest {
                 device_type: 0,
@@ -72,6 +76,14 @@ impl Call {
             handle: DevxIpcHandle { handle: [0; 64], offset: 0, bytes: 0, device_id: 0, reserved: 0 },
             error: DevxError { status: DEVX_OK, driver_code: 0, message: [0; DEVX_ERROR_MESSAGE_BYTES] },
         }
+    }
+
+    /// The call to the object with this token. It has failed, until someone answers.
+    pub(crate) fn to(mut self, token: u64) -> Self {
+        self.token = token;
+        self.error.status = DEVX_CALLBACK;
+        text::fill("the call of Julia was interrupted", &mut self.error.message);
+        self
     }
 
     /// A call about a device.

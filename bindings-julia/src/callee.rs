@@ -13,6 +13,7 @@ use devexchange_core::memory::{ReleaseQueue, Vacant};
 use crate::call::Call;
 use crate::guard::guard;
 use crate::request::Desk;
+use crate::server::Server;
 
 thread_local!(static IS_JULIA: Cell<bool> = const { Cell::new(false) });
 
@@ -21,13 +22,10 @@ pub(crate) fn mark_thread() {
     IS_JULIA.set(true);
 }
 
-/// A Julia function that answers a call to the object with this token.
-pub(crate) type Serve = unsafe extern "C" fn(u64, *mut Call) -> Status;
-
 /// A Julia object that is called by others: the context of its callbacks.
 pub(crate) struct Callee {
     pub(crate) token: u64,
-    pub(crate) serve: Serve,
+    pub(crate) server: Server,
     /// The tag of tokens that stand for requests.
     pub(crate) tag: u64,
     pub(crate) patience: Option<Duration>,
@@ -42,22 +40,19 @@ impl Callee {
         Box::into_raw(room.fill(self)).cast()
     }
 
-    /// Calls the object: directly on a Julia thread; on any other thread with a request, whose answer it waits for.
-    fn ask(&self, call: &mut Call) -> Status {
+    /// Calls the object: directly on a Julia thread; on any other thread with a request, whose answer it waits for. Returns the
+    /// call with its answer.
+    fn ask(&self, call: Call) -> Call {
+        let mut call = call.to(self.token);
         if IS_JULIA.get() {
             // SAFETY: this is a Julia thread.
-            return unsafe { (self.serve)(self.token, call) };
+            unsafe { self.server.serve(&mut call) };
+            return call;
         }
         let send = |request| self.queue.push(address_token(request, self.tag));
-        match self.desk.ask(self.token, *call, self.patience, send) {
-            Ok((status, answered)) => {
-                *call = answered;
-                status
-            }
-            Err(refused) => {
-                call.error = refused.to_raw();
-                refused.status()
-            }
+        match self.desk.ask(call, self.patience, send) {
+            Ok(answered) => answered,
+            Err(refused) => Call { error: refused.to_raw(), ..call },
         }
     }
 }
@@ -68,7 +63,7 @@ impl Callee {
 /// `context` belongs to a [`Callee`] that is not released during the call. `out` and `error` are NULL or can be written.
 pub(crate) unsafe fn ask<T>(
     context: *mut c_void,
-    mut call: Call,
+    call: Call,
     error: *mut DevxError,
     out: *mut T,
     answer: impl FnOnce(&Call) -> T,
@@ -76,7 +71,8 @@ pub(crate) unsafe fn ask<T>(
     guard(DEVX_PANIC, || {
         // SAFETY: the caller's contract.
         let callee = unsafe { &*context.cast::<Callee>() };
-        let status = callee.ask(&mut call);
+        let call = callee.ask(call);
+        let status = call.error.status;
         if status != DEVX_OK {
             // SAFETY: NULL, or writable by the caller's contract.
             if let Some(error) = unsafe { error.as_mut() } {

@@ -16,6 +16,7 @@ mod gate;
 mod guard;
 mod manager;
 mod request;
+mod server;
 mod source;
 
 use core::ffi::{c_char, c_int, c_void};
@@ -31,10 +32,11 @@ use devexchange_core::memory::{ReleaseQueue, Vacant};
 use devexchange_core::trace;
 
 use call::Call;
-use callee::{Callee, Serve};
+use callee::Callee;
 use gate::{Gate, Wake};
 use guard::guard;
 use request::{Desk, Request};
+use server::Server;
 use source::Waker;
 
 static GATE: Gate = Gate::new();
@@ -138,7 +140,7 @@ pub extern "C" fn devx_julia_thread() {
     guard((), callee::mark_thread);
 }
 
-/// Writes a source that gets its batches from Julia. On a Julia thread it calls `serve(token, call)`. On any other thread it
+/// Writes a source that gets its batches from Julia. On a Julia thread `server` answers its calls. On any other thread it
 /// pushes the address of a request, shifted to the left by three bits, plus `tag`, and waits for [`devx_julia_answer`]. Until
 /// the request is taken ([`devx_julia_take`]) it waits for at most `patience_ns` nanoseconds (negative: as long as it takes),
 /// from then on as long as it takes.
@@ -150,19 +152,19 @@ pub extern "C" fn devx_julia_thread() {
 /// `owner` is still the caller's.
 ///
 /// # Safety
-/// `owner` and `out` are NULL, or can be read and written. `serve` can be called on any thread that was marked as a Julia
-/// thread, until the source is released.
+/// `server`, `owner` and `out` are NULL, or can be read and written. This is a Julia thread that runs Julia code. The functions
+/// of `server` can be called on any thread that was marked as a Julia thread, until the source is released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn devx_julia_source(
     token: u64,
     tag: u64,
-    serve: Option<Serve>,
+    server: *const Server,
     patience_ns: i64,
     owner: *const DevxOwner,
     out: *mut DevxBatchSource,
 ) -> Status {
     // SAFETY: the caller's contract.
-    unsafe { make(token, tag, serve, patience_ns, owner, out, source::record) }
+    unsafe { make(token, tag, server, patience_ns, owner, out, source::record) }
 }
 
 /// Writes a manager that calls Julia in the way of [`devx_julia_source`]. `callbacks` has one bit, `1 << operation`, for each
@@ -174,14 +176,14 @@ pub unsafe extern "C" fn devx_julia_source(
 pub unsafe extern "C" fn devx_julia_manager(
     token: u64,
     tag: u64,
-    serve: Option<Serve>,
+    server: *const Server,
     patience_ns: i64,
     callbacks: u32,
     owner: *const DevxOwner,
     out: *mut DevxManagerTable,
 ) -> Status {
     // SAFETY: the caller's contract.
-    unsafe { make(token, tag, serve, patience_ns, owner, out, |context| manager::table(context, callbacks)) }
+    unsafe { make(token, tag, server, patience_ns, owner, out, |context| manager::table(context, callbacks)) }
 }
 
 /// # Safety
@@ -189,7 +191,7 @@ pub unsafe extern "C" fn devx_julia_manager(
 unsafe fn make<R>(
     token: u64,
     tag: u64,
-    serve: Option<Serve>,
+    server: *const Server,
     patience_ns: i64,
     owner: *const DevxOwner,
     out: *mut R,
@@ -198,8 +200,11 @@ unsafe fn make<R>(
     guard(DEVX_PANIC, || {
         // SAFETY: NULL, or readable by the caller's contract.
         let owner = unsafe { owner.as_ref() }.filter(|_| !out.is_null());
-        let (Some(&owner), Some(serve)) = (owner, serve) else { return DEVX_NULL_ARGUMENT };
+        // SAFETY: as above.
+        let (Some(&owner), Some(&server)) = (owner, unsafe { server.as_ref() }) else { return DEVX_NULL_ARGUMENT };
         let Some(queue) = QUEUE.get().cloned() else { return DEVX_CLOSED };
+        // SAFETY: the caller's contract.
+        unsafe { server.prepare() };
         let room = match Vacant::new() {
             Ok(room) => room,
             Err(error) => return error.status(),
@@ -207,7 +212,7 @@ unsafe fn make<R>(
         let patience = u64::try_from(patience_ns).ok().map(Duration::from_nanos);
         // SAFETY: handed over by the caller.
         let owner = unsafe { Owner::from_raw(owner) };
-        let callee = Callee { token, serve, tag, patience, desk: &DESK, queue, owner };
+        let callee = Callee { token, server, tag, patience, desk: &DESK, queue, owner };
         // SAFETY: not NULL, and writable by the caller's contract.
         unsafe { out.write(record(callee.into_context(room))) };
         DEVX_OK
@@ -272,35 +277,41 @@ pub unsafe extern "C" fn devx_julia_discard_wake(context: *mut c_void) {
     });
 }
 
-/// Takes a request whose address was drained: writes its call and returns the token of the object that is called. Then
-/// [`devx_julia_answer`] has to be called. Returns 0 if nobody waits for the answer any more: the request is gone.
+/// Returns the call that the Julia function of a [`Server`] was called for. It has to read this before it does anything else.
+#[unsafe(no_mangle)]
+pub extern "C" fn devx_julia_called() -> *mut Call {
+    guard(std::ptr::null_mut(), server::called)
+}
+
+/// Takes a request whose address was drained, and writes its call. Then [`devx_julia_answer`] has to be called. Returns false
+/// if nobody waits for the answer any more: the request is gone.
 ///
 /// # Safety
 /// `request` was drained from the queue, and this is called once for it. `out` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn devx_julia_take(request: *mut c_void, out: *mut Call) -> u64 {
-    guard(0, || {
+pub unsafe extern "C" fn devx_julia_take(request: *mut c_void, out: *mut Call) -> bool {
+    guard(false, || {
         // SAFETY: the caller's contract.
-        let Some((token, call)) = (unsafe { Request::take(request) }) else { return 0 };
+        let Some(call) = (unsafe { Request::take(request) }) else { return false };
         // SAFETY: as above.
         unsafe { out.write(call) };
-        token
+        true
     })
 }
 
-/// Answers a request with a status and the call, in which the callee wrote its results.
+/// Answers a request with its call, in which the callee wrote the status and its results.
 ///
 /// `DEVX_CLOSED` if nobody waits for the answer any more; the contents of the call then still belong to the caller.
 ///
 /// # Safety
 /// `request` was taken, and this is called once for it. `call` can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn devx_julia_answer(request: *mut c_void, status: Status, call: *const Call) -> Status {
+pub unsafe extern "C" fn devx_julia_answer(request: *mut c_void, call: *const Call) -> Status {
     guard(DEVX_PANIC, || {
         // SAFETY: the caller's contract.
         let call = unsafe { *call };
         // SAFETY: as above.
-        match unsafe { Request::answer(request, status, call) } {
+        match unsafe { Request::answer(request, call) } {
             Ok(()) => DEVX_OK,
             Err(refused) => refused.status(),
         }

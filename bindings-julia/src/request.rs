@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_NOT_READY, DevxStatus as Status};
+use devexchange_core::abi::types::{DEVX_CLOSED, DEVX_NOT_READY};
 use devexchange_core::error::{Error, Result};
 
 use crate::call::Call;
@@ -17,9 +17,8 @@ struct Queue {
     waiting: Vec<Arc<Request>>,
 }
 
-/// One call to the object with this token.
+/// One call.
 pub(crate) struct Request {
-    token: u64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -28,7 +27,7 @@ enum State {
     Asked(Box<Call>),
     /// A task is working on it.
     Taken,
-    Answered(Status, Box<Call>),
+    Answered(Box<Call>),
     /// Nobody waits for the answer any more, or it was collected.
     Over,
 }
@@ -53,20 +52,13 @@ impl Desk {
         waiting.iter().for_each(|request| request.end());
     }
 
-    /// Calls the object with a token and waits for the answer. Until a task takes the request, it waits for at most `patience`,
-    /// if there is one; from then on as long as it takes. `send` tells a Julia task of the request.
+    /// Passes a call on and waits for the answer. Until a task takes the request, it waits for at most `patience`, if there is
+    /// one; from then on as long as it takes. `send` tells a Julia task of the request.
     ///
     /// # Errors
     /// `DEVX_CLOSED` if nobody answers any more, `DEVX_NOT_READY` if no task took the request in time.
-    pub(crate) fn ask(
-        &self,
-        token: u64,
-        call: Call,
-        patience: Option<Duration>,
-        send: impl FnOnce(*mut c_void),
-    ) -> Result<(Status, Call)> {
-        let state = Mutex::new(State::Asked(Box::new(call)));
-        let request = Arc::new(Request { token, state, changed: Condvar::new() });
+    pub(crate) fn ask(&self, call: Call, patience: Option<Duration>, send: impl FnOnce(*mut c_void)) -> Result<Call> {
+        let request = Arc::new(Request { state: Mutex::new(State::Asked(Box::new(call))), changed: Condvar::new() });
         {
             let mut queue = lock(&self.0);
             if !queue.open {
@@ -82,7 +74,7 @@ impl Desk {
 }
 
 impl Request {
-    fn wait(&self, patience: Option<Duration>) -> Result<(Status, Call)> {
+    fn wait(&self, patience: Option<Duration>) -> Result<Call> {
         // A deadline that is too far away to express is the same as none.
         let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
         let mut state = lock(&self.state);
@@ -90,7 +82,7 @@ impl Request {
             let left = match (&*state, deadline) {
                 (State::Answered(..), _) => {
                     return match std::mem::replace(&mut *state, State::Over) {
-                        State::Answered(status, call) => Ok((status, *call)),
+                        State::Answered(call) => Ok(*call),
                         _ => closed(),
                     };
                 }
@@ -119,11 +111,11 @@ impl Request {
         self.changed.notify_one();
     }
 
-    /// Takes a request: returns the token of the object and the call; `None` if nobody waits for the answer any more.
+    /// Takes a request and returns its call; `None` if nobody waits for the answer any more.
     ///
     /// # Safety
     /// [`Desk::ask`] sent `address`, and it was not taken before.
-    pub(crate) unsafe fn take(address: *mut c_void) -> Option<(u64, Call)> {
+    pub(crate) unsafe fn take(address: *mut c_void) -> Option<Call> {
         // SAFETY: `ask` made it from a reference, which it left to the receiver.
         let request = unsafe { Arc::from_raw(address.cast::<Self>()) };
         let call = {
@@ -133,10 +125,9 @@ impl Request {
             *state = State::Taken;
             call
         };
-        let token = request.token;
         // The receiver keeps the reference until it answers.
         let _ = Arc::into_raw(request);
-        Some((token, call))
+        Some(call)
     }
 
     /// Answers a request.
@@ -146,14 +137,14 @@ impl Request {
     ///
     /// # Safety
     /// [`Request::take`] took `address`, and it was not answered before.
-    pub(crate) unsafe fn answer(address: *mut c_void, status: Status, call: Call) -> Result<()> {
+    pub(crate) unsafe fn answer(address: *mut c_void, call: Call) -> Result<()> {
         // SAFETY: the reference that `take` left to the receiver.
         let request = unsafe { Arc::from_raw(address.cast::<Self>()) };
         let mut state = lock(&request.state);
         if !matches!(*state, State::Taken) {
             return closed();
         }
-        *state = State::Answered(status, Box::new(call));
+        *state = State::Answered(Box::new(call));
         drop(state);
         request.changed.notify_one();
         Ok(())
@@ -178,17 +169,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use crate::call::NEXT;
-    use devexchange_core::abi::types::DEVX_OK;
+    use devexchange_core::abi::types::{DEVX_CALLBACK, DEVX_OK};
 
     fn request(state: State) -> Request {
-        Request { token: 1, state: Mutex::new(state), changed: Condvar::new() }
+        Request { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     #[test]
     fn an_answer_that_is_there_is_not_lost_at_the_end() {
-        let answered = request(State::Answered(DEVX_OK, Box::new(Call::of(NEXT))));
+        let answered = request(State::Answered(Box::new(Call::of(NEXT))));
         answered.end();
-        assert_eq!(answered.wait(None).map(|(status, _)| status).ok(), Some(DEVX_OK));
+        assert_eq!(answered.wait(None).map(|call| call.error.status).ok(), Some(DEVX_OK));
         let taken = request(State::Taken);
         taken.end();
         assert_eq!(taken.wait(None).map(|_| ()).map_err(|refused| refused.status()), Err(DEVX_CLOSED));
@@ -199,20 +190,20 @@ mod tests {
         let desk = Desk::closed();
         desk.open();
         std::thread::scope(|scope| {
-            let answered = desk.ask(7, Call::on(NEXT, 3), Some(Duration::ZERO), |request| {
+            let answered = desk.ask(Call::on(NEXT, 3).to(7), Some(Duration::ZERO), |request| {
                 // SAFETY: just sent, and taken once.
-                let (token, call) = unsafe { Request::take(request) }.expect("somebody waits");
+                let mut call = unsafe { Request::take(request) }.expect("somebody waits");
+                assert_eq!((call.token, call.error.status), (7, DEVX_CALLBACK));
+                call.error.status = DEVX_OK;
                 let address = request.expose_provenance();
                 scope.spawn(move || {
                     std::thread::sleep(Duration::from_millis(20));
                     // SAFETY: taken above, and answered once.
-                    let told =
-                        unsafe { Request::answer(std::ptr::with_exposed_provenance_mut(address), DEVX_OK, call) };
+                    let told = unsafe { Request::answer(std::ptr::with_exposed_provenance_mut(address), call) };
                     assert!(told.is_ok());
                 });
-                assert_eq!(token, 7);
             });
-            assert_eq!(answered.map(|(status, call)| (status, call.request.device_id)).ok(), Some((DEVX_OK, 3)));
+            assert_eq!(answered.map(|call| (call.error.status, call.request.device_id)).ok(), Some((DEVX_OK, 3)));
         });
         // Nothing is kept of it.
         assert!(lock(&desk.0).waiting.is_empty());

@@ -1,12 +1,14 @@
 //! The functions as Julia calls them. There is one queue in a process, so the tests take turns.
 
 use super::*;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use devexchange_core::abi::types::{DEVX_NOT_READY, DEVX_OUT_OF_MEMORY};
+use crate::server::Collector;
+use devexchange_core::abi::types::{DEVX_CALLBACK, DEVX_NOT_READY, DEVX_OUT_OF_MEMORY};
 
 static TURN: Mutex<()> = Mutex::new(());
 static WAKES: AtomicUsize = AtomicUsize::new(0);
@@ -224,18 +226,86 @@ fn several_may_drain() {
 
 const TAG: u64 = 5;
 
-/// Fails with the token as the driver code, on a Julia thread.
-unsafe extern "C" fn serve(token: u64, call: *mut Call) -> Status {
-    // SAFETY: the call can be written.
-    unsafe { (*call).error.driver_code = token as i32 };
-    DEVX_OUT_OF_MEMORY
+/// In place of a Julia function: returns whether it did not throw.
+type Function = fn(&mut Call) -> bool;
+
+/// In place of `jl_call0`.
+unsafe extern "C" fn call_function(function: *mut c_void) -> *mut c_void {
+    // SAFETY: the tests only have functions of this type.
+    let function = unsafe { std::mem::transmute::<*mut c_void, Function>(function) };
+    // SAFETY: `Server::serve` is on this thread's stack.
+    let ended = function(unsafe { &mut *devx_julia_called() });
+    std::ptr::without_provenance_mut(usize::from(ended))
+}
+
+/// In place of Julia's record of a thread. The byte says whether the collector waits: 0 if it does.
+#[repr(C)]
+struct Record {
+    other: [Cell<u64>; 5],
+    collector: Cell<i8>,
+    more: [Cell<u64>; 20],
+}
+
+thread_local!(static RECORD: Record = const {
+    Record { other: [const { Cell::new(0) }; 5], collector: Cell::new(0), more: [const { Cell::new(0) }; 20] }
+});
+thread_local!(static TOLD: Cell<u32> = const { Cell::new(0) });
+
+fn collector() -> i8 {
+    RECORD.with(|record| record.collector.get())
+}
+
+fn tell(what: i8) -> i8 {
+    RECORD.with(|record| {
+        // Counts something.
+        record.other[3].set(record.other[3].get() + 1);
+        record.collector.replace(what)
+    })
+}
+
+unsafe extern "C" fn thread() -> *mut u8 {
+    RECORD.with(|record| std::ptr::from_ref(record).cast_mut().cast())
+}
+
+unsafe extern "C" fn wait() -> i8 {
+    TOLD.set(TOLD.get() + 1);
+    tell(0)
+}
+
+unsafe extern "C" fn go_on() -> i8 {
+    tell(2)
+}
+
+unsafe extern "C" fn take_back(before: i8) {
+    tell(before);
+}
+
+fn server(answer: Function, refuse: Function) -> Server {
+    let collector = Collector { wait, end_wait: take_back, go_on, end_go_on: take_back };
+    Server { call: call_function, thread, collector, answer: answer as *mut c_void, refuse: refuse as *mut c_void }
+}
+
+/// Fails with the token as the driver code.
+fn fail(call: &mut Call) -> bool {
+    assert_eq!(collector(), 0);
+    call.error.driver_code = call.token as i32;
+    call.error.status = DEVX_OUT_OF_MEMORY;
+    true
+}
+
+fn be_interrupted(_: &mut Call) -> bool {
+    false
 }
 
 fn source(token: u64, patience_ns: i64) -> DevxBatchSource {
+    source_of(token, patience_ns, &server(fail, be_interrupted))
+}
+
+fn source_of(token: u64, patience_ns: i64, server: &Server) -> DevxBatchSource {
     let owner = register(token);
     let mut source = DevxBatchSource { context: null_mut(), next: None, release: None };
-    // SAFETY: both can be read and written, and `serve` may be called anywhere.
-    let status = unsafe { devx_julia_source(token, TAG, Some(serve), patience_ns, &raw const owner, &raw mut source) };
+    // SAFETY: both can be read and written, and the functions may be called anywhere.
+    let status = unsafe { devx_julia_source(token, TAG, server, patience_ns, &raw const owner, &raw mut source) };
     assert_eq!(status, DEVX_OK);
     source
 }
@@ -258,6 +328,8 @@ fn release_source(source: &DevxBatchSource) {
 struct Asked(DevxBatchSource);
 // SAFETY: a source may be asked on any thread.
 unsafe impl Sync for Asked {}
+// SAFETY: as above.
+unsafe impl Send for Asked {}
 impl Asked {
     fn ask(&self) -> (Status, i32, String) {
         ask(&self.0)
@@ -275,19 +347,19 @@ fn request() -> *mut c_void {
     }
 }
 
-/// Takes a request; returns the token of the object and the call.
-fn take(request: *mut c_void) -> (u64, Call) {
+/// Takes a request and returns its call, unless nobody waits any more.
+fn take(request: *mut c_void) -> Option<Call> {
     let mut call = Call::of(-1);
     // SAFETY: the tests take each request once, and the call can be written.
-    let token = unsafe { devx_julia_take(request, &raw mut call) };
-    (token, call)
+    unsafe { devx_julia_take(request, &raw mut call) }.then_some(call)
 }
 
 fn answer(request: *mut c_void, status: Status) -> Status {
     let mut call = Call::of(call::NEXT);
+    call.error.status = status;
     call.error.driver_code = 4;
     // SAFETY: the tests answer what they took, once.
-    unsafe { devx_julia_answer(request, status, &raw const call) }
+    unsafe { devx_julia_answer(request, &raw const call) }
 }
 
 #[test]
@@ -297,8 +369,8 @@ fn a_foreign_thread_waits_for_the_answer() {
     std::thread::scope(|scope| {
         let asker = scope.spawn(|| source.ask());
         let request = request();
-        let (token, asked) = take(request);
-        assert_eq!((token, asked.operation), (9, call::NEXT));
+        let asked = take(request).expect("somebody waits");
+        assert_eq!((asked.token, asked.operation, asked.error.status), (9, call::NEXT, DEVX_CALLBACK));
         assert!(!asker.is_finished());
         assert_eq!(answer(request, DEVX_CLOSED), DEVX_OK);
         assert_eq!(asker.join().expect("no panic"), (DEVX_CLOSED, 4, String::new()));
@@ -311,16 +383,87 @@ fn a_foreign_thread_waits_for_the_answer() {
 fn a_julia_thread_is_served_at_once() {
     let _turn = start();
     let source = Asked(source(11, -1));
-    let said = std::thread::scope(|scope| {
+    let (status, code, _) = on_julia_thread(&source);
+    assert_eq!((status, code), (DEVX_OUT_OF_MEMORY, 11));
+    release_source(&source.0);
+    assert_eq!(drain(8), [11]);
+}
+
+fn on_julia_thread(source: &Asked) -> (Status, i32, String) {
+    std::thread::scope(|scope| {
         let asker = scope.spawn(|| {
             devx_julia_thread();
             source.ask()
         });
         asker.join().expect("no panic")
-    });
-    assert_eq!(said, (DEVX_OUT_OF_MEMORY, 11, String::new()));
+    })
+}
+
+#[test]
+fn an_answer_that_is_interrupted_is_refused() {
+    let _turn = start();
+    // An answer that was there already does not count.
+    let answered = |call: &mut Call| {
+        call.error.status = DEVX_OK;
+        false
+    };
+    let source = Asked(source_of(12, -1, &server(answered, fail)));
+    let (status, code, _) = on_julia_thread(&source);
+    assert_eq!((status, code), (DEVX_OUT_OF_MEMORY, 12));
     release_source(&source.0);
-    assert_eq!(drain(8), [11]);
+    // Whoever refuses can be interrupted, too.
+    thread_local!(static TRIES: Cell<u32> = const { Cell::new(0) });
+    let at_last = |call: &mut Call| {
+        TRIES.set(TRIES.get() + 1);
+        TRIES.get() == 3 && fail(call)
+    };
+    let source = Asked(source_of(13, -1, &server(be_interrupted, at_last)));
+    let (status, code, _) = on_julia_thread(&source);
+    assert_eq!((status, code), (DEVX_OUT_OF_MEMORY, 13));
+    release_source(&source.0);
+    // What always throws does not hang.
+    let source = Asked(source_of(14, -1, &server(be_interrupted, be_interrupted)));
+    assert_eq!(on_julia_thread(&source), (DEVX_CALLBACK, 0, "the call of Julia was interrupted".to_owned()));
+    release_source(&source.0);
+    assert_eq!(drain(8), [12, 13, 14]);
+}
+
+#[test]
+fn the_collector_is_told_only_if_it_does_not_wait() {
+    let _turn = start();
+    let source = Asked(source(17, -1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            devx_julia_thread();
+            // Told again, it could throw an interrupt.
+            assert_eq!(source.ask().0, DEVX_OUT_OF_MEMORY);
+            assert_eq!((TOLD.get(), collector()), (0, 0));
+            tell(2);
+            assert_eq!(source.ask().0, DEVX_OUT_OF_MEMORY);
+            assert_eq!((TOLD.get(), collector()), (1, 2));
+        });
+    });
+    release_source(&source.0);
+    assert_eq!(drain(8), [17]);
+}
+
+#[test]
+fn a_call_within_a_call_leaves_the_outer_one_as_it_was() {
+    let _turn = start();
+    static INNER: OnceLock<Asked> = OnceLock::new();
+    let inner = INNER.get_or_init(|| Asked(source(15, -1)));
+    let answer = |call: &mut Call| {
+        let (status, code, _) = INNER.get().expect("made above").ask();
+        assert_eq!((status, code), (DEVX_OUT_OF_MEMORY, 15));
+        assert!(std::ptr::eq(devx_julia_called(), call));
+        fail(call)
+    };
+    let source = Asked(source_of(16, -1, &server(answer, be_interrupted)));
+    let (status, code, _) = on_julia_thread(&source);
+    assert_eq!((status, code), (DEVX_OUT_OF_MEMORY, 16));
+    release_source(&source.0);
+    release_source(&inner.0);
+    assert_eq!(drain(8), [16, 15]);
 }
 
 #[test]
@@ -330,7 +473,7 @@ fn a_request_that_nobody_takes_runs_out() {
     let (status, _, said) = ask(&source);
     assert_eq!(status, DEVX_NOT_READY);
     assert!(said.contains("within 0.02 s"), "{said}");
-    assert_eq!(take(request()).0, 0);
+    assert!(take(request()).is_none());
     release_source(&source);
     assert_eq!(drain(8), [9]);
 }
@@ -342,13 +485,13 @@ fn silence_sends_everybody_away() {
     std::thread::scope(|scope| {
         let askers = [scope.spawn(|| source.ask()), scope.spawn(|| source.ask())];
         let (taken, waiting) = (request(), request());
-        assert_eq!(take(taken).0, 9);
+        assert!(take(taken).is_some());
         devx_julia_silence();
         for asker in askers {
             assert_eq!(asker.join().expect("no panic").0, DEVX_CLOSED);
         }
         assert_eq!(answer(taken, DEVX_OK), DEVX_CLOSED);
-        assert_eq!(take(waiting).0, 0);
+        assert!(take(waiting).is_none());
     });
     assert_eq!(source.ask().0, DEVX_CLOSED);
     release_source(&source.0);
@@ -362,13 +505,14 @@ fn what_nobody_took_is_discarded() {
     let mut source = DevxBatchSource { context: null_mut(), next: None, release: None };
     let mut wake = DevxWake { context: null_mut(), wake: None, release: None };
     // SAFETY: what is refused is not touched.
-    let status = unsafe { devx_julia_source(9, TAG, None, -1, &raw const owner, &raw mut source) };
+    let status = unsafe { devx_julia_source(9, TAG, std::ptr::null(), -1, &raw const owner, &raw mut source) };
     assert_eq!(status, DEVX_NULL_ARGUMENT);
     // SAFETY: as above.
     let status = unsafe { devx_julia_wake(9, std::ptr::null(), &raw mut wake) };
     assert_eq!(status, DEVX_NULL_ARGUMENT);
-    // SAFETY: both can be read and written.
-    let status = unsafe { devx_julia_source(9, TAG, Some(serve), -1, &raw const owner, &raw mut source) };
+    let server = server(fail, be_interrupted);
+    // SAFETY: all can be read and written.
+    let status = unsafe { devx_julia_source(9, TAG, &server, -1, &raw const owner, &raw mut source) };
     assert_eq!(status, DEVX_OK);
     // SAFETY: nobody took the source, which gives the owner back.
     unsafe { devx_julia_discard(source.context) };

@@ -198,8 +198,9 @@ Base.eltype(::Type{AsyncReader}) = Batch
     Channel(r::AsyncReader; size=0) -> Channel{Batch}
 
 Returns a channel of the batches of a stream. It holds `size` batches, and its task one more. The channel is closed at
-the end. An error is thrown to tasks that take from it, after the batches that came before. Closing the channel closes
-the reader, as soon as the next batch has come.
+the end. An error is thrown to tasks that take from it, after the batches that came before; but in Julia 1.8 to 1.10 a
+loop over a channel can end without the error, so call `take!` there. Closing the channel closes the reader, as soon as
+the next batch has come.
 """
 function Base.Channel(r::AsyncReader; size::Integer=0)
     channel = Channel{Batch}(size)

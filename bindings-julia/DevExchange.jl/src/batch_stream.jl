@@ -62,8 +62,8 @@ function BatchStream(schema::Schema, @nospecialize(source); device_type::Integer
             "source is $(repr(source)): it must be a function without arguments, or what can be iterated"))
     end
     make(number, limit, owner, record) = ccall(devx_julia_source[], DevxStatus,
-        (UInt64, UInt64, Ptr{Cvoid}, Int64, Ptr{DevxOwner}, Ptr{DevxBatchSource}),
-        number, TAG_REQUEST, serve_address(), limit, owner, record)
+        (UInt64, UInt64, Ptr{Server}, Int64, Ptr{DevxOwner}, Ptr{DevxBatchSource}),
+        number, TAG_REQUEST, Ref(server()), limit, owner, record)
     return BatchStream(made(Handle{TAG_BATCH_STREAM}) do out
         asked_through(make, Ref(DevxBatchSource(C_NULL, C_NULL, C_NULL)), next, release, patience) do record
             @checked devx_batch_stream_create(
@@ -86,15 +86,28 @@ end
 
 function (p::Pulled)()
     next = p.begun ? iterate(p.values, p.state) : iterate(p.values)
-    next === nothing && return nothing
+    if next === nothing
+        check_end(p.values)
+        return nothing
+    end
     p.begun, p.state = true, next[2]
     return next[1]
 end
 
+# In Julia 1.8 to 1.10, an iteration just ends if its channel was closed with an exception. `take!` throws that.
+check_end(_) = nothing
+function check_end(channel::Channel)
+    try
+        take!(channel)
+    catch e
+        e isa InvalidStateException && e.state === :closed || rethrow()
+    end
+    return nothing
+end
+
 # Answers with the next batch of a source.
 function reply(source, call::Ptr{Call})
-    # The task may be older than the source, hence `invokelatest`.
-    batch = Base.invokelatest(source)
+    batch = asked(source)
     batch === nothing && return nothing
     batch isa Batch || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
         "the source gave a $(typeof(batch)), not a Batch, or nothing at the end"))

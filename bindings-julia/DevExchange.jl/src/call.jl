@@ -1,10 +1,12 @@
 # Calls from outside that wait for an answer of Julia: the next batch of a source, memory of a manager. The answer is
 # found by `reply(object, call)`: on a Julia thread directly, for a foreign thread in a task.
 
-# A call and its answer, with the fields of bindings-julia/src/call.rs. Only ever used behind a pointer.
+# A call and its answer, with the fields of bindings-julia/src/call.rs. Only ever used behind a pointer. `number` is that of
+# the object. The answer counts once the status in `error` is `DEVX_OK`.
 struct Call
     operation::Int32
     begins::Int32
+    number::UInt64
     address::Ptr{Cvoid}
     request::DevxMemoryRequest
     batch::Ptr{Cvoid}
@@ -51,13 +53,47 @@ function asked_through(hand_over, make, record::Ref, @nospecialize(object), @nos
     return nothing
 end
 
-# Answers a call to the object with this number, on a Julia thread.
-function serve(number::UInt64, call::Ptr{Call})
+# The functions that answer the calls of Julia threads, with the fields of bindings-julia/src/server.rs.
+struct Server
+    call::Ptr{Cvoid}
+    thread::Ptr{Cvoid}
+    wait::Ptr{Cvoid}
+    end_wait::Ptr{Cvoid}
+    go_on::Ptr{Cvoid}
+    end_go_on::Ptr{Cvoid}
+    answer::Ptr{Cvoid}
+    refuse::Ptr{Cvoid}
+end
+
+server() = Server(cglobal(:jl_call0), cglobal(:jl_get_ptls_states), cglobal(:jl_gc_unsafe_enter),
+    cglobal(:jl_gc_unsafe_leave), cglobal(:jl_gc_safe_enter), cglobal(:jl_gc_safe_leave),
+    function_address(answer_call), function_address(refuse_call))
+function_address(f) = ccall(:jl_value_ptr, Ptr{Cvoid}, (Any,), f)
+
+called() = ccall(devx_julia_called[], Ptr{Call}, ())
+
+# Answers the call that was made on this thread. Whatever throws in here, `refuse_call` comes next. From Julia 1.10 on, an
+# interrupt can come wherever a function is entered, so each place that must not be interrupted defers them first.
+function answer_call()
+    call = called()
     # The caller is C code, which has to go on on its thread: it may hold a lock of that thread, or use thread-local memory.
     # From Julia 1.7 on, a task that has waited goes on on any thread, unless it is sticky. It stays sticky, as after
     # `@async`, whose tasks rely on it.
     current_task().sticky = true
-    return respond(deliver_now_and_then, note_interrupt, number, call)
+    deliver_now_and_then()
+    Base.sigatomic_begin()
+    respond(note_interrupt, call)
+    Base.sigatomic_end()
+    return nothing
+end
+
+# The caller gets the exception that `answer_call` threw.
+function refuse_call()
+    call, e = called(), ccall(:jl_exception_occurred, Any, ())
+    Base.sigatomic_begin()
+    refuse(note_interrupt, e, Ptr{Cvoid}[], call)
+    Base.sigatomic_end()
+    return nothing
 end
 
 # An interrupt (Ctrl-C) cannot be thrown through C, so it is noted here and thrown by the Julia call of this task that
@@ -74,37 +110,31 @@ end
 forget_interrupt() = delete!(task_local_storage(), INTERRUPTED)
 throw_interrupt() = pop!(task_local_storage(), INTERRUPTED, nothing) === nothing || throw(InterruptException())
 
-# Answers a call. `interrupted` gets an interrupt, which is a failure to the caller.
-function respond(before, interrupted, number::UInt64, call::Ptr{Call})
+# Answers a call. `interrupted` gets an interrupt, which is a failure to the caller. Interrupts are deferred by whoever
+# calls this, except while a function of the user runs: what that returns is not lost then.
+function respond(interrupted, call::Ptr{Call})
     try
-        before()
-        reply(lock(() -> ROOTS[number].object, ROOTS_LOCK), call)
-        return DEVX_OK
+        reply(lock(() -> ROOTS[argument(call, :number)].object, ROOTS_LOCK), call)
+        status!(call, DEVX_OK)
     catch e
-        return refused(interrupted, e, catch_backtrace(), call)
+        refuse(interrupted, e, catch_backtrace(), call)
     end
+    return nothing
 end
 
-# The status for an exception. An interrupt that comes meanwhile is thrown at the end of this, and takes the place of the
-# exception; but a second interrupt changes nothing.
-function refused(interrupted, @nospecialize(e), backtrace, call::Ptr{Call})
-    status = Ref(DEVX_CALLBACK)
-    try
-        disable_sigint(() -> status[] = refuse(interrupted, e, backtrace, call))
-    catch later
-        is_first = later isa InterruptException && !(e isa InterruptException)
-        is_first && return refused(interrupted, later, catch_backtrace(), call)
-    end
-    return status[]
-end
+# Calls a function of the user, which can be interrupted. The task may be older than the function, hence `invokelatest`.
+asked(@nospecialize(f), @nospecialize(arguments...)) = Base.reenable_sigint(() -> Base.invokelatest(f, arguments...))
+
+status!(call::Ptr{Call}, status) = unsafe_store!(Ptr{DevxStatus}(field_pointer(call, :error)), status)
 
 function refuse(interrupted, @nospecialize(e), backtrace, call::Ptr{Call})
     # An interrupt can come when the answer is there already, which nobody will look at now.
+    status!(call, DEVX_CALLBACK)
     take_back(call)
     tracing() && Base.invokelatest(log_failure, e, backtrace)
-    status = write_failure(field_pointer(call, :error), failure(e))
+    write_failure(field_pointer(call, :error), failure(e))
     e isa InterruptException && interrupted(e)
-    return status
+    return nothing
 end
 
 # The caller gets no more than the text. An exception of the logger must not get into C.
@@ -115,11 +145,11 @@ function log_failure(@nospecialize(e), backtrace)
     end
 end
 
-serve_address() = @cfunction(serve, DevxStatus, (UInt64, Ptr{Call}))
-
 # The error that a caller gets for an exception. `DEVX_OK` would be an answer, and `DEVX_BUSY` would be another call's.
 function failure(@nospecialize(e))
     e isa DevExchangeError && e.status != DEVX_OK && e.status != DEVX_BUSY && return e
+    # Not shown by its method, which may have to be compiled first: another interrupt would come in the middle of that.
+    e isa InterruptException && return DevExchangeError(DEVX_CALLBACK, "InterruptException:")
     text = try
         Base.invokelatest(sprint, showerror, e)
     catch
@@ -143,30 +173,49 @@ end
 # For C, where a text is UTF-8 and ends at its first NUL.
 visible(text::String) = replace(text, (c -> c == '\0' || !isvalid(c)) => '?')
 
-# Takes a request of a foreign thread. Its answer can take long, so another task gives it.
+# A request of a foreign thread that was taken. The thread waits for its call as long as it takes.
+mutable struct Taken
+    call::Call
+    # NULL once it has its answer.
+    request::Ptr{Cvoid}
+
+    function Taken()
+        taken = new()
+        taken.request = C_NULL
+        return finalizer(give_answer, taken)
+    end
+end
+
+call_of(taken::Taken) = Ptr{Call}(pointer_from_objref(taken))
+
+# Takes a request. Its answer can take long, so another task gives it. If that is interrupted before it begins, the thread
+# gets its call back as it was, which is a failure.
 function take_request(request::Ptr{Cvoid})
-    call = Ref{Call}()
-    number = ccall(devx_julia_take[], UInt64, (Ptr{Cvoid}, Ptr{Call}), request, call)
-    number == 0 || Threads.@spawn undisturbed(() -> answer_request(request, number, call))
+    taken = Taken()
+    GC.@preserve taken begin
+        ccall(devx_julia_take[], Bool, (Ptr{Cvoid}, Ptr{Call}), request, call_of(taken)) || return nothing
+    end
+    taken.request = request
+    Threads.@spawn begin
+        undisturbed(() -> disable_sigint(() -> answer_request(taken)))
+        give_answer(taken)
+    end
     return nothing
 end
 
-function answer_request(request, number, call)
-    GC.@preserve call begin
-        asked = Base.unsafe_convert(Ptr{Call}, call)
-        status = DEVX_CALLBACK
-        try
-            # Does not deliver releases that are due, as other answers do: a release may wait for the caller.
-            status = respond(() -> nothing, pass_on, number, asked)
-        finally
-            # Even after an interrupt: a thread waits for this as long as it takes, and then takes no answer.
-            status == DEVX_OK || take_back(asked)
-            waited_for =
-                ccall(devx_julia_answer[], DevxStatus, (Ptr{Cvoid}, DevxStatus, Ptr{Call}), request, status, asked)
-            waited_for == DEVX_OK || status != DEVX_OK || take_back(asked)
-        end
-    end
+function answer_request(taken::Taken)
+    # Does not deliver releases that are due, as other answers do: a release may wait for the caller.
+    GC.@preserve taken respond(pass_on, call_of(taken))
+    give_answer(taken) || GC.@preserve taken take_back(call_of(taken))
     return nothing
+end
+
+# Returns whether the thread was still waiting for it.
+function give_answer(taken::Taken)
+    request, taken.request = taken.request, C_NULL
+    request == C_NULL && return false
+    return GC.@preserve taken ccall(devx_julia_answer[], DevxStatus, (Ptr{Cvoid}, Ptr{Call}), request, call_of(taken)) ==
+        DEVX_OK
 end
 
 # Releases the contents of an answer that nobody takes.

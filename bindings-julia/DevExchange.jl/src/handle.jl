@@ -177,8 +177,9 @@ function held(f, handle::Handle)
 end
 
 # Calls `f` with a reference to the address, for a function of the C API that takes it and sets it to NULL. If `f`
-# throws, the handle is as before. Nobody else uses the handle meanwhile; for others it is closed from now on.
-function moved(f, handle::Handle)
+# throws, the handle is as before. Nobody else uses the handle meanwhile; for others it is closed from now on. An interrupt
+# is deferred until then: thrown before the `try`, it would leave the handle entered.
+moved(f, handle::Handle) = disable_sigint() do
     address = enter(handle)
     claim(handle)
     slot = Ref(address)

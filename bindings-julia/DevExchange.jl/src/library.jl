@@ -46,8 +46,8 @@ const C_FUNCTIONS = (
 const QUEUE_FUNCTIONS = (
     :devx_julia_queue_start, :devx_julia_register, :devx_julia_cancel, :devx_julia_push, :devx_julia_drain,
     :devx_julia_silence, :devx_julia_thread, :devx_julia_source, :devx_julia_manager, :devx_julia_discard,
-    :devx_julia_wake, :devx_julia_discard_wake, :devx_julia_take, :devx_julia_answer, :devx_julia_keep,
-    :devx_julia_let_go, :devx_julia_trace, :devx_julia_version,
+    :devx_julia_wake, :devx_julia_discard_wake, :devx_julia_called, :devx_julia_take, :devx_julia_answer,
+    :devx_julia_keep, :devx_julia_let_go, :devx_julia_trace, :devx_julia_version,
 )
 
 # For each function there is a constant of its name that holds its address, looked up once when the module is loaded. So

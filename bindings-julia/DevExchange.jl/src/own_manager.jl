@@ -77,8 +77,8 @@ function MemoryManager(allocate; initialize=nothing, pin=nothing, memory_info=no
         CALL_IPC_HANDLE => ipc_handle, CALL_RESET => reset, CALL_TRIM => trim, CALL_DEFER_CLEANUP => defer_cleanup)
     callbacks = reduce(|, (UInt32(1) << operation for (operation, f) in optional if f !== nothing); init=UInt32(0))
     make(number, limit, owner, table) = ccall(devx_julia_manager[], DevxStatus,
-        (UInt64, UInt64, Ptr{Cvoid}, Int64, UInt32, Ptr{DevxOwner}, Ptr{DevxManagerTable}),
-        number, TAG_REQUEST, serve_address(), limit, callbacks, owner, table)
+        (UInt64, UInt64, Ptr{Server}, Int64, UInt32, Ptr{DevxOwner}, Ptr{DevxManagerTable}),
+        number, TAG_REQUEST, Ref(server()), limit, callbacks, owner, table)
     return MemoryManager(made(Handle{TAG_MANAGER}) do out
         asked_through(make, Ref{DevxManagerTable}(), functions, release, patience) do table
             @checked devx_manager_create(table::Ptr{DevxManagerTable}, out::Ptr{Ptr{Cvoid}})
@@ -86,43 +86,41 @@ function MemoryManager(allocate; initialize=nothing, pin=nothing, memory_info=no
     end)
 end
 
-# Answers a call to a manager. The task may be older than the functions, hence `invokelatest`.
+# Answers a call to a manager.
 function reply(m::ManagerFunctions, call::Ptr{Call})
     operation, request = argument(call, :operation), argument(call, :request)
     device_id = Int(request.device_id)
     if operation == CALL_ALLOCATE
-        deliver_if_idle()
-        give_memory(call, Base.invokelatest(m.allocate, MemoryRequest(request)), request.stream)
+        asked(deliver_if_idle)
+        give_memory(call, asked(m.allocate, MemoryRequest(request)), request.stream)
     elseif operation == CALL_PIN
         address, bytes = argument(call, :address), Int(request.bytes)
-        unpin = Base.invokelatest(m.pin, device_id, address, bytes, request.host_flags)
+        unpin = asked(m.pin, device_id, address, bytes, request.host_flags)
         # Not in the order of a stream.
         give_memory(call, (address, DLDevice(kDLCUDAHost, 0), unpin), Int64(-1))
     elseif operation == CALL_MEMORY_INFO
-        info = parts_of(Base.invokelatest(m.memory_info, device_id), "(free_bytes, total_bytes)", 2)
+        info = parts_of(asked(m.memory_info, device_id), "(free_bytes, total_bytes)", 2)
         answer!(call, :info, DevxMemoryInfo(info...))
     elseif operation == CALL_IPC_HANDLE
-        answer!(call, :handle, handle_record(Base.invokelatest(m.ipc_handle, argument(call, :address))))
+        answer!(call, :handle, handle_record(asked(m.ipc_handle, argument(call, :address))))
     elseif operation == CALL_DEFER_CLEANUP
         announce(m.defer_cleanup, argument(call, :begins) != 0)
     elseif operation == CALL_INITIALIZE
-        Base.invokelatest(m.initialize, device_id)
+        asked(m.initialize, device_id)
     elseif operation == CALL_RESET
-        drain()
-        Base.invokelatest(m.reset, device_id)
+        asked(drain)
+        asked(m.reset, device_id)
     elseif operation == CALL_TRIM
-        drain()
-        Base.invokelatest(m.trim, device_id, Int(request.bytes))
+        asked(drain)
+        asked(m.trim, device_id, Int(request.bytes))
     else
         throw(DevExchangeError(DEVX_UNSUPPORTED, "operation is $operation: a newer library's"))
     end
     return nothing
 end
 
-# Passes on the memory that a function returned, or gives it back. An interrupt is deferred until after that, or until
-# after the exception that this throws.
+# Passes on the memory that a function returned, or gives it back.
 function give_memory(call::Ptr{Call}, @nospecialize(given), stream::Int64)
-    Base.sigatomic_begin()
     address, device, release = parts_of(given, "(address, device, release)", 3)
     release === nothing || check_callable(release, "release")
     release = on_held_stream(release, stream)
@@ -134,7 +132,6 @@ function give_memory(call::Ptr{Call}, @nospecialize(given), stream::Int64)
         release === nothing || call_release(release)
         rethrow()
     end
-    Base.sigatomic_end()
     return nothing
 end
 
@@ -144,9 +141,11 @@ struct OnHeldStream
     hold::DevxOwner
 end
 
-function (r::OnHeldStream)()
+(r::OnHeldStream)() = disable_sigint(() -> call_release(r))
+
+function call_release(r::OnHeldStream)
     try
-        r.release()
+        call_release(r.release)
     finally
         release(r.hold)
     end
@@ -181,7 +180,7 @@ end
 # The caller could not be told of a failure. An interrupt is noted for the Julia call that led here.
 function announce(defer_cleanup, begins)
     try
-        Base.invokelatest(defer_cleanup, begins)
+        asked(defer_cleanup, begins)
     catch e
         e isa InterruptException && rethrow()
         log_error("the defer_cleanup of a manager failed", e, catch_backtrace())

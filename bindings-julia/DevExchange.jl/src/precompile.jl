@@ -34,8 +34,12 @@ for source in (Function, Vector{Batch})
     precompile(BatchStream, (source, Schema))
 end
 precompile(Tuple{Pulled})
-precompile(serve, (UInt64, Ptr{Call}))
+precompile(answer_call, ())
+precompile(refuse_call, ())
 precompile(reply, (Pulled, Ptr{Call}))
+precompile(reply, (ManagerFunctions, Ptr{Call}))
+precompile(error_of, (DevxStatus, Ptr{DevxError}))
+precompile(deliver_all, ())
 for struct_of_stream in (ArrowArrayStream, ArrowDeviceArrayStream)
     precompile(export_move, (BatchStream, Base.RefValue{struct_of_stream}))
 end

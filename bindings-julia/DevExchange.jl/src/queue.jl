@@ -112,12 +112,8 @@ function start_queue()
     status == DEVX_OK || throw(DevExchangeError(status, "the release queue could not be started"))
     mark_threads()
     # Not sticky: any free Julia thread can deliver.
-    Threads.@spawn while isopen(condition)
-        undisturbed(() -> (wait(condition); sort_out(); tell_of_due()))
-    end
-    Threads.@spawn while true
-        undisturbed(() -> (wait_for_due(); drain()))
-    end
+    Threads.@spawn again_and_again(() -> (wait(condition); sort_out(); tell_of_due()), condition)
+    Threads.@spawn again_and_again(() -> (wait_for_due(); drain()), condition)
     atexit(stop_queue)
     return nothing
 end
@@ -135,6 +131,14 @@ function mark_threads()
         schedule(task)
     end
     return nothing
+end
+
+# Calls `step` in a task that has to go on even if `step` throws, as long as the queue's condition is open. Only `step` can
+# be interrupted.
+again_and_again(step, condition) = disable_sigint() do
+    while isopen(condition)
+        undisturbed(() -> Base.reenable_sigint(step))
+    end
 end
 
 # Calls `step` in a task that has to go on even if `step` throws.
@@ -208,16 +212,13 @@ deliver_if_free() = disable_sigint() do
 end
 
 # Takes all tokens out of the queue: handles requests and wakes, and leaves the others to the task that releases.
-# Returns the number of requests and wakes.
-function sort_out()
+# Returns the number of requests and wakes. A token that was taken out is nowhere else until it is stored or handled, so an
+# interrupt is deferred until then.
+sort_out() = disable_sigint() do
     events = UInt64[]
-    try
-        # Locked throughout, because another task may take out what comes next. A token that was taken out is nowhere
-        # else until it is stored here, so an interrupt is deferred until then.
-        lock(() -> disable_sigint(() -> take_out(events)), DUE_CHANGED)
-    finally
-        deliver_each(events)
-    end
+    # Locked throughout, because another task may take out what comes next.
+    lock(() -> take_out(events), DUE_CHANGED)
+    foreach(deliver, events)
     return length(events)
 end
 
@@ -230,27 +231,7 @@ function take_out(events)
     end
 end
 
-# Delivers all of them, even if an interrupt comes.
-deliver_each(tokens) = for_each_of_all(token -> deliver(() -> token), tokens)
-
-# Like `foreach`, but always to the end: an interrupt that one call throws is thrown after the last.
-function for_each_of_all(f, things)
-    interrupt = nothing
-    for thing in things
-        try
-            f(thing)
-        catch e
-            interrupt = e
-        end
-    end
-    interrupt === nothing || throw(interrupt)
-    return nothing
-end
-
 is_event(token) = token & TAG_MASK in (TAG_WAKE, TAG_REQUEST)
-
-# Takes the oldest token that is due.
-next_due() = lock(() -> isempty(DUE) ? nothing : popfirst!(DUE), DUE_CHANGED)
 
 # As with the lock, an interrupt cannot leave the mark behind.
 function deliver_all()
@@ -275,9 +256,9 @@ function deliver_what_is_due()
     while true
         # Repeated, because what was delivered may have released more.
         total += sort_out()
-        deliver(next_due) || break
+        deliver_next() || break
         total += 1
-        while deliver(next_due)
+        while deliver_next()
             total += 1
         end
     end
@@ -293,7 +274,7 @@ function close_forgotten_streams()
     # An interrupt is deferred until all are closed, because they are noted nowhere else.
     disable_sigint() do
         tokens = lock(() -> splice!(FORGOTTEN_STREAMS, eachindex(FORGOTTEN_STREAMS)), STREAMS_LOCK)
-        for_each_of_all(close_forgotten, tokens)
+        foreach(close_forgotten, tokens)
     end
     return nothing
 end
@@ -316,47 +297,43 @@ function close_stream(token::UInt64)
     return nothing
 end
 
-# Delivers the token that `next` returns, if any, and returns whether there was one. Throws nothing but an interrupt,
-# and only after the token is delivered.
-function deliver(next)
-    release, found = Ref{Any}(nothing), Ref(false)
-    interrupt = nothing
+# Delivers the oldest token that is due, and returns whether there was one. Throws nothing but an interrupt, and only after
+# the token is delivered.
+deliver_next() = disable_sigint() do
+    token = lock(() -> isempty(DUE) ? nothing : popfirst!(DUE), DUE_CHANGED)
+    token === nothing && return false
+    deliver(token)
+    return true
+end
+
+# Does what a token stands for. Interrupts are deferred by whoever calls this, except while a function of the user runs.
+function deliver(token::UInt64)
+    tag = token & TAG_MASK
     try
-        disable_sigint() do
-            token = next()
-            token === nothing && return nothing
-            found[] = true
-            see_to(token, release)
+        if tag == TAG_ROOT
+            unroot(token)
+        elseif tag == TAG_WAKE
+            wake_up(token & ~TAG_MASK)
+        elseif tag == TAG_REQUEST
+            take_request(token_address(token))
+        else
+            give_back(tag, token_address(token))
         end
     catch e
         # An exception of a logger or a closed stderr must not keep other tokens from being delivered.
-        e isa InterruptException && (interrupt = e)
-    end
-    release[] === nothing || call_release(release[])
-    interrupt === nothing || throw(interrupt)
-    return found[]
-end
-
-# Does what a token stands for, except for calling a function of the user: that is left in `release`.
-function see_to(token, release)
-    tag = token & TAG_MASK
-    if tag == TAG_ROOT
-        unroot(token, release)
-    elseif tag == TAG_WAKE
-        wake_up(token & ~TAG_MASK)
-    elseif tag == TAG_REQUEST
-        take_request(token_address(token))
-    else
-        give_back(tag, token_address(token))
+        e isa InterruptException && rethrow()
     end
     return nothing
 end
 
-function unroot(token, release)
+function unroot(token)
     root = lock(() -> pop!(ROOTS, token, nothing), ROOTS_LOCK)
     root === nothing && return nothing
-    release[] = root.release
-    foreach(close, root.references)
+    try
+        foreach(close, root.references)
+    finally
+        root.release === nothing || call_release(root.release)
+    end
     return nothing
 end
 
@@ -374,10 +351,11 @@ function give_back(tag, address)
     return nothing
 end
 
-# This task is older than most functions that it calls, hence `invokelatest`.
-function call_release(release)
+# Calls a `release` function. An interrupt can come meanwhile, and is deferred otherwise by whoever calls this. This task is
+# older than most functions that it calls, hence `invokelatest`.
+function call_release(@nospecialize(release))
     try
-        Base.invokelatest(release)
+        Base.reenable_sigint(() -> Base.invokelatest(release))
     catch e
         Threads.atomic_add!(RELEASE_FAILURES, 1)
         e isa InterruptException && rethrow()
@@ -401,9 +379,20 @@ struct Releases
     functions::Vector{Any}
 end
 
-(r::Releases)() = call_release(r)
+(r::Releases)() = disable_sigint(() -> call_release(r))
 
-call_release(r::Releases) = for_each_of_all(call_release, r.functions)
+function call_release(r::Releases)
+    interrupt = nothing
+    for release in r.functions
+        try
+            call_release(release)
+        catch e
+            interrupt = e
+        end
+    end
+    interrupt === nothing || throw(interrupt)
+    return nothing
+end
 
 tracing() = ccall(devx_julia_trace[], Bool, ())
 

@@ -81,6 +81,13 @@ end
     s = BatchStream(NUMBERED, channel)
     @test all_of(s) == ([1, 2, 3, 4, 5], nothing)
     close(s)
+    # It fails, and batches are left in it.
+    channel = Channel{Batch}(2)
+    put!(channel, numbered(1))
+    close(channel, ErrorException("a broken channel"))
+    s = BatchStream(NUMBERED, channel)
+    @test taken(next!(s)) == 1 && refused(() -> next!(s), DX.DEVX_CALLBACK, "a broken channel")
+    close(s)
     # The source is another stream. The caller may close its own reference to the schema.
     batch = numbered(1)
     copied = schema(batch)

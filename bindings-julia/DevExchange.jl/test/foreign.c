@@ -103,6 +103,31 @@ static void interrupt(void) {
     usleep(300000);
 }
 
+static int64_t nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static void *interrupt_at(void *deadline) {
+    while (nanoseconds() < *(int64_t *)deadline) {
+    }
+    free(deadline);
+    kill(getpid(), SIGINT);
+    return NULL;
+}
+
+/* Sends Ctrl-C to the process in so many nanoseconds, on a thread of its own: a timer would be less exact. */
+int foreign_interrupt_in(int64_t wait) {
+    int64_t *deadline = malloc(sizeof *deadline);
+    pthread_t thread;
+    if (deadline == NULL) return ENOMEM;
+    *deadline = nanoseconds() + wait;
+    int const code = pthread_create(&thread, NULL, interrupt_at, deadline);
+    if (code) free(deadline);
+    return code ? code : pthread_detach(thread);
+}
+
 static int give(struct producer *own, struct ArrowArray *out) {
     if (own->interrupts == own->given + 1) interrupt();
     if (own->given < own->batches) {

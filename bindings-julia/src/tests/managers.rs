@@ -6,9 +6,10 @@ use devexchange_core::abi::types::{DevxError, DevxIpcHandle, DevxMemory, DevxMem
 fn manager(token: u64, callbacks: u32) -> DevxManagerTable {
     let owner = register(token);
     let mut table = std::mem::MaybeUninit::uninit();
-    // SAFETY: the owner can be read and the table written, and `serve` may be called anywhere.
+    let server = server(fail, be_interrupted);
+    // SAFETY: the owner can be read and the table written, and the functions may be called anywhere.
     let status =
-        unsafe { devx_julia_manager(token, TAG, Some(serve), -1, callbacks, &raw const owner, table.as_mut_ptr()) };
+        unsafe { devx_julia_manager(token, TAG, &server, -1, callbacks, &raw const owner, table.as_mut_ptr()) };
     assert_eq!(status, DEVX_OK);
     // SAFETY: written just now.
     unsafe { table.assume_init() }
@@ -32,11 +33,11 @@ fn asked<T: Send>(ask: impl FnOnce(*mut DevxError) -> T + Send, reply: impl FnOn
             ask(&raw mut error)
         });
         let request = request();
-        let (token, mut call) = take(request);
-        assert_eq!(token, 20);
-        let status = reply(&mut call);
+        let mut call = take(request).expect("somebody waits");
+        assert_eq!(call.token, 20);
+        call.error.status = reply(&mut call);
         // SAFETY: taken above, and answered once.
-        assert_eq!(unsafe { devx_julia_answer(request, status, &raw const call) }, DEVX_OK);
+        assert_eq!(unsafe { devx_julia_answer(request, &raw const call) }, DEVX_OK);
         asker.join().expect("no panic")
     })
 }
