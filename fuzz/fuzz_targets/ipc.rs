@@ -1,6 +1,6 @@
-//! Reads what another process may send: messages, and descriptors of exchanges with some bytes changed. An accepted message
-//! must be encoded as it was, the memory of an import must lie within its files, and every import must give up its exporter:
-//! when it fails, or when it is released.
+//! Reads what another process may send: messages and descriptors of exchanges, with some bytes changed or with arbitrary ones
+//! behind a right beginning. An accepted message must be encoded as it was, the memory of an import must lie within its files,
+//! and every import must give up its exporter: when it fails, or when it is released.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ use devexchange_core::arrow::ArrayBuilder;
 use devexchange_core::dlpack::Copying;
 use devexchange_core::ipc::{Peer, export_batch, export_tensor, fuzzing, import_batch, import_tensor};
 use devexchange_core::{Batch, Device, Owner, Tensor};
-use devexchange_fuzz::{balanced, consumer, init};
+use devexchange_fuzz::{balanced, chance, consumer, init};
 use libfuzzer_sys::fuzz_target;
 
 use given_up::{touch, watched};
@@ -28,31 +28,38 @@ fuzz_target!(init: init(), |input: &[u8]| {
 fn run(u: &mut Unstructured<'_>) -> Result<()> {
     match u.int_in_range(0..=3)? {
         0 => {
-            message(u.bytes(u.len())?);
-            Ok(())
+            let bytes = if bool::arbitrary(u)? { altered(u, messages(), 0)? } else { behind(u, messages(), MAGIC)? };
+            message(&bytes);
         }
-        1 => {
-            let mut bytes = u.bytes(u.len())?.to_vec();
-            if bytes.len() >= 32 {
-                fuzzing::reseal(&mut bytes);
-            }
-            descriptor(&bytes);
-            Ok(())
-        }
-        _ => altered(u),
+        1 => descriptor(&sealed(behind(u, examples(), MAGIC_AND_VERSION)?)),
+        _ => descriptor(&sealed(altered(u, examples(), HEAD)?)),
     }
+    Ok(())
 }
+
+/// The bytes with which all messages begin, those with which all descriptors begin, and those of a descriptor up to its place.
+const MAGIC: usize = 4;
+const MAGIC_AND_VERSION: usize = 12;
+const HEAD: usize = 32;
 
 fn message(bytes: &[u8]) {
     match fuzzing::message(bytes) {
-        Ok(again) => assert_eq!(again, bytes, "another message"),
+        Ok((again, true)) => assert_eq!(again, bytes, "another message"),
+        Ok((again, false)) => assert!(bytes.starts_with(&again), "another message"),
         Err(error) => assert!(!error.message().is_empty()),
     }
 }
 
-/// Reads the descriptor of an exchange, with other numbers in some places, and sometimes shorter or longer.
-fn altered(u: &mut Unstructured<'_>) -> Result<()> {
-    let examples = examples();
+/// Takes the rest of the input, in most cases behind the beginning that all examples have: bytes that begin otherwise are
+/// refused at once, and no search finds a number of so many bytes.
+fn behind(u: &mut Unstructured<'_>, examples: &[Vec<u8>], beginning: usize) -> Result<Vec<u8>> {
+    let right = if chance(u, 1, 16)? { 0 } else { beginning };
+    let rest = u.bytes(u.len())?;
+    Ok([&examples[0][..right], rest].concat())
+}
+
+/// Takes an example, with other numbers in some places, and sometimes shorter, but not than `least`, or longer.
+fn altered(u: &mut Unstructured<'_>, examples: &[Vec<u8>], least: usize) -> Result<Vec<u8>> {
     let mut bytes = examples[u.choose_index(examples.len())?].clone();
     for _ in 0..u.int_in_range(0..=4)? {
         let value = if bool::arbitrary(u)? { u.int_in_range(0..=300)? } else { u64::arbitrary(u)? };
@@ -60,13 +67,19 @@ fn altered(u: &mut Unstructured<'_>) -> Result<()> {
         bytes.iter_mut().skip(at).zip(value.to_le_bytes()).take(width).for_each(|(place, byte)| *place = byte);
     }
     match u.int_in_range(0..=15)? {
-        0 => bytes.truncate(u.choose_index(bytes.len())?.max(32)),
+        0 => bytes.truncate(u.choose_index(bytes.len())?.max(least)),
         1 => bytes.extend(u.bytes(u.len().min(40))?),
         _ => {}
     }
-    fuzzing::reseal(&mut bytes);
-    descriptor(&bytes);
-    Ok(())
+    Ok(bytes)
+}
+
+/// Corrects length and checksum, if there is a place for them.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.len() >= HEAD {
+        fuzzing::reseal(&mut bytes);
+    }
+    bytes
 }
 
 fn descriptor(bytes: &[u8]) {
@@ -74,9 +87,14 @@ fn descriptor(bytes: &[u8]) {
         Ok(again) => again,
         Err(error) => {
             assert!(!error.message().is_empty());
+            let (keep, given_up) = watched();
             // SAFETY: the descriptor is refused, so no memory is read.
-            let error = unsafe { import_tensor(bytes, Vec::new(), watched().0) }.expect_err("no descriptor");
-            assert!(!error.message().is_empty());
+            unsafe { import_tensor(bytes, Vec::new(), keep) }.expect_err("no descriptor");
+            assert!(given_up.load(SeqCst), "not given up");
+            let (keep, given_up) = watched();
+            // SAFETY: as above.
+            unsafe { import_batch(bytes, Vec::new(), keep) }.expect_err("no descriptor");
+            assert!(given_up.load(SeqCst), "not given up");
             return;
         }
     };
@@ -98,6 +116,11 @@ fn descriptor(bytes: &[u8]) {
         consumer::read(batch.root());
     }
     assert!(given_up.load(SeqCst), "not given up");
+}
+
+fn messages() -> &'static [Vec<u8>] {
+    static MESSAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    MESSAGES.get_or_init(|| fuzzing::messages().expect("small"))
 }
 
 fn examples() -> &'static [Vec<u8>] {

@@ -6,17 +6,41 @@ use std::os::fd::OwnedFd;
 
 use super::descriptor::{self, Descriptor, Place, Region, RegionKind, Spot, TensorPart, What};
 use super::memory::{file, seal};
-use super::message::Message;
+use super::message::{Message, PROTOCOL};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Flags;
 
-/// Reads a message and writes it again.
+/// Reads a message and writes again what is known of it: all of it, except of a hello in another version, whose rest only that
+/// version knows. The second value says whether it is all.
 ///
 /// # Errors
 /// Those of a peer that reads the message.
-pub fn message(bytes: &[u8]) -> Result<Vec<u8>> {
-    Message::decode(bytes).and_then(|message| message.encode())
+pub fn message(bytes: &[u8]) -> Result<(Vec<u8>, bool)> {
+    let message = Message::decode(bytes)?;
+    let mut again = message.encode()?;
+    let all = !matches!(message, Message::Hello { protocol, .. } if protocol != PROTOCOL);
+    if !all {
+        again.truncate(12);
+    }
+    Ok((again, all))
+}
+
+/// Encodes a message of each type.
+///
+/// # Errors
+/// None, because they are small.
+pub fn messages() -> Result<Vec<Vec<u8>>> {
+    let leases = [1, 2, u64::MAX].map(u64::to_le_bytes);
+    let all = [
+        Message::Hello { protocol: PROTOCOL, exporter: 77 },
+        Message::Get { request: 5, name: "näme" },
+        Message::Release { leases: &leases },
+        Message::Given { request: 5, descriptor: Some(b"descriptor") },
+        Message::Given { request: 5, descriptor: None },
+        Message::Refused { request: 5, status: 5, text: "why" },
+    ];
+    all.iter().map(Message::encode).collect()
 }
 
 /// Reads a descriptor and writes it again.
