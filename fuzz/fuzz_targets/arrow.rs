@@ -1,10 +1,12 @@
-//! Imports trees of `ArrowSchema` and `ArrowArray`, both together or the array with a schema that is imported first, plain or
-//! as device arrays; reads, exports and releases them. Every struct of the producer must be released once, and an import that
-//! fails must change nothing.
+//! Imports trees of `ArrowSchema` and `ArrowArray`, both together or the array with a schema that is imported first, each plain
+//! and as device arrays; reads, exports and releases them. Every struct of the producer must be released once, and an import
+//! that fails must change nothing.
 
 #![no_main]
 
 use arbitrary::{Arbitrary, Result, Unstructured};
+use devexchange_core::abi::arrow_data::ArrowArray;
+use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::{Batch, Schema};
 use devexchange_fuzz::array::Array;
 use devexchange_fuzz::consumer::{HOST, Held, on, play};
@@ -30,6 +32,10 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let batch = match way {
         // SAFETY: the structs are valid and ours.
         0 => unsafe { Batch::import_pair(&raw mut *given.root, &raw mut *schema.root) },
+        3 => import_device(&mut given.root, u, |array| {
+            // SAFETY: as above.
+            unsafe { Batch::import_pair_device(array, &raw mut *schema.root) }
+        })?,
         // SAFETY: as above.
         _ => match unsafe { Schema::import(&raw mut *schema.root) } {
             Err(error) => Err(error),
@@ -40,7 +46,10 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
                 match way {
                     // SAFETY: as above.
                     1 => unsafe { Batch::import(&raw mut *given.root, &agreed) },
-                    _ => import_device(&mut given.root, u, &agreed)?,
+                    _ => import_device(&mut given.root, u, |array| {
+                        // SAFETY: as above.
+                        unsafe { Batch::import_device(array, &agreed) }
+                    })?,
                 }
             }
         },
@@ -69,14 +78,13 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
 
 /// Imports the array as a device array, on the host or on an arbitrary device.
 fn import_device(
-    root: &mut devexchange_core::abi::arrow_data::ArrowArray,
+    root: &mut ArrowArray,
     u: &mut Unstructured<'_>,
-    schema: &Schema,
+    import: impl FnOnce(*mut ArrowDeviceArray) -> devexchange_core::Result<Batch>,
 ) -> Result<devexchange_core::Result<Batch>> {
     let device = if chance(u, 7, 8)? { *u.choose(&HOST)? } else { (i32::arbitrary(u)?, i64::arbitrary(u)?) };
     let mut device_array = on(*root, device);
-    // SAFETY: the struct is valid and ours.
-    let batch = unsafe { Batch::import_device(&raw mut device_array, schema) };
+    let batch = import(&raw mut device_array);
     // The device array has a copy of the producer's struct: if the import took the copy, it took the struct.
     root.release = device_array.array.release;
     Ok(batch)
