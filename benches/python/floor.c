@@ -242,6 +242,19 @@ static PyObject *producer_device(PyObject *self, PyObject *unused) {
     return Py_XNewRef(device);
 }
 
+static int producer_managed(void *self, struct DLManagedTensorVersioned **out) {
+    struct DLManagedTensorVersioned *managed = new_managed(self);
+    if (managed == NULL) return -1;
+    *out = managed;
+    return 0;
+}
+
+/* Consumers that know function tables take the tensor without a capsule. No consumer here calls another function. */
+static DLPackExchangeAPI const producer_table = {
+    .header = {{DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION}, NULL},
+    .managed_tensor_from_py_object_no_sync = producer_managed,
+};
+
 static PyObject *producer_to(PyObject *self, PyObject *type) {
     const DLPackExchangeAPI *api = exchange_api((PyTypeObject *)type);
     struct DLManagedTensorVersioned *managed = api == NULL ? NULL : new_managed(self);
@@ -366,6 +379,8 @@ PyMODINIT_FUNC PyInit_floor(void) {
     text_arrow = PyUnicode_InternFromString("__arrow_c_device_array__");
     max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
     max_version_name = PyTuple_Pack(1, PyUnicode_InternFromString("max_version"));
+    producer_type.tp_dict = Py_BuildValue(
+        "{ON}", text_exchange_api, PyCapsule_New((void *)&producer_table, "dlpack_exchange_api", NULL));
     if (made == NULL || PyType_Ready(&tensor_type) != 0 || PyType_Ready(&batch_type) != 0 ||
         PyModule_AddType(made, &producer_type) != 0 || PyModule_AddType(made, &table_type) != 0) {
         return NULL;
