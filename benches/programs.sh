@@ -42,25 +42,30 @@ build_ours() {
 # --- peers of C: each is built, or `is_missing` says why not ---
 
 # Prints the directory with nanoarrow's C library as two source files, which nanoarrow's own script bundles. The tests
-# with third-party libraries may have made them; otherwise, they are made from the same source distribution.
+# with third-party libraries may have made them; otherwise, they are made from the same source distribution. Those of
+# another version than the pinned one, made before that changed, are not taken.
 nanoarrow_sources() {
-  local tests=$DEVX_TARGET/third-party/packages/nanoarrow own=$out/nanoarrow
-  if [ -e "$tests/nanoarrow_device.c" ]; then echo "$tests"; return; fi
-  if [ ! -e "$own/nanoarrow_device.c" ]; then
-    [ -z "$quick" ] || return 1
-    fetch_nanoarrow "$own" >"$out/nanoarrow.log" 2>&1 || return 1
-  fi
+  local version directory own=$out/nanoarrow
+  version=$(sed -n 's/^nanoarrow=nanoarrow==//p' "$DEVX_ROOT/tests/third-party/venv.sh")
+  for directory in "$DEVX_TARGET/third-party/packages/nanoarrow" "$own"; do
+    if [ -e "$directory/nanoarrow_device.c" ] &&
+      grep -qsxF "#define NANOARROW_VERSION \"$version\"" "$directory/nanoarrow.h"; then
+      echo "$directory"
+      return
+    fi
+  done
+  [ -z "$quick" ] || return 1
+  fetch_nanoarrow "$own" "$version" >"$out/nanoarrow.log" 2>&1 || return 1
   echo "$own"
 }
 
-fetch_nanoarrow() { # DIRECTORY
-  local work=$out/nanoarrow-work version
-  version=$(sed -n 's/^nanoarrow=//p' "$DEVX_ROOT/tests/third-party/venv.sh")
+fetch_nanoarrow() { # DIRECTORY VERSION
+  local work=$out/nanoarrow-work
   rm -rf "$work" "$1"
   mkdir -p "$work/source"
   "$PYTHON" -m venv "$work/venv" &&
     "$work/venv/bin/python" -m pip --disable-pip-version-check --no-input download -q --no-deps --no-binary nanoarrow \
-      -d "$work" "$version" &&
+      -d "$work" "nanoarrow==$2" &&
     tar -xzf "$work"/nanoarrow-*.tar.gz -C "$work/source" --strip-components=1 &&
     "$work/venv/bin/python" "$work/source/subprojects/arrow-nanoarrow/ci/scripts/bundle.py" --with-device \
       --header-namespace '' --symbol-namespace Bench --source-output-dir "$work/bundle" \
