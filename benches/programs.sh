@@ -123,8 +123,11 @@ build_library() { # NAME FLAGS...
   "$CC" "${c[@]}" -shared -fPIC -I"$prefix/include" -o "$bin/$1" "${@:2}"
 }
 
+# The loader takes a space in LD_PRELOAD for the end of a name, so it gets the directory separately.
 add_launcher() { # LANGUAGE VARIABLES AND COMMAND...
-  printf '#!/bin/sh\nexec env LD_PRELOAD=%q' "$preloaded" >"$bin/$1"
+  # shellcheck disable=SC2016 # the launcher expands it
+  printf '#!/usr/bin/env bash\nexport LD_LIBRARY_PATH=%q${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\nexec env LD_PRELOAD=%q' \
+    "$bin" "${preloaded##*/}" >"$bin/$1"
   printf ' %q' "${@:2}" >>"$bin/$1"
   # shellcheck disable=SC2016 # the launcher expands it
   printf ' "$@"\n' >>"$bin/$1"
