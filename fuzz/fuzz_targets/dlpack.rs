@@ -1,6 +1,6 @@
 //! Imports `DLManagedTensorVersioned` and `DLManagedTensor`; copies the tensors, converts them to batches and back, exports
 //! them in both structs, imports the exports, and releases everything in an arbitrary order. Each deleter must be called once,
-//! and an import that fails must change nothing.
+//! an import that fails must change nothing, and a copy must have the elements of its tensor.
 
 #![no_main]
 
@@ -236,6 +236,7 @@ fn with_tensor(tensor: &Tensor, may_be: bool, u: &mut Unstructured<'_>) -> Resul
             let copy = tensor.copy().expect("a copy of host memory");
             assert_eq!((copy.shape(), copy.dtype()), (tensor.shape(), tensor.dtype()));
             assert!(copy.layout().row_major && copy.flags().has(Flags::IS_COPIED));
+            assert_eq!(elements(&copy), elements(tensor), "other elements");
             Some(Held::Tensor(copy))
         }
         4 if may_be => {
@@ -259,4 +260,22 @@ fn with_tensor(tensor: &Tensor, may_be: bool, u: &mut Unstructured<'_>) -> Resul
             None
         }
     })
+}
+
+/// The bytes of all elements, the last index changing first. All of them must be readable.
+fn elements(tensor: &Tensor) -> Vec<u8> {
+    let width = tensor.dtype().element_bytes().expect("whole bytes");
+    let (shape, strides) = (tensor.shape(), tensor.strides());
+    let mut all = Vec::new();
+    for number in 0..tensor.layout().elements {
+        let (mut rest, mut at) = (number as i64, 0);
+        for (extent, stride) in shape.iter().zip(strides).rev() {
+            at += rest % extent * stride;
+            rest /= extent;
+        }
+        let first = tensor.data().cast::<u8>().wrapping_offset(at as isize * width as isize);
+        // SAFETY: all elements are readable.
+        all.extend_from_slice(unsafe { std::slice::from_raw_parts(first, width) });
+    }
+    all
 }
