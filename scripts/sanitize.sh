@@ -186,7 +186,8 @@ part_thread() {
   check "the library with the thread sanitizer is there" build_library || return 0
   check "the race in C compiles" compile_c race "${with_library[@]}" || return 0
   must_report "thread: a race in the library is reported" '#[0-9]+ .*devx_tensor_create' "$out/seeds/race-c"
-  SANITIZED=thread ROUNDS=1000 c_tests thread-c test_threads test_async test_ipc test_stream test_batch_stream test_manager
+  SANITIZED=thread ROUNDS=1000 c_tests thread-c test_threads test_async test_ipc test_stream test_batch_stream test_manager \
+    test_hpp
 }
 
 # The parts of the core that call neither C nor the system; the search for a driver and the length of a C text do. The
