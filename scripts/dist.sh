@@ -116,6 +116,25 @@ make_jar() {
   devx_mvn -DskipTests "-Ddevexchange.natives=$work/natives" clean package source:jar-no-fork javadoc:jar
   cp "$java/target/$name"{,-sources,-javadoc}.jar "$dist/"
   cp "$java/pom.xml" "$dist/$name.pom"
+  add_sources_for_22 "$java" "$dist/$name-sources.jar"
+  require_sources "$dist/$name.jar" "$dist/$name-sources.jar"
+}
+
+# Maven's plugin for sources knows the first folder of them alone.
+add_sources_for_22() { # PROJECT JAR
+  local stage=$work/sources date
+  date=$(sed -n 's#.*<project\.build\.outputTimestamp>\(.*\)</.*#\1#p' "$1/pom.xml")
+  mkdir -p "$stage/META-INF/versions"
+  cp -r "$1/src/main/java22" "$stage/META-INF/versions/22"
+  "$JAVA_HOME/bin/jar" --update --file "$2" --date="$date" -C "$stage" META-INF/versions/22
+}
+
+# Each class must have its source at the same place.
+require_sources() { # JAR JAR-OF-SOURCES
+  local missing
+  missing=$(comm -23 <("$JAVA_HOME/bin/jar" -tf "$1" | sed -nE 's/(\$[^/]*)?\.class$//p' | sort -u) \
+    <("$JAVA_HOME/bin/jar" -tf "$2" | sed -n 's/\.java$//p' | sort -u))
+  if [ -n "$missing" ]; then echo "the jar of sources lacks $missing"; return 1; fi
 }
 
 make_julia() {
