@@ -5,7 +5,8 @@
 #
 # --quick only checks that everything builds and runs; its figures mean nothing. It downloads nothing, and uses only
 #   what is there already: of the peers nanoarrow's sources, of Python the wheel and the packages beside it.
-# --record writes the picture and the tables in README.md and docs/bench.md from this run; WHERE names the machine.
+# --record writes the picture and the tables in README.md and docs/bench.md from this run; WHERE names the machine. It
+#   is refused if a language or a peer is missing.
 # --only runs the operations with this text in their name.
 #
 # Builds the programs (benches/programs.sh), prints a table, and writes target/bench/results.json (quick.json) and
@@ -39,6 +40,11 @@ main() {
   fi
 
   build_programs
+  # Otherwise the tables would lose the rows of what is not here.
+  if [ -n "$record" ] && [ ${#missing[@]} -gt 0 ]; then
+    { echo "bench: not recorded, because this is not here:" && printf '%.0s  %s: %s\n' "${missing[@]}"; } >&2
+    exit 1
+  fi
   "$PYTHON" "$benches/run.py" --results "$results" "${options[@]}" "${missing[@]}" "${programs[@]}"
   if [ ${#options[@]} -eq 0 ]; then
     "$PYTHON" "$benches/picture.py" "$results" "$out/bench.svg"
