@@ -9,13 +9,18 @@ set -euo pipefail
 # shellcheck source=scripts/env.sh
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-# Cargo would leave the libraries elsewhere, and an older build would be taken for them.
-if [ -n "${CARGO_BUILD_TARGET:-}" ]; then
-  echo "build: CARGO_BUILD_TARGET is $CARGO_BUILD_TARGET: this builds for this machine only; unset it" >&2
+cd "$DEVX_ROOT"
+
+# With a target named, Cargo would leave the libraries elsewhere, and an older build would be taken for them. Cargo's
+# configuration files may name one, too; what they say, stable versions of Cargo tell nobody yet.
+named=${CARGO_BUILD_TARGET:-}
+named=${named:-$(RUSTC_BOOTSTRAP=1 "$CARGO" -Zunstable-options config get build.target 2>/dev/null || true)}
+if [ -n "$named" ]; then
+  echo "build: cargo builds for ${named#build.target = }: this builds for this machine only; unset CARGO_BUILD_TARGET," \
+    "or build.target in cargo's configuration" >&2
   exit 1
 fi
 
-cd "$DEVX_ROOT"
 mkdir -p "$DEVX_LIBDIR"
 
 # rustc names the system libraries that a program needs besides libdevexchange.a; `make install` passes the list on to

@@ -266,6 +266,19 @@ check_without_cargo() {
   fi
 }
 
+# With a target, cargo leaves the library elsewhere, and an older one would be installed.
+check_other_target() {
+  local said name="a target in cargo's configuration is refused"
+  mkdir "$work/cargo-home"
+  printf '[build]\ntarget = "%s"\n' "$sanitize_host" >"$work/cargo-home/config.toml"
+  said=$(CARGO_HOME=$work/cargo-home CARGO_NET_OFFLINE=true CARGO_TARGET_DIR=$work/other-target \
+    "$DEVX_ROOT/scripts/build.sh" c 2>&1) || true
+  case $said in
+    *"cargo builds for"*"this machine only"*) ok "$name" ;;
+    *) not_ok "$name" "it says: $said" ;;
+  esac
+}
+
 # --- consumers outside the tree ---
 
 says_version() { # NAME PROGRAM
@@ -535,6 +548,7 @@ main() {
     check_headers
     check_stage_and_uninstall
     check_without_cargo
+    check_other_target
     echo; echo "# consumers outside the tree"
     move_prefix
     check_cmake
