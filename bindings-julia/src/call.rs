@@ -82,7 +82,10 @@ impl Call {
     pub(crate) fn to(mut self, token: u64) -> Self {
         self.token = token;
         self.error.status = DEVX_CALLBACK;
-        text::fill("the call of Julia was interrupted", &mut self.error.message);
+        text::fill(
+            "the call of Julia was given up: it was interrupted, or waited for what is gone",
+            &mut self.error.message,
+        );
         self
     }
 

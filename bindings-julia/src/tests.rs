@@ -423,7 +423,9 @@ fn an_answer_that_is_interrupted_is_refused() {
     release_source(&source.0);
     // What always throws does not hang.
     let source = Asked(source_of(14, -1, &server(be_interrupted, be_interrupted)));
-    assert_eq!(on_julia_thread(&source), (DEVX_CALLBACK, 0, "the call of Julia was interrupted".to_owned()));
+    let (status, _, said) = on_julia_thread(&source);
+    assert_eq!(status, DEVX_CALLBACK);
+    assert!(said.contains("it was interrupted"), "{said}");
     release_source(&source.0);
     assert_eq!(drain(8), [12, 13, 14]);
 }

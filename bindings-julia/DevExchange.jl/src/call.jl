@@ -188,8 +188,8 @@ end
 
 call_of(taken::Taken) = Ptr{Call}(pointer_from_objref(taken))
 
-# Takes a request. Its answer can take long, so another task gives it. If that is interrupted before it begins, the thread
-# gets its call back as it was, which is a failure.
+# Takes a request. Its answer can take long, so another task gives it. If that is interrupted before it begins, or waits for
+# what is gone and is collected as garbage, the thread gets its call back as it was, which is a failure.
 function take_request(request::Ptr{Cvoid})
     taken = Taken()
     GC.@preserve taken begin

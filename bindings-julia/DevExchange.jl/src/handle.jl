@@ -178,7 +178,7 @@ end
 
 # Calls `f` with a reference to the address, for a function of the C API that takes it and sets it to NULL. If `f`
 # throws, the handle is as before. Nobody else uses the handle meanwhile; for others it is closed from now on. An interrupt
-# is deferred until then: thrown before the `try`, it would leave the handle entered.
+# is deferred until the end: thrown before the `try`, it would leave the handle entered.
 moved(f, handle::Handle) = disable_sigint() do
     address = enter(handle)
     claim(handle)
@@ -191,7 +191,7 @@ moved(f, handle::Handle) = disable_sigint() do
         # The task that moved the handle never leaves it, so nobody releases it.
         return f(slot)
     catch
-        # An interrupt can come after the move.
+        # It can fail after the move.
         slot[] == C_NULL || reopen(handle)
         rethrow()
     end

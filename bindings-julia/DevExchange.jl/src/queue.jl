@@ -218,7 +218,7 @@ sort_out() = disable_sigint() do
     events = UInt64[]
     # Locked throughout, because another task may take out what comes next.
     lock(() -> take_out(events), DUE_CHANGED)
-    foreach(deliver, events)
+    for_each_of_all(deliver, events)
     return length(events)
 end
 
@@ -229,6 +229,20 @@ function take_out(events)
         taken == 0 && break
         foreach(token -> push!(is_event(token) ? events : DUE, token), view(tokens, 1:taken))
     end
+end
+
+# Like `foreach`, but always to the end: an interrupt that one call throws is thrown after the last.
+function for_each_of_all(f, things)
+    interrupt = nothing
+    for thing in things
+        try
+            f(thing)
+        catch e
+            interrupt = e
+        end
+    end
+    interrupt === nothing || throw(interrupt)
+    return nothing
 end
 
 is_event(token) = token & TAG_MASK in (TAG_WAKE, TAG_REQUEST)
@@ -381,18 +395,7 @@ end
 
 (r::Releases)() = disable_sigint(() -> call_release(r))
 
-function call_release(r::Releases)
-    interrupt = nothing
-    for release in r.functions
-        try
-            call_release(release)
-        catch e
-            interrupt = e
-        end
-    end
-    interrupt === nothing || throw(interrupt)
-    return nothing
-end
+call_release(r::Releases) = for_each_of_all(call_release, r.functions)
 
 tracing() = ccall(devx_julia_trace[], Bool, ())
 

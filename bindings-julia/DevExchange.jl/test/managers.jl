@@ -474,9 +474,9 @@ end
         const DX = DevExchange
         include($(repr(joinpath(@__DIR__, "producers.jl"))))
         include($(repr(joinpath(@__DIR__, "foreign.jl"))))
-        count = Ref(0)
+        count, never = Ref(0), Condition()
         manager = MemoryManager() do request
-            (count[] += 1) > 2 && wait(Condition())
+            (count[] += 1) > 2 && wait(never)
             (Libc.malloc(request.bytes), DX.CPU, nothing)
         end
         late, waiting = asker(manager), asker(manager; rounds=5)
