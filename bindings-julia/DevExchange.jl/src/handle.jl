@@ -60,7 +60,18 @@ function kind_name(tag)
     return "stream"
 end
 
-# Inlined, because the kind is mostly a constant at the call.
+# Releases a handle that counts as closed, and that nobody else will release: nothing here is interrupted. So nothing is
+# allocated; C writes NULL where the address was.
+@inline function release_handle(handle::Handle{TAG}) where {TAG}
+    if kind_of(TAG) in (TAG_ALLOCATION, TAG_STREAM)
+        disable_sigint(() -> release_handle(TAG, handle.address))
+    else
+        GC.@preserve handle ccall(release_function(kind_of(TAG)), Cvoid, (Ptr{Ptr{Cvoid}},), place_in(handle))
+    end
+    return nothing
+end
+
+# Inlined, because the kind is mostly a constant at the call. Interrupts are deferred by whoever calls this.
 @inline function release_handle(tag, address::Ptr{Cvoid})
     kind = kind_of(tag)
     if kind == TAG_ALLOCATION
@@ -131,8 +142,8 @@ end
 # A handle with a NULL address counts as closed, whatever it was made for.
 Base.isopen(handle::Handle) = handle.users[] >= 0 && handle.address != C_NULL
 
-function Base.close(handle::Handle{TAG}) where {TAG}
-    Threads.atomic_or!(handle.users, CLOSED) == 0 && handle.address != C_NULL && release_handle(TAG, handle.address)
+function Base.close(handle::Handle)
+    Threads.atomic_or!(handle.users, CLOSED) == 0 && handle.address != C_NULL && release_handle(handle)
     return nothing
 end
 
@@ -161,8 +172,8 @@ end
     end
 end
 
-@inline function leave(handle::Handle{TAG}) where {TAG}
-    Threads.atomic_sub!(handle.users, 1) == CLOSED + 1 && release_handle(TAG, handle.address)
+@inline function leave(handle::Handle)
+    Threads.atomic_sub!(handle.users, 1) == CLOSED + 1 && release_handle(handle)
     return nothing
 end
 
