@@ -40,7 +40,7 @@ pub struct Server {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Collector {
-    /// `jl_gc_unsafe_enter`: it has to wait. May throw an interrupt, from Julia 1.11 on even if that was told before.
+    /// `jl_gc_unsafe_enter`: it has to wait. May throw an interrupt, in Julia 1.12 even if that was told before.
     pub(crate) wait: unsafe extern "C" fn() -> i8,
     /// `jl_gc_unsafe_leave`. May throw an interrupt.
     pub(crate) end_wait: unsafe extern "C" fn(i8),

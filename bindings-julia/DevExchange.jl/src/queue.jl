@@ -288,7 +288,7 @@ function close_forgotten_streams()
     # An interrupt is deferred until all are closed, because they are noted nowhere else.
     disable_sigint() do
         tokens = lock(() -> splice!(FORGOTTEN_STREAMS, eachindex(FORGOTTEN_STREAMS)), STREAMS_LOCK)
-        foreach(close_forgotten, tokens)
+        for_each_of_all(close_forgotten, tokens)
     end
     return nothing
 end
