@@ -474,7 +474,7 @@ end
         const DX = DevExchange
         include($(repr(joinpath(@__DIR__, "producers.jl"))))
         include($(repr(joinpath(@__DIR__, "foreign.jl"))))
-        count, never = Ref(0), Condition()
+        count, never = Ref(0), Base.Event()
         manager = MemoryManager() do request
             (count[] += 1) > 2 && wait(never)
             (Libc.malloc(request.bytes), DX.CPU, nothing)
