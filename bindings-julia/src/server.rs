@@ -57,7 +57,7 @@ const ATTEMPTS: u32 = 8;
 /// Where Julia's record of a thread says whether the collector waits for it (0 if it does); `None` if that was not found.
 static PLACE: OnceLock<Option<usize>> = OnceLock::new();
 
-/// How many bytes of the record are searched for that. All versions have it among the first 64.
+/// How many bytes of the record are searched for that. Julia 1.12 has it at 25.
 const SEARCHED: usize = 128;
 
 impl Server {

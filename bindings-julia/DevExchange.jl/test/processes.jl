@@ -228,41 +228,6 @@
         """
     output, ended = run_julia(`--threads=1 -e $program`)
     @test ended && output == "0 0\n"
-    # Several interrupts come while releases are delivered. The program gets them, and each release comes once.
-    program = """
-        using DevExchange
-        Base.exit_on_sigint(false)
-        const given, released = Ref(0), Ref(0)
-        # The interrupts are for deliveries, not for the construction of tensors.
-        give_up(n) = disable_sigint() do
-            foreach(close, [Tensor([1.0]; release=() -> released[] += 1) for k in 1:n])
-            given[] += n
-        end
-        # Whether the interrupt arrived: Julia may throw it within a finalizer, and there it ends.
-        function interrupted()
-            begun = time()
-            try
-                run(`sh -c "(sleep 0.3; kill -INT \$(getpid())) >/dev/null 2>&1 &"`)
-                while time() < begun + 10
-                    give_up(50)
-                    drain()
-                end
-                return false
-            catch e
-                e isa InterruptException || rethrow()
-                return true
-            end
-        end
-        give_up(5)
-        drain()
-        caught = count(_ -> interrupted(), 1:5)
-        drain()
-        # A release function that was interrupted may have counted.
-        println(released[] <= given[] <= released[] + DevExchange.release_failures(), " ",
-            DevExchange.rooted(), " ", caught > 0)
-        """
-    output, ended = run_julia(`--threads=1 -e $program`)
-    @test ended && endswith(output, "true 0 true\n")
     # What a package makes while it is precompiled does not get into its cache, which could not keep the memory.
     mktempdir() do directory
         write(joinpath(directory, "AtTopLevel.jl"), """
