@@ -290,8 +290,8 @@ impl Type {
             "tdm",
         ];
         FORMATS.into_iter().find(|format| {
-            let own = Self::parse(format).ok().and_then(|ty| text::formatted(format_args!("{ty}")));
-            own.is_some_and(|own| own == name)
+            let ty = Self::parse(format);
+            ty.is_ok_and(|ty| text::without(name.as_bytes(), format_args!("{ty}")).is_some_and(<[u8]>::is_empty))
         })
     }
 
