@@ -195,7 +195,7 @@ seeded-bugs: ## whether the tests notice 14 known bugs, put in one after the oth
 	@scripts/setup.sh --quiet rust
 	@scripts/seeded-bugs.sh $(ONLY)
 
-lint: ## rustfmt, clippy (also with cudarc's first and last CUDA version), rustdoc; whether the seeded bugs' patches apply
+lint: ## rustfmt, clippy (cudarc's first and last CUDA version, benches and fuzz targets, too), rustdoc, whether all patches apply
 	@$(env) $$CARGO fmt --all --check
 	@$(env) $$CARGO clippy --workspace --all-targets --locked -- -D warnings
 	@$(env) for features in cudarc/cuda-11040 cudarc,cudarc/cuda-13040; do \
@@ -204,6 +204,8 @@ lint: ## rustfmt, clippy (also with cudarc's first and last CUDA version), rustd
 	@$(env) RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $$CARGO doc --quiet --workspace --locked \
 	  --no-deps --all-features --document-private-items
 	@$(env) RUSTDOCFLAGS='-D warnings' $$CARGO doc --quiet -p devexchange-core --locked --no-deps --all-features
+	@$(env) rust=benches/rust/Cargo.toml && $$CARGO fmt --manifest-path $$rust --check && \
+	  $$CARGO clippy --quiet --manifest-path $$rust --target-dir "$$DEVX_TARGET/bench/rust" --locked -- -D warnings
 	@scripts/fuzz.sh --lint
 	@scripts/seeded-bugs.sh --check
 	@scripts/third-party.sh --check
