@@ -21,7 +21,8 @@ set -euo pipefail
 all_targets=(format metadata arrow dlpack cuda_array ipc)
 least_executions=90000
 short_executions=100000
-minutes=${MINUTES:-5}
+seconds=$(awk -v minutes="${MINUTES:-5}" 'BEGIN { print int(60 * minutes) }')
+if [ "$seconds" -lt 4 ]; then echo "MINUTES is $MINUTES: each target needs some seconds" >&2; exit 2; fi
 
 out=$DEVX_TARGET/fuzz
 committed=$DEVX_ROOT/fuzz/corpus
@@ -126,15 +127,15 @@ long() { # TARGET
   renice -n 19 $$ >/dev/null
   try_findings "$target"
   if ! {
-    part "$target" "$cheap_checks" -max_total_time=$((minutes * 15)) &&
-      part "$target" "$cheap_checks" "${by_edges[@]}" -max_total_time=$((minutes * 45)) &&
+    part "$target" "$cheap_checks" -max_total_time=$((seconds / 4)) &&
+      part "$target" "$cheap_checks" "${by_edges[@]}" -max_total_time=$((seconds * 3 / 4)) &&
       part "$target" "$all_checks" -runs=0
   }; then
     finding=$out/$target.log findings=$((findings + 1))
     try_findings "$target"
   fi
   rows+=("$(printf '%-12s %12d %10d %10d %9s' \
-    "$target" "$executions" $((executions / minutes / 60)) "$found" "$finding")")
+    "$target" "$executions" $((executions / seconds)) "$found" "$finding")")
 }
 
 # The number of open findings of a target: inputs, or, if there are none, a failure of its last run without an input,
