@@ -113,13 +113,13 @@ pub(crate) fn is_by_host(from: Device, to: Device) -> bool {
 /// # Safety
 /// All ranges are valid until the copies have run. Nobody else uses the targets meanwhile.
 pub(crate) unsafe fn fill(to: Device, from: Device, copies: &[copy::Copy], stream: Stream) -> Copied<Ready> {
-    let ready = if to == Device::CPU { Ready::Now } else { Ready::queued(stream)? };
     // SAFETY: the caller's contract.
     unsafe { copy::queue(to, from, copies.iter().copied(), stream) }?;
     if to == Device::CPU {
         stream.synchronize()?;
+        return Ok(Ready::Now);
     }
-    Ok(ready)
+    Ok(if to.is_host() { Ready::filled(stream) } else { Ready::queued(stream) }?)
 }
 
 /// Keeps the memory that copies by [`fill`] use until they are done, even if `filled` is an error, because earlier copies may

@@ -203,7 +203,7 @@ fn copies_that_cannot_be_noted_keep_source_and_target() {
     let pinned = Device { kind: DeviceType::CUDA_HOST, id: 0 };
     for of_batch in [false, true] {
         let (memory, consumer) = (Foreign::allocate(), Consumer::begin());
-        let fail = || ["cuEventRecord", "cuStreamSynchronize"].iter().for_each(|call| sim::fail(call, 1, 719, false));
+        let fail = || ["cuEventRecord", "cuStreamSynchronize"].iter().for_each(|call| sim::fail(call, 1, 719, true));
         let copied = if of_batch {
             let batch = memory.batch();
             fail();

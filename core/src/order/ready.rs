@@ -43,6 +43,15 @@ impl Ready {
         HeldStream::new(stream).map(Self::Queued)
     }
 
+    /// Like [`Ready::queued`], for data that the host can read where it is, and that is complete after the work queued until
+    /// now: the host may read it then, whatever is queued on the stream later.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
+    pub(crate) fn filled(stream: Stream) -> Result<Self> {
+        HeldStream::at_end(stream).map(Self::Queued)
+    }
+
     /// The stream that the data is queued on, if a stream is what it waits for.
     pub(crate) fn stream(&self) -> Option<Stream> {
         match self {
@@ -158,7 +167,7 @@ impl Ready {
         let is_done = match self {
             Self::Now => true,
             Self::Legacy(ordinal) => Stream::legacy(*ordinal).is_done()?,
-            Self::Queued(queued) => queued.stream().is_done()?,
+            Self::Queued(queued) => queued.is_done()?,
             Self::After(event) => event.is_complete()?,
             Self::Foreign(event) => event.is_complete()?,
         };

@@ -272,3 +272,26 @@ fn without_a_stream_the_host_reads_and_writes_what_is_ready_for_it() {
         scene.end();
     });
 }
+
+#[test]
+fn later_work_on_the_stream_keeps_nobody_from_reading_a_copy_in_host_memory() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let scene = Scene::new();
+        let (tensor, batch) = (scene.tensor(), scene.batch());
+        for kind in [DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
+            let (device, stream) = (Device { kind, id: 0 }, sim::on(scene.consumer));
+            let (tensor, batch) =
+                (tensor.copy_to(device, stream).expect("copied"), batch.copy_to(device, stream).expect("copied"));
+            sim::synchronize(scene.consumer);
+            sim::fill(scene.scratch, 1, N, scene.consumer);
+            let mut seen = vec![0; N as usize];
+            tensor.read(&mut seen, None).expect("the copy is done");
+            assert!(seen.iter().all(|byte| *byte == 0x5a), "{seen:x?}");
+            drop(batch.copy().expect("the copy is done"));
+            sim::synchronize(scene.consumer);
+        }
+        drop((tensor, batch));
+        scene.end();
+    });
+}

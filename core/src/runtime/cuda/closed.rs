@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::{Code, Driver};
+use super::event::Event;
 use super::{lost, waiting};
 use crate::error::{Result, refuse};
 use crate::memory::{Slab, TailSize, push};
@@ -165,18 +166,49 @@ impl Drop for Hold {
 /// A stream that is held, as by [`Hold`], for data that is ready behind it. Cloning shares the hold. It is only a pointer, so
 /// that data without a stream wastes no room on it.
 #[derive(Clone, Debug)]
-pub struct HeldStream(Slab<(Stream, Hold)>);
+pub struct HeldStream(Slab<Held>);
+
+#[derive(Debug)]
+struct Held {
+    stream: Stream,
+    _hold: Hold,
+    /// After the last work on the stream that concerns the data, if that is known.
+    last: Option<Event>,
+}
 
 impl HeldStream {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn new(stream: Stream) -> Result<Self> {
+        Self::with(stream, None)
+    }
+
+    /// The work that is queued now is the last that concerns the data.
+    ///
+    /// # Errors
+    /// `DEVX_OUT_OF_MEMORY`, `DEVX_DRIVER`.
+    pub(crate) fn at_end(stream: Stream) -> Result<Self> {
+        Self::with(stream, Some(Event::record(stream)?))
+    }
+
+    fn with(stream: Stream, last: Option<Event>) -> Result<Self> {
         let hold = if stream.is_default() { Hold::none() } else { Hold::new(stream.value())? };
-        Ok(Self(Slab::new((stream, hold), TailSize::default())?))
+        Ok(Self(Slab::new(Held { stream, _hold: hold, last }, TailSize::default())?))
     }
 
     /// The stream, which exists as long as this holds it. The caller must not keep it longer.
     pub(crate) fn stream(&self) -> Stream {
-        self.0.header().0
+        self.0.header().stream
+    }
+
+    /// Whether the work on the stream that concerns the data is done. Does not wait.
+    ///
+    /// # Errors
+    /// `DEVX_DRIVER`.
+    pub(crate) fn is_done(&self) -> Result<bool> {
+        match &self.0.header().last {
+            Some(event) => event.is_complete(),
+            None => self.stream().is_done(),
+        }
     }
 }
