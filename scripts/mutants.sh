@@ -27,7 +27,7 @@ failed=0
 files_of() { # MODULE
   case $1 in
     layout) echo core/src/layout.rs ;;
-    tensor) echo core/src/tensor/{mod,transfer,slice}.rs core/src/{dtype,transfer}.rs ;;
+    tensor) echo core/src/tensor/{mod,transfer,gather,slice}.rs core/src/{dtype,transfer}.rs ;;
     dlpack) echo core/src/dlpack.rs core/src/dlpack/{legacy,versioned}.rs ;;
     convert) echo core/src/convert/{mod,column,fixed_shape,matrix,tensor}.rs ;;
     order) echo core/src/{order,order/ready,order/uses,order/behind,tensor/order,arrow/batch/order,view}.rs ;;

@@ -1,5 +1,6 @@
 //! A tensor: the what, where, who and when of an n-dimensional array, from any producer.
 
+mod gather;
 mod order;
 mod slice;
 mod transfer;

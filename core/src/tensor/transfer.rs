@@ -1,10 +1,11 @@
 //! New memory for tensors, and copies between devices and the host.
 
+use super::gather::gather;
 use super::{Flags, Tensor, TensorDesc};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
-use crate::layout::{self, Layout, MAX_NDIM};
+use crate::layout::{self, Layout};
 use crate::memory::Owner;
 use crate::runtime::cuda::copy::{self, Copied};
 use crate::stream::Stream;
@@ -229,8 +230,8 @@ impl Tensor {
         let width = self.width_to_gather(row_major)?;
         let Memory { address: data, owner, .. } = allocate(bytes)?;
         match width {
-            // SAFETY: the new memory has `bytes` bytes, which is the size of all elements.
-            Some(width) => unsafe { self.gather(data.cast(), width) },
+            // SAFETY: the strides lead to the tensor's elements, and the new memory has `bytes` bytes, which is their size.
+            Some(width) => unsafe { gather(self.data().cast(), self.shape(), self.strides(), width, data.cast()) },
             None if bytes > 0 => {
                 // SAFETY: a row-major tensor's elements are the `bytes` bytes from `data` on; the new memory is as large.
                 unsafe { data.cast::<u8>().copy_from_nonoverlapping(self.data().cast(), bytes) };
@@ -243,7 +244,7 @@ impl Tensor {
         Ok(unsafe { Self::from_raw_parts(&desc, owner) }?)
     }
 
-    /// Returns the bytes of an element, if a copy has to gather the elements one by one.
+    /// Returns the bytes of an element, if a copy has to gather the elements.
     fn width_to_gather(&self, row_major: bool) -> Result<Option<usize>> {
         match self.dtype().element_bytes() {
             _ if row_major => Ok(None),
@@ -253,34 +254,6 @@ impl Tensor {
             }
             None => {
                 refuse!(DEVX_UNSUPPORTED, "a strided tensor of {} cannot be copied: elements share bytes", self.dtype())
-            }
-        }
-    }
-
-    /// Writes the elements in row-major order, one by one.
-    ///
-    /// # Safety
-    /// `to` has room for all elements, of `width` bytes each.
-    unsafe fn gather(&self, to: *mut u8, width: usize) {
-        let mut index = [0_i64; MAX_NDIM];
-        let mut from = 0_isize;
-        for i in 0..self.layout().elements {
-            // SAFETY: `from` is an offset that shape and strides produce, so it is within the tensor's memory.
-            let source = unsafe { self.data().cast::<u8>().offset(from) };
-            // SAFETY: the caller's contract.
-            let target = unsafe { to.add(i * width) };
-            // SAFETY: one element each, in different allocations.
-            unsafe { target.copy_from_nonoverlapping(source, width) };
-            for ((extent, stride), index) in self.shape().iter().zip(self.strides()).zip(&mut index).rev() {
-                // Along a dimension of extent 1 the stride can have any value: the step is taken back, whatever its size.
-                let step = (*stride as isize).wrapping_mul(width as isize);
-                *index += 1;
-                from = from.wrapping_add(step);
-                if *index < *extent {
-                    break;
-                }
-                from = from.wrapping_sub(step.wrapping_mul(*extent as isize));
-                *index = 0;
             }
         }
     }
