@@ -24,6 +24,46 @@ pub(super) fn move_to_front(bytes: &mut [u8], shift: u32) {
     }
 }
 
+/// Writes a bit for each byte: whether the byte is not 0. `bits` has room for exactly these; the rest of its last byte is 0.
+pub(crate) fn pack(bytes: &[u8], bits: &mut [u8]) {
+    let (words, rest) = bytes.as_chunks();
+    let mut last = [0; 8];
+    last.iter_mut().zip(rest).for_each(|(last, byte)| *last = *byte);
+    for (bits, word) in bits.iter_mut().zip(words.iter().chain(std::iter::once(&last))) {
+        // Byte n of the word is moved to bit 56 + n. Nothing else reaches these bits.
+        *bits = (ones_of(u64::from_le_bytes(*word)).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8;
+    }
+}
+
+/// Writes a byte for each bit, 0 or 1, from bit `first` of the first byte on, until `bytes` is full.
+pub(crate) fn unpack(bits: &[u8], first: usize, bytes: &mut [u8]) {
+    let single = |bytes: &mut [u8], mut bits: u8| {
+        for byte in bytes {
+            *byte = bits & 1;
+            bits >>= 1;
+        }
+    };
+    let (begun, bits) =
+        if first == 0 { (0, bits) } else { bits.split_first().map_or((0, bits), |(begun, bits)| (*begun, bits)) };
+    let (front, bytes) = bytes.split_at_mut(if first == 0 { 0 } else { (8 - first).min(bytes.len()) });
+    single(front, begun >> first);
+    let (words, rest) = bytes.as_chunks_mut();
+    let mut bits = bits.iter();
+    for (word, bits) in words.iter_mut().zip(bits.by_ref()) {
+        // Byte n of the word gets bit n, in its place.
+        let spread = u64::from(*bits).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
+        *word = ones_of(spread).to_le_bytes();
+    }
+    single(rest, bits.next().copied().unwrap_or(0));
+}
+
+/// 1 in each byte that is not 0.
+fn ones_of(word: u64) -> u64 {
+    let below = 0x7f7f_7f7f_7f7f_7f7f;
+    // The sum sets the highest bit if a lower one is set, and carries nothing into the next byte.
+    ((((word & below) + below) | word) & !below) >> 7
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +78,25 @@ mod tests {
             assert!((0..32).all(|to| bit(&after, to) == bit(&before, to + shift)), "{after:x?} after {shift}");
         }
         move_to_front(&mut [], 3);
+    }
+
+    #[test]
+    fn bytes_become_bits_and_bits_bytes() {
+        let values = [0, 1, 0x80, 0xff, 0, 0x7f, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 1, 1, 1, 1, 1, 1, 1, 1];
+        for length in 0..=values.len() {
+            let bytes = &values[..length];
+            let mut bits = vec![0xee; length.div_ceil(8)];
+            pack(bytes, &mut bits);
+            let is_one = |bits: &[u8], place: usize| bits[place / 8] >> (place % 8) & 1 == 1;
+            assert!((0..length).all(|place| is_one(&bits, place) == (bytes[place] != 0)), "{bits:x?} of {bytes:x?}");
+            assert!((length..bits.len() * 8).all(|place| !is_one(&bits, place)), "{bits:x?} of {bytes:x?}");
+            for first in 0..length.min(8) {
+                let mut unpacked = vec![0xee; length - first];
+                unpack(&bits, first, &mut unpacked);
+                let expected: Vec<u8> = bytes[first..].iter().map(|byte| u8::from(*byte != 0)).collect();
+                assert_eq!(unpacked, expected, "{length} bits from {first} on");
+            }
+        }
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl<'a> Column<'a> {
     }
 
     #[inline]
-    fn buffer(self, index: usize) -> *const c_void {
+    pub(crate) fn buffer(self, index: usize) -> *const c_void {
         self.buffers().get(index).copied().unwrap_or(std::ptr::null())
     }
 
@@ -244,7 +244,7 @@ impl<'a> Column<'a> {
                 let unknown =
                     |error: Error| self.named(error.within("null_count is -1, so the nulls have to be counted: "));
                 self.require_host().map_err(unknown)?;
-                let (bytes, first) = self.validity();
+                let (bytes, first) = self.bits();
                 let validity = self.buffer(0).cast::<u8>().wrapping_add(bytes.start);
                 // SAFETY: the producer of the array promises a bit for each row.
                 let bits = unsafe { std::slice::from_raw_parts(validity, bytes.len()) };
@@ -267,7 +267,7 @@ impl<'a> Column<'a> {
         }
         stream.require_no_capture()?;
         self.batch.wait(stream)?;
-        let (bytes, first) = self.validity();
+        let (bytes, first) = self.bits();
         // SAFETY: the producer of the array promises a bit for each row.
         let bits = unsafe { self.batch.fetch(self.buffer(0).wrapping_byte_add(bytes.start), bytes.len(), stream) }?;
         Ok(bitmap::zeros(&bits, first, self.length as usize) as i64)
@@ -320,9 +320,8 @@ impl<'a> Column<'a> {
         Some(Self::whole(self.batch, node))
     }
 
-    /// The bytes of the validity buffer that hold the bits of all rows, and which bit of the first byte belongs to row
-    /// 0.
-    fn validity(self) -> (Range<usize>, usize) {
+    /// The bytes of a buffer of bits that hold those of all rows, and which bit of the first byte belongs to row 0.
+    pub(crate) fn bits(self) -> (Range<usize>, usize) {
         let (first, rows) = (self.offset as usize, self.length as usize);
         // Without rows, not even the byte around them may be read: there may be no such byte.
         let end = if rows == 0 { first / 8 } else { (first + rows).div_ceil(8) };

@@ -4,7 +4,7 @@
 pub mod asynchronous;
 pub mod batch;
 pub mod batch_stream;
-mod bitmap;
+pub(crate) mod bitmap;
 pub mod builder;
 pub(crate) mod check;
 pub mod column;

@@ -4,13 +4,14 @@ use core::ffi::c_void;
 
 use super::{Plan, impossible, in_words};
 use crate::arrow::batch::NodeDesc;
+use crate::arrow::bitmap;
 use crate::arrow::builder::{c_formatted, terminated};
 use crate::arrow::schema::{FieldDesc, Schema};
 use crate::arrow::{Batch, Type};
 use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
-use crate::memory::{Owner, collected, entry, repeated, vector};
+use crate::memory::{Owner, collected, repeated, vector};
 use crate::tensor::Tensor;
 use crate::view::View;
 
@@ -122,12 +123,6 @@ pub(super) fn over_values(tensor: &Tensor, name: &str, rows: i64, lists: &[ListO
 /// The elements of a compact tensor of bools, packed into bits.
 fn bits_of(tensor: &Tensor) -> Result<Vec<u8>> {
     let mut bits = repeated(0_u8, tensor.layout().elements.div_ceil(8))?;
-    for i in 0..tensor.layout().elements {
-        // SAFETY: a copy is row-major, with a byte for each element.
-        let byte = unsafe { entry(tensor.data().cast::<u8>(), i) };
-        if let Some(slot) = bits.get_mut(i / 8).filter(|_| byte != 0) {
-            *slot |= 1 << (i % 8);
-        }
-    }
+    bitmap::pack(tensor.as_bytes()?, &mut bits);
     Ok(bits)
 }

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use super::fixed_shape;
 use super::{Plan, impossible, impossible_as, in_words};
 use crate::abi::dlpack::DLDataType;
-use crate::arrow::{Column, Type};
+use crate::arrow::{Column, Type, bitmap};
 use crate::device::Device;
 use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout::MAX_NDIM;
-use crate::memory::{collected, push, set_entry};
+use crate::memory::{collected, push};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::transfer::{self, Memory};
 use crate::view::View;
@@ -125,11 +125,15 @@ fn of_bools(values: Column<'_>, shape: &[i64], strides: &[i64]) -> Result<Tensor
     if values.length() > 0 {
         values.require_host()?;
     }
-    let Memory { address: data, owner, .. } = transfer::allocate(Device::CPU, values.length() as usize, None)?;
-    for row in 0..values.length() {
-        let byte = u8::from(values.bit(1, row));
+    let length = values.length() as usize;
+    let Memory { address: data, owner, .. } = transfer::allocate_readable(Device::CPU, length, None)?;
+    if length > 0 {
+        let (place, first) = values.bits();
+        let bits = values.buffer(1).cast::<u8>().wrapping_add(place.start);
+        // SAFETY: the producer of the array promises a bit for each row.
+        let bits = unsafe { std::slice::from_raw_parts(bits, place.len()) };
         // SAFETY: the new memory has a byte for each value, and nobody else knows of it yet.
-        unsafe { set_entry(data.cast::<u8>(), row as usize, byte) };
+        bitmap::unpack(bits, first, unsafe { std::slice::from_raw_parts_mut(data.cast(), length) });
     }
     let (device, dtype, strides) = (Device::CPU, DType::BOOL, Some(strides));
     let desc = TensorDesc { data, device, dtype, shape, strides, byte_offset: 0, flags: Flags::IS_COPIED };
