@@ -1572,14 +1572,16 @@ public:
         });
         return out;
     }
-    /* A copy in one block of host memory. It has no offsets, except in run-end encoded columns. */
+    /* A copy in one block of host memory: of a slice, the rows with their texts and elements of lists. It has no offsets,
+     * except in run-end encoded columns. devx_batch_copy says what is copied whole. */
     Batch copy() const {
         Batch out;
         detail::check([&](devx_error *error) { return devx_batch_copy(get(), out.handle_.address(), error); });
         return out;
     }
     /* A copy on another device, or on the same one, queued on `stream`. A copy from or into plain host memory is waited for.
-     * Within plain host memory, any stream but no_stream will do; copy() needs none. */
+     * Within plain host memory, any stream but no_stream will do; copy() needs none. devx_batch_copy_to says what a copy of a
+     * slice has. */
     Batch copy_to(DLDevice device, std::int64_t stream) const {
         Batch out;
         detail::check([&](devx_error *error) {

@@ -152,7 +152,9 @@ unsafe fn devx_batch_slice(
 
 /// Copies a batch into one block of host memory that this library allocates.
 ///
-/// The copy has no offsets, except in run-end encoded columns. The host must be able to read the batch's memory (else
+/// Of a slice, the copy has the rows, with their texts and elements of lists; what views, list views, dense unions, run-end
+/// encoded columns and indices of dictionaries refer to is copied whole. It has no offsets, except in run-end encoded columns.
+/// The host must be able to read the batch's memory (else
 /// DEVX_DEVICE), and the data must be ready (else DEVX_NOT_READY). To copy from or to a device, use `devx_batch_copy_to`.
 #[ffi_export]
 unsafe fn devx_batch_copy(
@@ -171,8 +173,12 @@ unsafe fn devx_batch_copy(
 
 /// Like `devx_tensor_copy_to`, for a whole batch: one allocation, and one copy for each buffer.
 ///
-/// For text and binary in device memory, the library first reads the last offset, or the sizes that belong to views, for which
-/// the host waits. Within host memory, `devx_batch_copy` needs no stream.
+/// For text and binary in device memory, the library first reads offsets, or the sizes that belong to views, for which the host
+/// waits. Within host memory, `devx_batch_copy` needs no stream.
+///
+/// A copy in host memory that is not pinned has of a slice what `devx_batch_copy` has. Any other copy also has the texts and
+/// elements of lists in front of those of the slice (in device memory, all elements of the lists), and up to seven rows in
+/// front of a slice that has bits, with an offset.
 #[ffi_export]
 unsafe fn devx_batch_copy_to(
     batch: *const BatchHandle,

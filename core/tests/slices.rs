@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::dlpack::{DLDataType, DLManagedTensor, DLManagedTensorVersioned, kDLInt};
-use devexchange_core::abi::types::{DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_IMPOSSIBLE, DEVX_OUT_OF_RANGE};
-use devexchange_core::arrow::{ArrayBuilder, release_array};
+use devexchange_core::abi::types::{
+    DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_IMPOSSIBLE, DEVX_INVALID_BUFFERS, DEVX_OUT_OF_RANGE,
+};
+use devexchange_core::arrow::format::{Buffer, Buffers};
+use devexchange_core::arrow::{ArrayBuilder, Type, release_array};
 use devexchange_core::convert::{Plan, plan_tensor};
 use devexchange_core::dlpack::Owned;
 use devexchange_core::{Batch, DType, Device, Flags, Owner, Refused, Tensor, TensorDesc, ipc};
@@ -267,6 +270,126 @@ fn a_copy_of_texts_begins_with_their_first_offset() {
     let texts = ArrayBuilder::new("t", "u", 40).buffer(null()).buffer(at(&OFFSETS)).buffer(at(&TEXT));
     let rows = built(ArrayBuilder::batch(40).child(texts)).slice(21, 4).unwrap();
     assert_eq!(shown(&ipc::copy_batch(&rows).unwrap()), shown(&rows));
+}
+
+/// A hundred rows, of a hundred values each.
+const MANY: i64 = 100;
+
+/// An array of offsets that refer to the same number of bytes or elements in each row.
+fn rows_of(name: &str, format: &str, each: i64) -> ArrayBuilder {
+    let multiples = (0..=MANY).map(|row| row * each);
+    let offsets: Vec<u8> = match Type::parse(format).unwrap().buffers() {
+        Buffers::Two(Buffer::Offsets(8)) | Buffers::Three(8) => multiples.flat_map(i64::to_ne_bytes).collect(),
+        _ => multiples.flat_map(|offset| (offset as i32).to_ne_bytes()).collect(),
+    };
+    let array = ArrayBuilder::new(name, format, MANY).buffer(null()).buffer(offsets.as_ptr().cast());
+    array.owner(Owner::new(offsets))
+}
+
+fn long(name: &str, format: &str) -> ArrayBuilder {
+    static TEXT: [u8; 10_000] = [b'x'; 10_000];
+    rows_of(name, format, MANY).buffer(at(&TEXT))
+}
+
+fn values(format: &str) -> ArrayBuilder {
+    static MANY_VALUES: [i32; 10_000] = [7; 10_000];
+    static NULLS_IN_FRONT: [u8; 1250] = {
+        let mut bits = [0xff; 1250];
+        bits[0] = 0b1010_0110;
+        bits
+    };
+    ArrayBuilder::new("item", format, MANY * MANY).buffer(at(&NULLS_IN_FRONT)).buffer(at(&MANY_VALUES)).null_count(4)
+}
+
+/// The bytes of a copy in memory that other processes can open; 0 if none is needed.
+fn cost(batch: &Batch) -> usize {
+    match ipc::plan_batch(batch) {
+        Plan::Copy { bytes, .. } => bytes,
+        _ => 0,
+    }
+}
+
+#[test]
+fn a_copy_of_a_row_costs_what_the_row_costs() {
+    let entries = || {
+        let value = rows_of("value", "+l", 0).child(numbers("item", 0));
+        ArrayBuilder::new("entries", "+s", MANY).buffer(null()).child(long("key", "u")).child(value)
+    };
+    let list_of = |format, child| rows_of("x", format, 1).child(child);
+    // Each buffer takes whole lines of 64 bytes.
+    let (offsets, text, valid, numbers) = (64, 128, 64, 448);
+    for (array, expected) in [
+        (long("x", "u"), offsets + text),
+        (long("x", "z"), offsets + text),
+        (long("x", "U"), offsets + text),
+        (long("x", "Z"), offsets + text),
+        (rows_of("x", "+l", MANY).child(values("i")), offsets + valid + numbers),
+        (rows_of("x", "+L", MANY).child(values("i")), offsets + valid + numbers),
+        (rows_of("x", "+l", MANY).child(values("b")), offsets + valid + 64),
+        (list_of("+l", rows_of("y", "+L", MANY).child(values("i"))), offsets + offsets + valid + numbers),
+        (list_of("+L", long("y", "u")), offsets + offsets + text),
+        (list_of("+m", entries()), offsets + (offsets + text) + offsets),
+        (ArrayBuilder::new("x", "+w:1", MANY).buffer(null()).child(long("y", "U")), offsets + text),
+    ] {
+        let batch = built(ArrayBuilder::batch(MANY).child(array));
+        for row in [0, 50, MANY - 1] {
+            let rows = batch.slice(row, 1).unwrap();
+            assert_eq!(cost(&rows), expected, "row {row} of {:?}", batch.schema());
+            for copy in [rows.copy().unwrap(), ipc::copy_batch(&rows).unwrap()] {
+                assert_eq!(shown(&copy), shown(&rows));
+            }
+        }
+        let none = batch.slice(MANY, 0).unwrap();
+        // An offset for each array that has any.
+        assert!(cost(&none) <= 3 * offsets, "{:?}", batch.schema());
+        assert!(shown(&none.copy().unwrap()).is_empty());
+    }
+}
+
+/// A producer says how many there are in the whole child, which is more than a copy takes.
+#[test]
+fn nulls_of_a_copied_child_are_its_own() {
+    let lists = built(rows_of("x", "+l", MANY).child(values("i")));
+    for (row, nulls) in [(0, 4), (1, 0)] {
+        let copy = lists.slice(row, 1).unwrap().copy().unwrap();
+        let child = copy.root().child(0).unwrap();
+        assert_eq!((child.offset(), child.length(), child.null_count().unwrap()), (0, MANY, nulls));
+    }
+    assert_eq!(lists.copy().unwrap().root().child(0).unwrap().known_null_count(), 4);
+}
+
+#[test]
+fn offsets_that_cannot_be_are_refused_by_copies() {
+    let text = |offsets| ArrayBuilder::new("t", "u", 1).buffer(null()).buffer(offsets).buffer(at(b"abc"));
+    let list = |offsets| ArrayBuilder::new("x", "+l", 1).buffer(null()).buffer(offsets);
+    let texts = ArrayBuilder::new("t", "u", 2).buffer(null()).buffer(at(&[0_i32, 1000, 3])).buffer(at(b"abc"));
+    for (array, said) in [
+        (text(at(&[0_i32, -1])), "array \"t\": the last offset is -1: it must not be negative"),
+        (text(at(&[-1_i32, 3])), "array \"t\": the first offset is -1 and the last one is 3: they must ascend from 0"),
+        (text(at(&[3_i32, 2])), "array \"t\": the first offset is 3 and the last one is 2: they must ascend from 0"),
+        (
+            list(at(&[i32::MIN, 2])).child(numbers("n", 6)),
+            "array \"x\": the first offset is -2147483648 and the last one is 2: they must ascend from 0",
+        ),
+        (list(at(&[0_i32, 7])).child(numbers("n", 6)), "array \"x\": the last offset is 7: the child has length 6"),
+        // Those of the whole child say that there are three bytes.
+        (
+            list(at(&[0_i32, 1])).child(texts),
+            "array \"t\": the offset at 1 is 1000, the last one of the array is 3: they must ascend",
+        ),
+    ] {
+        let batch = built(array);
+        for refused in [batch.copy(), ipc::copy_batch(&batch)] {
+            let error = refused.unwrap_err();
+            assert_eq!((error.status(), error.message()), (DEVX_INVALID_BUFFERS, said));
+        }
+    }
+    // Those in between are not looked at before a row is read.
+    let list = ArrayBuilder::new("x", "+l", 2).buffer(null()).buffer(at(&[3_i32, i32::MIN, 6])).child(numbers("n", 6));
+    let copy = built(list).copy().unwrap();
+    for row in 0..2 {
+        assert_eq!(copy.root().list(row).unwrap_err().status(), DEVX_INVALID_BUFFERS);
+    }
 }
 
 /// The columnar format allows an array without elements to have no offsets. A producer can pass NULL for them, or the

@@ -7,7 +7,8 @@ use std::ptr::null;
 
 use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_BUFFERS, DEVX_MISMATCH};
-use devexchange_core::arrow::{ArrayBuilder, Type};
+use devexchange_core::arrow::format::{Buffer, Buffers};
+use devexchange_core::arrow::{ArrayBuilder, Column, Type};
 use devexchange_core::convert::{self, Plan};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::manager::{Driver, HostFlags, Shared};
@@ -146,6 +147,115 @@ fn a_slice_that_is_copied_to_the_host_has_no_offset() {
     });
 }
 
+/// Forty rows whose offsets refer to more and more, of every type that has offsets.
+fn growing() -> Batch {
+    static BYTES: [u8; 280] = [0b0111_0110; 280];
+    let bytes = at(&BYTES);
+    // The last offset is 62.
+    let items = || array("i", 70).buffer(bytes).buffer(bytes);
+    let bits = || array("b", 70).buffer(bytes).buffer(bytes);
+    let narrow: Vec<i32> = (0..41).scan(2, |offset, row| Some(std::mem::replace(offset, *offset + row % 4))).collect();
+    let wide: Vec<i64> = narrow.iter().copied().map(i64::from).collect();
+    let (at_narrow, at_wide) = (narrow.as_ptr().cast(), wide.as_ptr().cast());
+    let text = array("u", 40).buffer(bytes).buffer(at_narrow).buffer(bytes);
+    let large = array("Z", 70).buffer(null()).buffer(at(&[1_i64; 71])).buffer(bytes);
+    let list = |child| array("+l", 40).buffer(bytes).buffer(at_narrow).child(child);
+    let inner = array("+L", 40).buffer(null()).buffer(at_wide).child(items());
+    let nested = array("+w:1", 40).buffer(null()).child(inner);
+    let entries = array("+s", 70).buffer(null()).child(large).child(bits());
+    let map = array("+m", 40).buffer(null()).buffer(at_narrow).child(entries);
+    let columns = [text, list(items()), list(bits()), nested, map];
+    let table = columns.into_iter().fold(ArrayBuilder::batch(40), ArrayBuilder::child);
+    // SAFETY: the buffers are static or kept by the owner.
+    unsafe { table.owner(Owner::new((narrow, wide))).build(Device::CPU) }.expect("well-formed")
+}
+
+/// Compares what the offsets of a copy refer to with what the copy has.
+fn require_rows_alone(column: Column<'_>) {
+    let offset = |row: i64, width: u32| {
+        let offsets = column.buffers().get(1).copied().expect("offsets");
+        let place = offsets.wrapping_byte_add(row as usize * width as usize);
+        match width {
+            // SAFETY: a copy in host memory has one more offset than rows.
+            4 => unsafe { place.cast::<i32>().read() }.into(),
+            // SAFETY: as above.
+            _ => unsafe { place.cast::<i64>().read() },
+        }
+    };
+    assert_eq!(column.offset(), 0, "{:?}", column.ty());
+    if let Buffers::Two(Buffer::Offsets(width)) | Buffers::Three(width) = column.ty().buffers() {
+        let last = offset(column.length(), width);
+        assert_eq!((offset(0, width), column.child(0).map_or(last, Column::length)), (0, last), "{:?}", column.ty());
+    }
+    column.children().for_each(require_rows_alone);
+}
+
+#[test]
+fn a_slice_that_is_copied_to_the_host_has_nothing_else() {
+    let pinned = Device { kind: DeviceType::CUDA_HOST, id: 0 };
+    let managed = Device { kind: DeviceType::CUDA_MANAGED, id: 0 };
+    with_stream(SEEDS / 5, |stream| {
+        let sources = [Device::CPU, CUDA0, pinned, managed];
+        let sources = sources.map(|device| growing().copy_to(device, sim::on(stream)).expect("copied"));
+        for (offset, length) in [(0, 40), (3, 10), (21, 1), (39, 1), (40, 0), (7, 0)] {
+            let expected = shown(&growing().slice(offset, length).expect("rows"));
+            for from in &sources {
+                let slice = from.slice(offset, length).expect("rows");
+                // As it is, or with the rows in front that any other copy has.
+                let again = slice.copy_to(CUDA0, sim::on(stream)).expect("copied");
+                for slice in [slice, again] {
+                    let copy = slice.copy_to(Device::CPU, sim::on(stream)).expect("copied");
+                    assert_eq!(shown(&copy), expected, "{length} rows from {offset}");
+                    require_rows_alone(copy.root());
+                }
+            }
+        }
+    });
+}
+
+/// The offsets of lists are read only where that costs nothing.
+#[test]
+fn a_copy_of_lists_on_a_device_is_not_waited_for() {
+    let lists = |batch: &Batch| {
+        let column = batch.column(1).expect("a column");
+        column.slice(0, 5).and_then(Column::share).expect("shared")
+    };
+    with_stream(SEEDS, |stream| {
+        let of_child = |batch: &Batch| batch.root().child(0).expect("a child").length();
+        let on_device = growing().copy_to(CUDA0, sim::on(stream)).expect("copied up");
+        // Rows 0 to 4 refer to elements 2 to 8; the others are behind them.
+        let up = lists(&growing()).copy_to(CUDA0, sim::on(stream)).expect("copied up");
+        assert_eq!(of_child(&up), 8);
+        let column = lists(&on_device);
+        let waits = sim::calls("cuStreamSynchronize");
+        let aside = column.copy_to(CUDA0, sim::on(stream)).expect("copied");
+        assert_eq!((sim::calls("cuStreamSynchronize") - waits, of_child(&aside)), (0, of_child(&column)));
+        for copy in [up, aside] {
+            let back = copy.copy_to(Device::CPU, sim::on(stream)).expect("copied down");
+            assert_eq!((shown(&back), of_child(&back)), (shown(&lists(&growing())), 6));
+        }
+    });
+}
+
+/// A copy on a device leaves the first offset as it is, so only a copy that is to begin there reads it.
+#[test]
+fn offsets_that_cannot_be_are_refused_by_copies_to_the_host() {
+    with_stream(SEEDS, |stream| {
+        let text = array("u", 1).buffer(null()).buffer(at(&[3_i32, 2])).buffer(at(b"abc"));
+        let list = array("+L", 1).buffer(null()).buffer(at(&[-3_i64, 2])).child(numbers(6));
+        for (array, said) in [
+            (text, "array \"u\": the first offset is 3 and the last one is 2: they must ascend from 0"),
+            (list, "array \"+L\": the first offset is -3 and the last one is 2: they must ascend from 0"),
+        ] {
+            // SAFETY: the buffers are static, and what is wrong with them is read by nobody else.
+            let on_host = unsafe { array.build(Device::CPU) }.expect("well-formed");
+            let on_device = on_host.copy_to(CUDA0, sim::on(stream)).expect("copied up");
+            let refused = on_device.copy_to(Device::CPU, sim::on(stream)).expect_err("refused");
+            assert_eq!((refused.status(), refused.message()), (DEVX_INVALID_BUFFERS, said));
+        }
+    });
+}
+
 /// Some producers keep the sizes of view data on the device; Arrow C++ keeps them on the host.
 #[test]
 fn sizes_of_views_are_read_wherever_they_are() {
@@ -195,6 +305,10 @@ fn sizes_that_cannot_be_are_refused_by_copies() {
             (
                 text("U", at(&[0_i64, i64::MIN])),
                 "array \"U\": the last offset is -9223372036854775808: it must not be negative",
+            ),
+            (
+                array("+l", 1).buffer(null()).buffer(at(&[0_i32, 7])).child(numbers(6)),
+                "array \"+l\": the last offset is 7: the child has length 6",
             ),
             (views.buffer(at(&[-7_i64])), "array \"vu\": the size of buffers[2] is -7: it must not be negative"),
         ];

@@ -163,7 +163,9 @@ end
     copy(b::Batch) -> Batch
 
 Returns a copy of a whole batch in one block of host memory of the library. For a copy from or to a device, use
-[`copy_to`](@ref). Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS`, `DEVX_CLOSED`.
+[`copy_to`](@ref). Of a slice, the copy has the rows, with their texts and elements of lists; what views, list views,
+dense unions, run-end encoded columns and indices of dictionaries refer to is copied whole. It has no offsets, except in
+run-end encoded columns. Throws `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS`, `DEVX_CLOSED`.
 """
 function Base.copy(b::Batch)
     return adopt_batch(made(Handle{TAG_BATCH}) do out
@@ -175,9 +177,13 @@ end
     copy_to(b::Batch, device::DLDevice, stream) -> Batch
 
 Returns a copy of a whole batch on another device (or the same): one allocation, and one copy for each buffer, queued on
-a stream of either device. For texts and binary in device memory, the last offset (or the sizes that belong to views) is
-read first, and the host waits for it. Otherwise as for tensors; within host memory `copy` needs no stream. Also throws
+a stream of either device. For texts and binary in device memory, offsets (or the sizes that belong to views) are read
+first, and the host waits for them. Otherwise as for tensors; within host memory `copy` needs no stream. Also throws
 `DEVX_INVALID_BUFFERS`.
+
+A copy in host memory that is not pinned has of a slice what `copy` has. Any other copy also has the texts and elements
+of lists in front of those of the slice (in device memory, all elements of the lists), and up to seven rows in front of a
+slice that has bits, with an offset.
 """
 function copy_to(b::Batch, device::DLDevice, stream::AnyStream)
     return adopt_batch(made(Handle{TAG_BATCH}) do out

@@ -224,6 +224,12 @@ impl RecordBatch {
     /// is not pinned, the call waits for it. It also waits for the sizes of texts and binary values in device memory. For a
     /// copy within host memory that is not pinned, no stream is used if none is named, and a default stream is that of device
     /// 0.
+    ///
+    /// Of a slice, a copy in host memory that is not pinned has the rows, with their texts and elements of lists, and no
+    /// offsets, except in run-end encoded columns. Any other copy also has the texts and elements of lists in front of those
+    /// of the slice (in device memory, all elements of the lists), and up to seven rows in front of a slice that has bits,
+    /// with an offset. What views, list views, dense unions, run-end encoded columns and indices of dictionaries refer to is
+    /// copied whole.
     #[pyo3(signature = (device, stream=None))]
     fn copy_to(&self, py: Python<'_>, device: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> Result<Self> {
         let (batch, target) = (self.get()?, device::asked(device)?);

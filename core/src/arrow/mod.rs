@@ -14,6 +14,7 @@ pub mod format;
 pub mod metadata;
 mod names;
 mod node;
+mod offsets;
 mod pointers;
 mod read;
 mod record;

@@ -7,7 +7,8 @@ use super::bitmap;
 use super::check::in_array;
 use super::format::Buffer;
 use super::node::no_offset;
-use super::taken::{Span, Taken};
+use super::offsets;
+use super::taken::{Change, Span, Taken};
 use crate::device::{Device, DeviceType};
 use crate::error::{Result, refuse};
 use crate::memory::{InOrder, Owner, Vacant, collected, push, repeated, vector};
@@ -23,8 +24,7 @@ const ALIGN: usize = 64;
 struct Part {
     source: *const c_void,
     bytes: usize,
-    /// See [`Span`].
-    shift: u32,
+    change: Option<Change>,
     known: Option<Known>,
 }
 
@@ -75,12 +75,12 @@ impl Batch {
     /// Copies the batch to another device (or the same). The copy is queued on `stream` and ready after it; for a copy
     /// from or into host memory that is not pinned, the host waits. The source is released only after the copy.
     ///
-    /// For texts and binary in device memory, the last offset or the sizes of the view data have to be read first, for
-    /// which the host waits, too.
+    /// For texts and binary in device memory, offsets or the sizes of the view data have to be read first, for which the
+    /// host waits, too.
     ///
-    /// Of a slice, the rows in front of it are left out. The texts, lists and view data in front of those of the first
-    /// row are copied. A copy in host memory that is not pinned begins at row 0, like [`Batch::copy`]; in any other copy,
-    /// up to seven rows remain in front of a slice that has bits.
+    /// A copy in host memory that is not pinned has of a slice what [`Batch::copy`] has, and begins at row 0. Any other copy
+    /// also has the texts and elements of lists in front of those of the slice (in device memory, all elements of the
+    /// lists), and up to seven rows in front of a slice that has bits.
     ///
     /// If the copy is on a GPU, the sizes of view data are in pinned memory: some consumers read them on the host,
     /// others on the device.
@@ -109,9 +109,9 @@ impl Batch {
     /// memory or with the rest.
     fn copy_parts(&self, device: Device, stream: Stream, on: Option<Stream>, pin_sizes: bool) -> Result<Self> {
         self.wait(stream)?;
-        // The host waits for a copy into memory that is not pinned, and can then move the bits.
-        let moves_bits = device == Device::CPU;
-        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, moves_bits)?);
+        // The host waits for a copy into memory that is not pinned, and can then change bits and offsets.
+        let by_host = device == Device::CPU;
+        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, by_host, Some(stream))?);
         let parts = self.parts(&order, &taken, Some(stream))?;
         let (mut room, mut readable) = (Room::NONE, Room::NONE);
         let apart = |part: &Part| matches!(part.known, Some(Known::Sizes(_))) && pin_sizes;
@@ -130,7 +130,7 @@ impl Batch {
             owner = Owner::in_room(Vacant::new()?, (owner, memory.owner)).given_back(in_order);
         }
         let (mut copies, mut first_offsets) = (vector(parts.len())?, vector(parts.len())?);
-        let (mut buffers, mut shifted) = (vector(parts.len())?, vector(parts.len())?);
+        let (mut buffers, mut changes) = (vector(parts.len())?, vector(parts.len())?);
         for part in &parts {
             if part.source.is_null() {
                 buffers.push(std::ptr::null());
@@ -138,8 +138,8 @@ impl Batch {
             }
             let place = if apart(part) { &mut readable } else { &mut room }.take(part.bytes);
             buffers.push(place.cast_const());
-            if part.shift > 0 {
-                shifted.push((place, part.bytes, part.shift));
+            if let Some(change) = part.change {
+                changes.push((place, part.bytes, change));
             }
             match &part.known {
                 // SAFETY: the room is for this many sizes, in memory that the host can write and that nobody knows of
@@ -169,9 +169,9 @@ impl Batch {
         });
         let (source, own) = (|filled: &_| self.hold(stream, filled), |filled: &_| copy.hold(stream, filled));
         let ready = transfer::kept(filled, device, is_in_order, source, own)?;
-        for (place, bytes, shift) in shifted {
+        for (place, bytes, change) in changes {
             // SAFETY: the host has waited until these bytes were written, and nobody knows of them yet.
-            bitmap::move_to_front(unsafe { std::slice::from_raw_parts_mut(place.cast(), bytes) }, shift);
+            change.make(unsafe { std::slice::from_raw_parts_mut(place.cast(), bytes) });
         }
         copy.set_ready(ready);
         copy.set_in_one_block();
@@ -181,8 +181,9 @@ impl Batch {
     /// Copies the batch into one block of this library's host memory. The host copies, without a driver, and nothing of
     /// the copy belongs to the producer.
     ///
-    /// Of a slice it copies what [`Batch::copy_to`] copies, and begins at row 0: no array has an offset, except run-end
-    /// encoded ones. This is for consumers that ignore offsets.
+    /// Of a slice it has the rows, with their texts and elements of lists. What views, list views, dense unions, run-end
+    /// encoded arrays and indices of dictionaries refer to is copied whole. The copy begins at row 0: no array has an
+    /// offset, except run-end encoded ones. This is for consumers that ignore offsets.
     ///
     /// # Errors
     /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, `DEVX_OUT_OF_MEMORY`.
@@ -197,14 +198,14 @@ impl Batch {
     pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
         self.device().require_host()?;
         self.ready().require_now()?;
-        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, true)?);
+        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, true, None)?);
         let parts = self.parts(&order, &taken, None)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         let Memory { address, owner, .. } = allocate(room.bytes)?;
         room.begin(address);
         let mut buffers = vector(parts.len())?;
-        for Part { source, bytes, shift, .. } in &parts {
+        for Part { source, bytes, change, .. } in &parts {
             if source.is_null() {
                 buffers.push(std::ptr::null());
                 continue;
@@ -216,9 +217,9 @@ impl Batch {
                 // after the other.
                 unsafe { place.cast::<u8>().copy_from_nonoverlapping(source.cast(), *bytes) };
             }
-            if *shift > 0 {
+            if let Some(change) = change {
                 // SAFETY: the bytes were written just now, and nobody knows of them yet.
-                bitmap::move_to_front(unsafe { std::slice::from_raw_parts_mut(place.cast(), *bytes) }, *shift);
+                change.make(unsafe { std::slice::from_raw_parts_mut(place.cast(), *bytes) });
             }
         }
         let nodes = self.with_buffers(&order, &taken, &buffers)?;
@@ -259,7 +260,7 @@ impl Batch {
                 self.ready().require_now()?;
             }
         }
-        let parts = self.parts(&self.schema().depth_first()?, &Taken::of(self, stream.is_none())?, stream)?;
+        let parts = self.parts(&self.schema().depth_first()?, &Taken::of(self, stream.is_none(), stream)?, stream)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         Ok(room.bytes)
@@ -276,22 +277,21 @@ impl Batch {
             for (index, &source) in self.buffers(node).iter().enumerate() {
                 let kind = self.kind_of_buffer(node, index);
                 if let Some(Buffer::Offsets(width)) = kind
-                    && rows.end == 0
+                    && rows.first == rows.end
                 {
-                    // There is no element at all, not even one in front of the rows, so there may be no buffer of
-                    // offsets.
+                    // If there is no element at all, there may be no buffer of offsets.
                     let known = Some(Known::FirstOffset);
-                    push(&mut parts, Part { source: no_offset(), bytes: width as usize, shift: 0, known })?;
+                    push(&mut parts, Part { source: no_offset(), bytes: width as usize, change: None, known })?;
                     continue;
                 }
                 let span = match source.is_null() {
                     true => Span::first(0),
-                    false => self.span_of_buffer(node, rows, index, &sizes, stream).map_err(named)?,
+                    false => self.span_of_buffer(node, rows, index, &sizes).map_err(named)?,
                 };
                 let is_sizes = kind == Some(Buffer::ViewSizes) && !source.is_null();
                 let known = if is_sizes { Some(Known::Sizes(collected(sizes.iter().copied().map(Ok))?)) } else { None };
-                let Span { before, bytes, shift } = span;
-                push(&mut parts, Part { source: source.wrapping_byte_add(before), bytes, shift, known })?;
+                let Span { before, bytes, change } = span;
+                push(&mut parts, Part { source: source.wrapping_byte_add(before), bytes, change, known })?;
             }
         }
         Ok(parts)
@@ -302,22 +302,13 @@ impl Batch {
     }
 
     /// The part of a buffer that is taken.
-    fn span_of_buffer(
-        &self,
-        node: usize,
-        rows: Taken,
-        index: usize,
-        sizes: &[i64],
-        stream: Option<Stream>,
-    ) -> Result<Span> {
+    fn span_of_buffer(&self, node: usize, rows: Taken, index: usize, sizes: &[i64]) -> Result<Span> {
         let kind = self.kind_of_buffer(node, index);
         if let Some(span) = kind.and_then(|kind| rows.span(kind)) {
             return Ok(span);
         }
-        // Offsets and views count from the beginning of the data that they point into, so that data is copied from its
-        // beginning.
+        // Views count from the beginning of their data, which is copied whole.
         let all = match kind {
-            Some(Buffer::Data) if rows.end > 0 => self.last_offset(node, rows.end as usize, stream)?,
             Some(Buffer::ViewSizes) => size_of_val(sizes),
             Some(Buffer::ViewData) => {
                 let size = index.checked_sub(2).and_then(|index| sizes.get(index)).copied().unwrap_or(0);
@@ -336,28 +327,6 @@ impl Batch {
         Ok(Span::first(all))
     }
 
-    /// The offset after the last element: the size of the data that the offsets point into.
-    fn last_offset(&self, node: usize, end: usize, stream: Option<Stream>) -> Result<usize> {
-        let width = match self.kind_of_buffer(node, 1) {
-            Some(Buffer::Offsets(width)) => width as usize,
-            _ => return Ok(0),
-        };
-        let offsets = self.buffers(node).get(1).copied().unwrap_or(std::ptr::null()).cast::<u8>();
-        let mut bytes = [0_u8; 8];
-        // SAFETY: the producer of the array promises one more offset than elements. A caller without a
-        // stream has checked that the host can read them.
-        unsafe { self.read(bytes.as_mut_ptr(), offsets.wrapping_add(end * width), width, stream) }?;
-        let last = if width == 4 {
-            i64::from(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-        } else {
-            i64::from_ne_bytes(bytes)
-        };
-        match usize::try_from(last) {
-            Ok(last) => Ok(last),
-            Err(_) => refuse!(DEVX_INVALID_BUFFERS, "the last offset is {last}: it must not be negative"),
-        }
-    }
-
     /// The sizes of the data buffers of a node of views; empty for any other node.
     fn view_sizes(&self, node: usize, stream: Option<Stream>) -> Result<Vec<i64>> {
         let Some((&source, others)) = self.buffers(node).split_last() else { return Ok(Vec::new()) };
@@ -365,19 +334,23 @@ impl Batch {
             return Ok(Vec::new());
         }
         let mut sizes = repeated(0_i64, others.len().saturating_sub(2))?;
-        // SAFETY: the producer of the array promises a size for each data buffer, wherever the sizes are; otherwise as in
-        // `last_offset`.
+        // SAFETY: the producer of the array promises a size for each data buffer, wherever the sizes are; a caller
+        // without a stream has checked that the host can read them.
         unsafe { self.read(sizes.as_mut_ptr().cast(), source.cast(), size_of_val(sizes.as_slice()), stream) }?;
         Ok(sizes)
+    }
+
+    /// Whether [`Batch::read`] needs no wait.
+    pub(super) fn is_readable_at_once(&self, stream: Option<Stream>) -> bool {
+        stream.is_none() || self.device().is_host() && matches!(self.ready(), Ready::Now)
     }
 
     /// Reads bytes of a buffer into host memory; the host waits for them.
     ///
     /// # Safety
     /// Both ranges are valid. Without a stream, the host can read the buffer now.
-    unsafe fn read(&self, to: *mut u8, from: *const u8, bytes: usize, stream: Option<Stream>) -> Result<()> {
-        let is_ready = self.device().is_host() && matches!(self.ready(), Ready::Now);
-        let Some(stream) = stream.filter(|_| !is_ready) else {
+    pub(super) unsafe fn read(&self, to: *mut u8, from: *const u8, bytes: usize, stream: Option<Stream>) -> Result<()> {
+        let Some(stream) = stream.filter(|_| !self.is_readable_at_once(stream)) else {
             // SAFETY: the caller's contract.
             unsafe { to.copy_from_nonoverlapping(from, bytes) };
             return Ok(());
@@ -403,6 +376,16 @@ impl Batch {
             let _ = self.hold(stream, &fetched);
         }
         Ok(fetched?)
+    }
+}
+
+impl Change {
+    /// Makes the change in the copied bytes.
+    fn make(self, bytes: &mut [u8]) {
+        match self {
+            Self::Bits(shift) => bitmap::move_to_front(bytes, shift),
+            Self::Offsets { width, first } => offsets::begin_at_0(bytes, width, first),
+        }
     }
 }
 

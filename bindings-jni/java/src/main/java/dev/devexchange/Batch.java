@@ -451,6 +451,10 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * Returns a copy in one block of the library's own host memory. For copies from or to device memory, see {@link
      * #copyTo}.
      *
+     * <p>Of a slice, the copy has the rows, with their texts and elements of lists; what views, list views, dense
+     * unions, run-end encoded columns and indices of dictionaries refer to is copied whole. It has no offsets, except
+     * in run-end encoded columns.
+     *
      * @return the copy, which the caller closes
      * @throws DevExchangeException {@link Status#DEVICE}, {@link Status#NOT_READY}, {@link Status#INVALID_BUFFERS},
      *     {@link Status#OUT_OF_MEMORY}, {@link Status#CLOSED}
@@ -470,6 +474,10 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * Copies the batch to another device (or the same), in the order of a stream. This batch may be closed at once: its
      * memory stays until the copy is done. The host waits for copies from or into host memory that is not pinned, and
      * for the sizes of texts and binary values in device memory.
+     *
+     * <p>A copy in host memory that is not pinned has of a slice what {@link #copy} has. Any other copy also has the
+     * texts and elements of lists in front of those of the slice (in device memory, all elements of the lists), and up
+     * to seven rows in front of a slice that has bits, with an offset.
      *
      * @param target where to place the copy
      * @param stream a stream of this device or of the target; for a copy within host memory, any stream
