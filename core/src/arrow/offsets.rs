@@ -17,8 +17,10 @@ impl Referred {
     const NOTHING: Self = Self { first: 0, end: 0 };
 
     /// What the taken elements of a node refer to; if their copy has the same offsets (`from_first` is false), all up to
-    /// the end of that. `None` for elements without offsets, and for lists whose copy has the same offsets if the host
-    /// would have to wait for them: such a copy can do without.
+    /// the end of that. `None` for elements without offsets, and for lists whose offsets the host would have to wait for,
+    /// if their copy can do without: one that has the same offsets, or all lists.
+    ///
+    /// Nor does the host wait for the first offset of all. It is nearly always 0; if not, what is in front stays in the copy.
     ///
     /// # Errors
     /// `DEVX_INVALID_BUFFERS` for offsets beyond what they refer to, `DEVX_DRIVER`, `DEVX_OUT_OF_MEMORY`.
@@ -34,11 +36,14 @@ impl Referred {
         if taken.first == taken.end || data.is_some_and(|data| data.is_null()) {
             return Ok(Some(Self::NOTHING));
         }
-        if child.is_some() && !from_first && !batch.is_readable_at_once(stream) {
+        let (array, at_once) = (batch.array(node), batch.is_readable_at_once(stream));
+        let whole = array.offset + array.length;
+        let is_part = taken.first > 0 || taken.end < whole;
+        if child.is_some() && !at_once && !(from_first && is_part) {
             return Ok(None);
         }
         let at = |index| offset_at(batch, node, width, index, stream);
-        let first = if from_first { at(taken.first)? } else { 0 };
+        let first = if from_first && (at_once || taken.first > 0) { at(taken.first)? } else { 0 };
         let end = at(taken.end)?;
         if end < 0 {
             return refuse!(DEVX_INVALID_BUFFERS, "the last offset is {end}: it must not be negative");
@@ -56,8 +61,6 @@ impl Referred {
             }
         } else {
             // Only the last offset of all says how many bytes there are.
-            let array = batch.array(node);
-            let whole = array.offset + array.length;
             let bytes = if taken.end < whole { at(whole)? } else { end };
             if end > bytes {
                 return refuse!(
