@@ -50,7 +50,7 @@ build: ## the release libraries
 
 wheel: ## the wheel of the Python binding, for CPython 3.11 and newer, into target/wheels
 	@scripts/setup.sh --quiet rust python
-	@scripts/build-python.sh
+	@scripts/build-python.sh --wheel
 
 dist: ## all packages for people who build nothing, in target/dist, for glibc 2.17 or newer; ALSO=aarch64: for Arm, too
 	@scripts/setup.sh --quiet

@@ -142,7 +142,7 @@ build_python() {
     return
   fi
   if ! "$venv/bin/python" -c 'import devexchange' 2>/dev/null; then
-    is_missing python "the wheel is not built"
+    is_missing python "the wheel is not installed, see scripts/build-python.sh"
     return
   fi
   include=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')

@@ -66,7 +66,7 @@ main() {
   local generation ready=()
   export PYTHONDONTWRITEBYTECODE=1
   mkdir -p "$out"
-  if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh"; then
+  if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh" --wheel; then
     for generation in numba numba-cuda; do
       if prepare "$generation"; then ready+=("$generation"); fi
     done

@@ -44,7 +44,7 @@ make_environment() {
 main() {
   export PYTHONDONTWRITEBYTECODE=1 DEVX_TORCH=1
   local wheel
-  if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh" && check "PyTorch is installed" make_environment; then
+  if check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh" --wheel && check "PyTorch is installed" make_environment; then
     wheel=("$DEVX_TARGET"/wheels/devexchange-*.whl)
     "${pip[@]}" install -q --no-index --no-deps --force-reinstall "${wheel[0]}"
     run_tests "$python" torch pytorch --ignore="$tests/pytorch/test_allocator.py" "$@"
