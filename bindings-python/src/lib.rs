@@ -46,6 +46,8 @@ mod _native {
     #[pymodule_export]
     use crate::arrow::column::Column;
     #[pymodule_export]
+    use crate::arrow::field::Field;
+    #[pymodule_export]
     use crate::arrow::from_arrow::from_arrow;
     #[pymodule_export]
     use crate::arrow::schema::Schema;

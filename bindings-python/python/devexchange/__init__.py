@@ -3,8 +3,8 @@
 ``from_dlpack``, ``from_cuda_array_interface``, ``from_buffer`` and ``empty`` return a ``Tensor``; ``from_arrow``
 returns a ``RecordBatch``, a ``BatchStream`` or a ``Schema``. Each of these can be handed on to any consumer of the same
 protocols. Memory whose object was closed, or is no longer referred to, is released when its last user is gone;
-``outstanding`` counts what has not been released yet. ``AsyncReader`` and ``AsyncWriter`` are the two ends of an
-asynchronous stream of batches.
+``outstanding`` counts what has not been released yet. A ``Field`` of a schema says what the values of a column are.
+``AsyncReader`` and ``AsyncWriter`` are the two ends of an asynchronous stream of batches.
 
 A stream is a number as the protocols write it (1 is the legacy default stream, 2 the calling thread's default stream,
 anything else a handle), or an object with ``__cuda_stream__``, whose handle 0 stands for 1. 1 and 2 are default streams
@@ -18,13 +18,15 @@ here may be a thread that knows nothing of Python. The object is then given up s
 the next call into this package.
 """
 
-from ._async import AsyncReader, AsyncWriter
+from typing import TYPE_CHECKING, Any
+
 from ._native import (
     BatchStream,
     Column,
     DeviceStream,
     Error,
     Failed,
+    Field,
     InvalidType,
     InvalidValue,
     Memory,
@@ -65,6 +67,9 @@ from ._types import (
     Statistics,
 )
 
+if TYPE_CHECKING:
+    from ._async import AsyncReader, AsyncWriter
+
 __all__ = [
     "AsyncReader",
     "AsyncWriter",
@@ -77,6 +82,7 @@ __all__ = [
     "DeviceType",
     "Error",
     "Failed",
+    "Field",
     "Interval",
     "InvalidType",
     "InvalidValue",
@@ -110,3 +116,18 @@ __all__ = [
     "releases_lost",
     "releases_waiting",
 ]
+
+# Not for type checkers: they would take any name for an attribute of the package.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        # These import asyncio, which takes longer than all the rest of the package.
+        if name not in ("AsyncReader", "AsyncWriter"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import _async
+
+        globals().update(AsyncReader=_async.AsyncReader, AsyncWriter=_async.AsyncWriter)
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

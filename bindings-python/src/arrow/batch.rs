@@ -247,7 +247,12 @@ impl RecordBatch {
     /// stream; a batch on the CPU refuses any). A view is read-only; it needs columns that follow each other at equal
     /// distances.
     #[pyo3(signature = (*, copy=None, stream=None))]
-    fn to_matrix(&self, py: Python<'_>, copy: Option<bool>, stream: Option<&Bound<'_, PyAny>>) -> Result<New> {
+    fn to_matrix(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> Result<New> {
         Ok(New(convert::matrix(py, &self.get()?, copy, stream::optional(stream)?)?))
     }
 
@@ -260,7 +265,7 @@ impl RecordBatch {
         &self,
         py: Python<'py>,
         dtype: Option<&Bound<'py, PyAny>>,
-        copy: Option<bool>,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         if self.get()?.schema().root().format() != "+s" {
             return self.root()?.__array__(py, dtype, copy);
@@ -471,9 +476,9 @@ fn named(pair: PyResult<Bound<'_, PyAny>>) -> Result<(String, Batch)> {
     let Ok((name, column)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
         return wrong_type!("columns has {pair:?}: a pair of a name and a column was expected");
     };
-    let name = argument::name(&name, "columns")?;
+    let name = argument::text(&name, "columns has")?;
     let batch = wanted(&column, format_args!("column {name:?} is of"))?;
-    Ok((name, batch))
+    Ok((name.to_owned(), batch))
 }
 
 /// Takes an array and its schema out of their capsules, both or neither.

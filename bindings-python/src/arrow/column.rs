@@ -3,9 +3,10 @@
 use devexchange_core::abi::types::{DEVX_OUT_OF_RANGE, DevxColumn};
 use devexchange_core::{Batch, Column as CoreColumn, Error as CoreError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
 
 use crate::arrow::batch::RecordBatch;
+use crate::arrow::field::Field;
 use crate::arrow::{self, metadata, schema, value};
 use crate::convert;
 use crate::dlpack::export::{self, Asked};
@@ -36,6 +37,21 @@ impl Column {
         Ok(CoreColumn::at(&self.batch, self.node, self.offset, self.length)?)
     }
 
+    /// Reads the number of a row; negative numbers count from the end.
+    fn row(&self, given: &Bound<'_, PyAny>) -> Result<i64> {
+        if !argument::is_index(given) {
+            return wrong_type!("row is {given:?}: an int was expected");
+        }
+        let counted = argument::fitting::<i64>(given)?.map(|row| if row < 0 { row + self.length } else { row });
+        match counted.filter(|counted| (0..self.length).contains(counted)) {
+            Some(counted) => Ok(counted),
+            None => {
+                let refused = format_args!("row is {given}: the column has {}", self.length);
+                Err(self.view()?.named(CoreError::new(DEVX_OUT_OF_RANGE, refused)).into())
+            }
+        }
+    }
+
     fn part(&self, offset: i64, length: i64) -> Result<Self> {
         let part = self.view()?.slice(offset, length)?;
         Ok(Self { batch: Kept::new(Batch::clone(&self.batch)), node: self.node, offset: part.offset(), length })
@@ -44,6 +60,12 @@ impl Column {
 
 #[pymethods]
 impl Column {
+    /// The field, which says what the values are.
+    #[getter]
+    fn field(&self) -> Result<Field> {
+        Ok(Field::of(self.batch.schema(), self.view()?.field()))
+    }
+
     /// Name of the column; empty if there is none.
     #[getter]
     fn name(&self) -> Result<&str> {
@@ -74,6 +96,48 @@ impl Column {
         Ok(self.view()?.null_count()?)
     }
 
+    /// Whether a row is not null. Negative rows count from the end.
+    ///
+    /// For a dictionary this is about the index; for unions and run-end encoded arrays it is always True, because they have
+    /// no nulls of their own. The value of such a row can still be None.
+    ///
+    /// Raises IndexError if there is no such row, BufferError for memory that the host cannot read.
+    #[pyo3(signature = (row, /))]
+    fn is_valid(&self, row: &Bound<'_, PyAny>) -> Result<bool> {
+        Ok(self.view()?.is_valid(self.row(row)?)?)
+    }
+
+    /// The values that the rows of a dictionary column are indices into; None for other columns.
+    #[getter]
+    fn dictionary(&self) -> Result<Option<Self>> {
+        let values = self.view()?.dictionary().map(CoreColumn::to_raw);
+        Ok(values.map(|values| Self::new(Batch::clone(&self.batch), &values)))
+    }
+
+    /// Returns the index into the dictionary that a row holds; None for a null. Negative rows count from the end.
+    ///
+    /// Raises TypeError if the column has no dictionary, IndexError if there is no such row, or no such index in the
+    /// dictionary, BufferError for memory that the host cannot read.
+    #[pyo3(signature = (row, /))]
+    fn dictionary_index(&self, row: &Bound<'_, PyAny>) -> Result<Option<i64>> {
+        let (view, row) = (self.view()?, self.row(row)?);
+        if view.dictionary().is_some() && !view.is_valid(row)? {
+            return Ok(None);
+        }
+        Ok(Some(view.dictionary_index(row)?))
+    }
+
+    /// Returns the integer that a row is stored as; None for a null. Negative rows count from the end.
+    ///
+    /// This is for integers, and for dates, times, timestamps and durations, in the unit of the type: it also reads those
+    /// that Python's types cannot express. Dictionaries, unions and runs are followed to the value.
+    ///
+    /// Raises TypeError for other types, IndexError if there is no such row, BufferError for memory that the host cannot read.
+    #[pyo3(signature = (row, /))]
+    fn stored<'py>(&self, py: Python<'py>, row: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyInt>>> {
+        value::stored(py, self.view()?, self.row(row)?)
+    }
+
     /// The child columns of a struct, a list, a union, ….
     #[getter]
     fn children(&self) -> Result<Vec<Self>> {
@@ -85,7 +149,11 @@ impl Column {
     /// Returns the values of all rows as Python objects; for host memory only.
     ///
     /// Nulls become None, lists become lists, maps lists of pairs and structs dicts. Other values are int, float, bool, str,
-    /// bytes, Decimal, date, time, datetime, timedelta or `Interval`.
+    /// bytes, Decimal, date, time, datetime, timedelta or `Interval`. `column[row]` is the value of one row.
+    ///
+    /// Python's times are whole microseconds, and its dates those of the years 1 to 9999. A value beyond that raises
+    /// BufferError, and so does a time zone that Python does not know; `stored` reads the integer behind it, and
+    /// `pyarrow.array(column).cast("int64")` all of them.
     pub(crate) fn to_pylist<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyList>> {
         value::list(py, self.view()?)
     }
@@ -99,7 +167,7 @@ impl Column {
     ///
     /// `copy` is True to always copy, False to never copy, None to copy only if a view is not possible.
     #[pyo3(signature = (*, copy=None))]
-    fn to_tensor(&self, py: Python<'_>, copy: Option<bool>) -> Result<New> {
+    fn to_tensor(&self, py: Python<'_>, #[pyo3(from_py_with = argument::copy)] copy: Option<bool>) -> Result<New> {
         Ok(New(convert::tensor(py, self.view()?, copy)?))
     }
 
@@ -119,7 +187,7 @@ impl Column {
         stream: Option<&Bound<'py, PyAny>>,
         max_version: Option<&Bound<'py, PyAny>>,
         dl_device: Option<&Bound<'py, PyAny>>,
-        copy: Option<bool>,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         let asked = Asked::read(stream, max_version, dl_device, copy)?;
         export::export(py, convert::tensor(py, self.view()?, copy.filter(|copy| !copy))?, &asked)
@@ -134,7 +202,7 @@ impl Column {
         &self,
         py: Python<'py>,
         dtype: Option<&Bound<'py, PyAny>>,
-        copy: Option<bool>,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         let tensor = self.to_tensor(py, copy.filter(|copy| !copy)).map_err(|error| error.for_numpy(py))?;
         numpy::array(py, tensor, dtype, copy)
@@ -196,14 +264,7 @@ impl Column {
             let (offset, length) = argument::rows(slice, self.length, "column")?;
             return Ok(Bound::new(py, self.part(offset, length)?)?.into_any());
         }
-        let counted = argument::fitting::<i64>(row)?.map(|row| if row < 0 { row + self.length } else { row });
-        match counted.filter(|counted| (0..self.length).contains(counted)) {
-            Some(counted) => value::of(py, self.view()?, counted),
-            None => {
-                let refused = format_args!("row is {row}: the column has {}", self.length);
-                Err(self.view()?.named(CoreError::new(DEVX_OUT_OF_RANGE, refused)).into())
-            }
-        }
+        value::of(py, self.view()?, self.row(row)?)
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> InOrder {

@@ -29,7 +29,8 @@ pub(crate) fn of_pairs<'a, 'py>(
     Ok(texts)
 }
 
-fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
+/// Bytes as a text.
+pub(crate) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(PyString::new(py, text)),
         Err(_) => Ok(PyBytes::new(py, bytes).call_method1("decode", ("utf-8", OTHER_BYTES))?.cast_into()?),

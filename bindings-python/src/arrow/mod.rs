@@ -8,6 +8,7 @@ pub(crate) mod batch_stream;
 mod capsule;
 pub(crate) mod column;
 mod export;
+pub(crate) mod field;
 pub(crate) mod from_arrow;
 mod metadata;
 pub(crate) mod schema;

@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::arrow::{capsule, export, metadata};
+use crate::arrow::{capsule, export, field, metadata};
 use crate::python::address::Address;
 use crate::python::call::call_if_there;
 use crate::python::error::{Result, wrong_type};
@@ -62,6 +62,18 @@ impl Schema {
     #[getter]
     fn formats(&self) -> Vec<&str> {
         self.0.root().children().map(Field::format).collect()
+    }
+
+    /// The columns: name, type and all else that the schema says of them.
+    #[getter]
+    fn fields(&self) -> Vec<field::Field> {
+        field::children(&self.0, self.0.root())
+    }
+
+    /// The field that describes the whole array; for record batches a struct of the columns.
+    #[getter]
+    fn root(&self) -> field::Field {
+        field::Field::of(&self.0, self.0.root())
     }
 
     /// Format string of the root; "+s" for record batches.
@@ -120,7 +132,7 @@ impl Schema {
     }
 }
 
-/// The maximum number of columns that are shown.
+/// The maximum number of fields that are shown.
 const SHOWN: usize = 20;
 
 /// Names and types of the columns, for people; just the type if there are no columns.
@@ -129,9 +141,14 @@ pub(crate) fn fields(schema: &CoreSchema) -> String {
     if root.ty() != Type::Struct || root.n_children() == 0 {
         return plain(root.type_name());
     }
+    children(root)
+}
+
+/// Names and types of the fields below a field, for people.
+pub(crate) fn children(parent: Field<'_>) -> String {
     let shown = |field: Field<'_>| format!("{}: {}", plain(field.name()), plain(field.type_name()));
-    let shown = root.children().take(SHOWN).map(shown);
-    let more = root.n_children().saturating_sub(SHOWN);
+    let shown = parent.children().take(SHOWN).map(shown);
+    let more = parent.n_children().saturating_sub(SHOWN);
     shown.chain((more > 0).then(|| format!("… and {more} more"))).collect::<Vec<_>>().join(", ")
 }
 

@@ -1,12 +1,12 @@
 //! Values of columns as Python objects.
 
-use devexchange_core::abi::types::DEVX_UNSUPPORTED;
+use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_UNSUPPORTED};
 use devexchange_core::arrow::value::Temporal;
 use devexchange_core::arrow::{TimeUnit, Type, Value};
 use devexchange_core::{Column, Element, Error as CoreError};
-use pyo3::exceptions::{PyOSError, PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyList, PyString};
 
 use crate::python::class::Class;
 use crate::python::error::{Error, Result, refuse};
@@ -17,7 +17,6 @@ static DATETIME: Class = Class::new("datetime", "datetime");
 static TIMEDELTA: Class = Class::new("datetime", "timedelta");
 static TIMEZONE: Class = Class::new("datetime", "timezone");
 static ZONE_INFO: Class = Class::new("zoneinfo", "ZoneInfo");
-static ZONE_NOT_FOUND: Class = Class::new("zoneinfo", "ZoneInfoNotFoundError");
 static INTERVAL: Class = Class::new("devexchange._types", "Interval");
 
 /// All rows of a column.
@@ -82,6 +81,24 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
     })
 }
 
+/// The integer that the value of a row is stored as; `None` for a null.
+pub(crate) fn stored<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Option<Bound<'py, PyInt>>> {
+    let Some((column, row)) = column.resolve(row)? else { return Ok(None) };
+    let number = match column.ty() {
+        Type::Int(_) | Type::UInt(_) => column.stored(row)?,
+        ty if ty.is_temporal() => column.stored(row)?,
+        ty => {
+            let other = format_args!("the type is {ty}, whose values are not stored as integers");
+            return Err(column.named(CoreError::new(DEVX_MISMATCH, other)).into());
+        }
+    };
+    Ok(match number {
+        Value::Int(number) | Value::Temporal(Temporal { number, .. }) => Some(PyInt::new(py, number)),
+        Value::UInt(number) => Some(PyInt::new(py, number)),
+        _ => None,
+    })
+}
+
 fn map<'py>(py: Python<'py>, entries: Column<'_>) -> Result<Bound<'py, PyList>> {
     let pairs = PyList::empty(py);
     if let (Some(keys), Some(values)) = (entries.child(0), entries.child(1)) {
@@ -111,7 +128,7 @@ fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'p
 fn temporal<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>> {
     meaning(py, stored).map_err(|error| match error {
         Error::Python(raised) if raised.is_instance_of::<PyOverflowError>(py) => {
-            stored.refused("Python's datetime does not reach so far")
+            stored.refused("Python's datetime does not reach so far (Column.stored gives the number)")
         }
         other => other,
     })
@@ -130,7 +147,7 @@ fn meaning<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>
             }
             DATETIME.make(py, epoch)?.add(whole_span(py, stored, unit)?)?.call_method0("time")?
         }
-        Type::Timestamp(unit) => timestamp(py, column.field().timezone(), &whole_span(py, stored, unit)?)?,
+        Type::Timestamp(unit) => timestamp(py, stored, &whole_span(py, stored, unit)?)?,
         Type::Duration(unit) => whole_span(py, stored, unit)?,
         _ => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
     })
@@ -155,8 +172,8 @@ impl Stored<'_> {
 
 /// A timestamp from the time since the epoch. Without a time zone it is wall-clock time; with one it is a moment, shown in
 /// that zone.
-fn timestamp<'py>(py: Python<'py>, zone: &str, since: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
-    let epoch = DATETIME.make(py, (1970, 1, 1))?;
+fn timestamp<'py>(py: Python<'py>, stored: Stored<'_>, since: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let (epoch, zone) = (DATETIME.make(py, (1970, 1, 1))?, stored.column.field().timezone());
     if zone.is_empty() {
         return Ok(epoch.add(since)?);
     }
@@ -164,31 +181,42 @@ fn timestamp<'py>(py: Python<'py>, zone: &str, since: &Bound<'py, PyAny>) -> Res
     let replaced = PyDict::new(py);
     replaced.set_item("tzinfo", &utc)?;
     let moment = epoch.call_method("replace", (), Some(&replaced))?.add(since)?;
-    Ok(moment.call_method1("astimezone", (time_zone(py, zone)?,))?)
+    if IS_UTC.contains(&zone) {
+        return Ok(moment);
+    }
+    Ok(moment.call_method1("astimezone", (time_zone(py, stored, zone)?,))?)
 }
+
+/// The names of UTC, for which Python needs no database of time zones.
+const IS_UTC: [&str; 3] = ["UTC", "Etc/UTC", "Z"];
 
 /// A time zone, given by its name or as an offset ("+05:30").
-fn time_zone<'py>(py: Python<'py>, zone: &str) -> Result<Bound<'py, PyAny>> {
-    match offset_minutes(zone.as_bytes()) {
-        None => ZONE_INFO.make(py, (zone,)).map_err(|error| no_zone(py, zone, error).into()),
-        Some(minutes) => Ok(TIMEZONE.make(py, (span(py, minutes * 60, TimeUnit::Second)?,))?),
+fn time_zone<'py>(py: Python<'py>, stored: Stored<'_>, zone: &str) -> Result<Bound<'py, PyAny>> {
+    if let Some(minutes) = offset_minutes(zone.as_bytes()) {
+        return Ok(TIMEZONE.make(py, (span(py, minutes * 60, TimeUnit::Second)?,))?);
     }
+    ZONE_INFO.make(py, (zone,)).map_err(|error| no_zone(py, stored, zone, error))
 }
 
-/// The error for a zone that does not exist. `zoneinfo` raises it for an unknown name; for a name that leads it to some other
-/// file, it raises an error about that file, which becomes the cause here.
-fn no_zone(py: Python<'_>, zone: &str, error: PyErr) -> PyErr {
-    if !error.is_instance_of::<PyOSError>(py) && !error.is_instance_of::<PyValueError>(py) {
-        return error;
+/// The error for a zone that Python does not have, with that of `zoneinfo` as its cause. `zoneinfo` raises a `KeyError` for an
+/// unknown name; for a name that leads it to some other file, it raises an error about that file.
+fn no_zone(py: Python<'_>, stored: Stored<'_>, zone: &str, error: PyErr) -> Error {
+    let is_about_zone = |error: &PyErr| {
+        error.is_instance_of::<PyKeyError>(py)
+            || error.is_instance_of::<PyOSError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+    };
+    if !is_about_zone(&error) {
+        return error.into();
     }
-    match ZONE_NOT_FOUND.make(py, (format!("No time zone found with key {zone}"),)) {
-        Ok(told) => {
-            let told = PyErr::from_value(told);
-            told.set_cause(py, Some(error));
-            told
-        }
-        Err(other) => other,
-    }
+    // Every database has this zone.
+    let why = match ZONE_INFO.make(py, ("UTC",)) {
+        _ if zone.starts_with(['+', '-']) => "an offset is written as \"+05:30\", and less than a day",
+        Ok(_) => "Python's zoneinfo does not know this time zone",
+        Err(none) if is_about_zone(&none) => "Python has no database of time zones here: pip install tzdata",
+        Err(other) => return other.into(),
+    };
+    stored.refused(&format!("the time zone is {zone:?}: {why}")).after(error.into(), py)
 }
 
 /// Reads an offset, "+XX:XX" or "-XX:XX" in hours and minutes (Arrow C data interface).
@@ -205,7 +233,7 @@ fn offset_minutes(zone: &[u8]) -> Option<i64> {
 /// Like [`span`], but refuses fractions of a microsecond, which Python cannot represent.
 fn whole_span<'py>(py: Python<'py>, stored: Stored<'_>, unit: TimeUnit) -> Result<Bound<'py, PyAny>> {
     if unit == TimeUnit::Nanosecond && stored.value % 1000 != 0 {
-        return Err(stored.refused("Python's times are whole microseconds"));
+        return Err(stored.refused("Python's times are whole microseconds (Column.stored gives the number)"));
     }
     span(py, stored.value, unit)
 }

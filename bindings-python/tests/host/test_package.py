@@ -85,6 +85,7 @@ def test_things_of_a_process_are_not_pickled():
             (batch, "devexchange.ipc shares its memory"),
             (batch["n"], "to_pylist"),
             (batch.schema, "pyarrow.schema"),
+            (batch.schema.root, "pyarrow.schema"),
             (server, "give other processes its address"),
             (client, "give the other process the address"),
         ]:
@@ -334,6 +335,16 @@ def on_device(array: OfDevice, writer: devexchange.AsyncWriter, server: ipc.Serv
     server.offer("n", array)
     ipc.plan(array)
 
+def describe(schema: devexchange.Schema, column: devexchange.Column) -> list[devexchange.Field]:
+    dictionary = column.dictionary
+    if column.is_valid(-1) and dictionary is not None:
+        print(dictionary[column.dictionary_index(0) or 0], column.stored(OfNumPy()))
+    return [column.field, schema.root, *schema.fields, *schema.root.children]
+
+async def take(reader: devexchange.AsyncReader) -> int | None:
+    received = await reader.receive()
+    return len(received.batch) if received else None
+
 def allocate(dtype: TorchDType, device: TorchDevice) -> None:
     devexchange.empty(2, dtype, device=device).copy_to(device)
     devexchange.empty(2, float)
@@ -343,7 +354,34 @@ def mistakes(tensor: Tensor, batch: RecordBatch) -> None:
     devexchange.from_dlpack(batch)  # type: ignore[arg-type]
     tensor.to(OfJax)  # type: ignore[arg-type]
     batch[1.5]  # type: ignore[call-overload]
+    devexchange.AsyncNothing  # type: ignore[attr-defined]
 """
+
+
+def test_asyncio_is_imported_only_for_those_who_use_it():
+    program = """if True:
+        import sys
+        import devexchange
+        assert "AsyncReader" in dir(devexchange) and set(devexchange.__all__) <= set(dir(devexchange))
+        print("asyncio" in sys.modules)
+        from devexchange import *
+        from devexchange import AsyncWriter as Writer
+        print("asyncio" in sys.modules, AsyncReader is devexchange.AsyncReader, Writer is AsyncWriter)
+        with AsyncReader() as reader:
+            print(isinstance(reader, devexchange.AsyncReader), "AsyncReader" in vars(devexchange))
+        try:
+            devexchange.AsyncNothing
+        except AttributeError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "False",
+        "True True True",
+        "True True",
+        "module 'devexchange' has no attribute 'AsyncNothing'",
+    ]
 
 
 def test_types_are_as_programs_use_them(tmp_path):

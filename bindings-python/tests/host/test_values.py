@@ -5,13 +5,15 @@ import decimal
 import math
 import operator
 import re
+import subprocess
+import sys
 import zoneinfo
 
 import numpy
 import pyarrow
 import pytest
 
-from devexchange import OutOfRange, Refused, from_arrow
+from devexchange import InvalidType, OutOfRange, Refused, from_arrow
 
 DAY = datetime.date(2024, 2, 29)
 MOMENT = datetime.datetime(2024, 2, 29, 12, 34, 56, 789012)
@@ -45,6 +47,7 @@ ARRAYS = {
     "timestamp": pyarrow.array([MOMENT, None, datetime.datetime(1901, 1, 1)], pyarrow.timestamp("us")),
     "timestamp of seconds": pyarrow.array([MOMENT.replace(microsecond=0)], pyarrow.timestamp("s")),
     "timestamp in UTC": pyarrow.array([MOMENT], pyarrow.timestamp("us", "UTC")),
+    "timestamp in Etc/UTC": pyarrow.array([MOMENT], pyarrow.timestamp("us", "Etc/UTC")),
     "timestamp with an offset": pyarrow.array([MOMENT], pyarrow.timestamp("us", "+05:30")),
     "timestamp of nanoseconds": pyarrow.array([1_000_000_000_123_456_000], pyarrow.timestamp("ns", "-08:00")),
     "duration": pyarrow.array([datetime.timedelta(days=-3, microseconds=5)], pyarrow.duration("us")),
@@ -113,16 +116,50 @@ def test_offsets(zone, minutes):
     ],
 )
 def test_zones_that_are_none(zone):
+    batch = from_arrow(pyarrow.record_batch({"at": pyarrow.array([None, 5], pyarrow.timestamp("s", zone))}))
+    column = batch["at"]
+    with pytest.raises(
+        Refused, match=re.escape(f'row 1 of column "at" is 5, of format "tss:{zone}": the time zone is ')
+    ):
+        column.to_pylist()
+    assert column[0] is None and column.stored(1) == 5
+
+
+@pytest.mark.parametrize(
+    "zone, why, cause",
+    [
+        ("Nowhere/Bad", "Python's zoneinfo does not know this time zone$", zoneinfo.ZoneInfoNotFoundError),
+        ("/etc/localtime", "Python's zoneinfo does not know this time zone$", ValueError),
+        # Arrow's offsets have a colon (Schema.fbs, "Timestamp").
+        ("-0530", 'an offset is written as "\\+05:30"', zoneinfo.ZoneInfoNotFoundError),
+        ("+24:00", "and less than a day$", zoneinfo.ZoneInfoNotFoundError),
+    ],
+)
+def test_why_a_zone_is_none(zone, why, cause):
     column = from_arrow(pyarrow.array([0], pyarrow.timestamp("s", zone))).root
-    with pytest.raises(zoneinfo.ZoneInfoNotFoundError, match=re.escape(zone)):
+    with pytest.raises(Refused, match=why) as caught:
         column.to_pylist()
+    assert isinstance(caught.value.__cause__, cause)
 
 
-def test_why_a_zone_is_none():
-    column = from_arrow(pyarrow.array([0], pyarrow.timestamp("s", "/etc/localtime"))).root
-    with pytest.raises(zoneinfo.ZoneInfoNotFoundError) as caught:
-        column.to_pylist()
-    assert isinstance(caught.value.__cause__, ValueError)
+def test_zones_without_a_database():
+    program = """if True:
+        import sys, zoneinfo
+        sys.modules["tzdata"] = None
+        zoneinfo.reset_tzpath([])
+        import devexchange, pyarrow
+        for zone in ["UTC", "Etc/UTC", "Z", "+05:30", "Europe/Berlin"]:
+            try:
+                print(devexchange.from_arrow(pyarrow.array([0], pyarrow.timestamp("s", zone))).root[0])
+            except devexchange.Refused as error:
+                print(str(error).rpartition(": the time zone is ")[2])
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["1970-01-01 00:00:00+00:00"] * 3 + [
+        "1970-01-01 05:30:00+05:30",
+        '"Europe/Berlin": Python has no database of time zones here: pip install tzdata',
+    ]
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "b", "a"), ("", "")])
@@ -163,9 +200,57 @@ def test_time_of_no_day(kind):
 def test_time_that_python_does_not_have():
     source = pyarrow.array([1, 1000], pyarrow.timestamp("ns"))
     column = from_arrow(source).root
-    with pytest.raises(Refused, match='row 0 of column "" is 1, of format "tsn:": .* whole microseconds'):
+    with pytest.raises(
+        Refused, match='row 0 of column "" is 1, of format "tsn:": .* whole microseconds .Column.stored'
+    ):
         column.to_pylist()
     assert column[1] == datetime.datetime(1970, 1, 1, microsecond=1)
+    # The ways out that the docstring names.
+    assert [column.stored(row) for row in range(2)] == pyarrow.array(column).cast("int64").to_pylist() == [1, 1000]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *[
+            pyarrow.int8(),
+            pyarrow.int64(),
+            pyarrow.date32(),
+            pyarrow.date64(),
+            pyarrow.time32("ms"),
+            pyarrow.time64("ns"),
+        ],
+        *[pyarrow.timestamp("ns", "UTC"), pyarrow.timestamp("s"), pyarrow.duration("ns"), pyarrow.uint16()],
+    ],
+)
+def test_stored_integers(kind):
+    width = pyarrow.int32() if kind.bit_width == 32 else pyarrow.int64()
+    numbers = pyarrow.array([5, None, 127], kind if kind.bit_width < 32 else width)
+    column = from_arrow(numbers.view(kind)).root
+    assert [column.stored(row) for row in (0, 1, -1)] == [5, None, 127]
+    coded = from_arrow(numbers.view(kind).dictionary_encode()).root
+    assert [coded.stored(row) for row in range(3)] == [5, None, 127]
+
+
+def test_largest_and_smallest_stored_integers():
+    assert from_arrow(pyarrow.array([2**64 - 1], pyarrow.uint64())).root.stored(0) == 2**64 - 1
+    assert from_arrow(pyarrow.array([-(2**63)], pyarrow.int64())).root.stored(0) == -(2**63)
+
+
+@pytest.mark.parametrize("name", ["bool", "float64", "decimal128", "utf8", "list", "struct"])
+def test_what_is_not_stored_as_an_integer(name):
+    with pytest.raises(InvalidType, match="whose values are not stored as integers"):
+        from_arrow(ARRAYS[name]).root.stored(0)
+
+
+def test_stored_integer_of_no_row():
+    column = from_arrow(pyarrow.array([1, 2])).root
+    for row in (2, -3, 2**70):
+        with pytest.raises(OutOfRange, match=f"row is {row}: the column has 2"):
+            column.stored(row)
+    for row in ("a", None, 0.5):
+        with pytest.raises(TypeError, match=f"^row is {row!r}: an int was expected"):
+            column.stored(row)
 
 
 @pytest.mark.parametrize("days", [2**36, -(2**36)])

@@ -122,14 +122,18 @@ impl AsyncReader {
     }
 
     #[pyo3(signature = (timeout, /))]
-    fn schema(&self, py: Python<'_>, timeout: Option<f64>) -> Result<Schema> {
+    fn schema(&self, py: Python<'_>, #[pyo3(from_py_with = argument::timeout)] timeout: Option<f64>) -> Result<Schema> {
         let schema = waiting(py, timeout, || self.reader.get(), |reader, time| reader.wait_schema(Some(time)))?;
         Ok(Schema::new(schema))
     }
 
     /// Like `try_next`, but waits.
     #[pyo3(signature = (timeout, /))]
-    fn next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Result<Bound<'py, PyAny>> {
+    fn next<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = argument::timeout)] timeout: Option<f64>,
+    ) -> Result<Bound<'py, PyAny>> {
         queue::drain();
         let begin = || Ok::<_, Error>(self.reader.get().ok());
         let ask =

@@ -70,7 +70,7 @@ impl AsyncWriter {
     }
 
     #[pyo3(signature = (timeout, /))]
-    fn ready(&self, py: Python<'_>, timeout: Option<f64>) -> Result<()> {
+    fn ready(&self, py: Python<'_>, #[pyo3(from_py_with = argument::timeout)] timeout: Option<f64>) -> Result<()> {
         waiting(py, timeout, || self.0.get(), |writer, time| writer.wait_ready(Some(time)))
     }
 
@@ -93,9 +93,10 @@ impl AsyncWriter {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = code_of)] code: i32,
-        message: &str,
+        message: &Bound<'_, PyAny>,
         metadata: Option<&Bound<'_, PyAny>>,
     ) -> Result<()> {
+        let message = argument::text(message, "message is")?;
         let (block, writer) = (metadata::block(metadata)?, self.0.get()?);
         Ok(py.detach(move || writer.fail(code, message, block.as_deref()))?)
     }
