@@ -89,7 +89,7 @@ fn names_of(names: &Bound<'_, PyAny>, columns: i64) -> Result<Vec<String>> {
     };
     // No batch has more columns.
     let most = usize::try_from(columns).unwrap_or(0).min(MAX_NODES);
-    match argument::entries(sequence, most, |name| argument::name(&name, "names"))? {
+    match argument::entries(sequence, most, |name| Ok(argument::text(&name, "names has")?.to_owned()))? {
         Some(names) => Ok(names),
         None => refuse!(DEVX_MISMATCH, "there are more than {most} names for {columns} columns"),
     }

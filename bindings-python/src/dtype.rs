@@ -30,7 +30,8 @@ pub(crate) fn from_python(dtype: &Bound<'_, PyAny>) -> Result<DType> {
         return Ok(of_type(&name).parse()?);
     }
     if let Some(name) = dtype.str()?.to_string_lossy().strip_prefix("torch.") {
-        return Ok(name.parse()?);
+        // PyTorch writes the lanes of packed elements as "_x2".
+        return Ok(name.replacen("_x", "x", 1).parse()?);
     }
     wrong_type!("dtype is {dtype}: neither the name of an element type nor something with a name")
 }

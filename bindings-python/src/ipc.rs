@@ -16,7 +16,7 @@ use crate::python::call::call_if_there;
 use crate::python::error::{Error, Result, refuse, wrong_type};
 use crate::python::handle::Handle;
 use crate::python::waiting::seconds;
-use crate::python::{aside, queue};
+use crate::python::{argument, aside, queue};
 use crate::tensor::Tensor;
 use crate::tensor::type_object::New;
 use crate::{convert, dtype, shape};
@@ -159,7 +159,14 @@ impl Server {
     /// Raises BufferError for memory that has to be copied if `copy` is False, ValueError for a name that is empty or too
     /// long.
     #[pyo3(signature = (name, thing, /, *, copy=None))]
-    fn offer(&self, py: Python<'_>, name: &str, thing: &Bound<'_, PyAny>, copy: Option<bool>) -> Result<()> {
+    fn offer(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        thing: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
+    ) -> Result<()> {
+        let name = argument::text(name, "name is")?;
         let (server, thing, copying) = (self.server.get()?, Thing::of(thing)?, convert::copying(copy));
         py.detach(|| match &thing {
             Thing::Tensor(tensor) => server.offer_tensor(name, tensor, copying),
@@ -175,8 +182,8 @@ impl Server {
     ///
     /// Raises BufferError in a child of a fork, as `offer` does, because the offers belong to its parent.
     #[pyo3(signature = (name, /))]
-    fn withdraw(&self, name: &str) -> Result<bool> {
-        let withdrawn = self.server.get()?.withdraw(name)?;
+    fn withdraw(&self, name: &Bound<'_, PyAny>) -> Result<bool> {
+        let withdrawn = self.server.get()?.withdraw(argument::text(name, "name is")?)?;
         queue::drain();
         Ok(withdrawn)
     }
@@ -247,7 +254,11 @@ pub(crate) struct Client {
 impl Client {
     #[new]
     #[pyo3(signature = (address, /, *, timeout=10.0))]
-    fn new(py: Python<'_>, address: &Bound<'_, PyAny>, timeout: Option<f64>) -> Result<Self> {
+    fn new(
+        py: Python<'_>,
+        address: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = argument::timeout)] timeout: Option<f64>,
+    ) -> Result<Self> {
         let address = address_of(address)?;
         let (text, timeout) = (text_of(&address)?, seconds(timeout)?);
         let client = waiting(py, || CoreClient::connect(text, timeout))?;
@@ -261,8 +272,9 @@ impl Client {
     /// fork, because the connection belongs to its parent; RuntimeError if this client holds too much already, OSError if
     /// this process may open no more files.
     #[pyo3(signature = (name, /))]
-    fn tensor(&self, py: Python<'_>, name: &str) -> Result<New> {
+    fn tensor(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> Result<New> {
         queue::drain();
+        let name = argument::text(name, "name is")?;
         let client = self.client.get()?;
         // SAFETY: the exporter vouches for it, as the documentation of `Client` says.
         Ok(New(waiting(py, || unsafe { client.import_tensor(name) })?))
@@ -270,8 +282,9 @@ impl Client {
 
     /// Imports the batch that is offered under a name; otherwise like `tensor`.
     #[pyo3(signature = (name, /))]
-    fn batch(&self, py: Python<'_>, name: &str) -> Result<RecordBatch> {
+    fn batch(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> Result<RecordBatch> {
         queue::drain();
+        let name = argument::text(name, "name is")?;
         let client = self.client.get()?;
         // SAFETY: the exporter vouches for it, as the documentation of `Client` says.
         Ok(RecordBatch::new(waiting(py, || unsafe { client.import_batch(name) })?))

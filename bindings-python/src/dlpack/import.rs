@@ -1,7 +1,8 @@
 //! Imports of tensors from objects with `__dlpack__` (array API), or whose type has a function table (DLPack 1.3).
 
+use devexchange_core::abi::types::DEVX_INVALID_ARGUMENT;
 use devexchange_core::{Device, Flags, RawStream, Tensor as CoreTensor};
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -18,15 +19,36 @@ use crate::{copy, device};
 /// Imports a tensor as wanted: a view of the object's memory, or a copy where that is needed.
 pub(crate) fn import(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
     let _hold = wanted.stream.map(raw_stream::hold).transpose()?;
-    let tensor = take(obj, wanted)?;
+    let mut by_producer = false;
+    let tensor = match take(obj, wanted) {
+        Err(first) if wanted.copy == Some(true) && only_producer_copies(obj.py(), &first) => {
+            by_producer = true;
+            match by_capsule(obj, false, &Wanted { by_producer, ..*wanted }) {
+                Err(Error::Refused(_)) => return Err(first),
+                Err(second) => return Err(second.after(first, obj.py())),
+                Ok(copied) => copied,
+            }
+        }
+        taken => taken?,
+    };
     if wanted.copy == Some(false) && tensor.flags().has(Flags::IS_COPIED) {
         return refuse!(DEVX_COPY_REQUIRED, "the producer made a copy, and copy is False");
     }
     let target = wanted.device.unwrap_or(tensor.device());
-    if target != tensor.device() || wanted.copy == Some(true) {
+    let is_copied = by_producer && tensor.flags().has(Flags::IS_COPIED);
+    if target != tensor.device() || (wanted.copy == Some(true) && !is_copied) {
         return copy::tensor(obj.py(), &tensor, target, wanted.stream);
     }
     Ok(tensor)
+}
+
+/// Whether the error may be about memory that no tensor can describe, so that nobody else can copy it: memory that is not
+/// aligned, or whose strides are no whole elements, which the producer refuses itself.
+fn only_producer_copies(py: Python<'_>, error: &Error) -> bool {
+    match error {
+        Error::Refused(refused) => refused.status() == DEVX_INVALID_ARGUMENT,
+        Error::Python(raised) => raised.is_instance_of::<PyBufferError>(py),
+    }
 }
 
 /// Takes a tensor through the function table of its type, or else through `__dlpack__`.
@@ -103,7 +125,7 @@ fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
     let wanted_on = wanted.stream_for(source)?;
     // SAFETY: the caller named the stream, and keeps it alive.
     let asked = wanted_on.map(|stream| unsafe { RawStream::new(stream.value()) });
-    let mut tensor = from_there(capsule::take(&request(obj, asked, wanted.copy)?, asked)?, source)?;
+    let mut tensor = from_there(capsule::take(&request(obj, asked, wanted.told())?, asked)?, source)?;
     // The producer takes the number of a default stream for that of its own device. If the caller named that of another
     // device, it waits for the producer's here.
     if let Some(named) = wanted_on.filter(|_| wanted_on != asked) {

@@ -34,12 +34,11 @@ pub(crate) fn request<'py>(
 ) -> Result<Bound<'py, PyAny>> {
     let py = obj.py();
     let stream = stream.map(|stream| stream.value().into_pyobject(py)).transpose().map_err(PyErr::from)?;
-    // This library makes copies itself, whatever the producer can do; the producer only has to know if it must not copy.
-    let mut given = Given { copy: copy == Some(false), max_version: true, stream: stream.is_some() };
-    let stream = stream.as_ref().map_or(null_mut(), Bound::as_ptr);
+    let mut given = Given { copy: copy.is_some(), max_version: true, stream: stream.is_some() };
+    let (stream, copy) = (stream.as_ref().map_or(null_mut(), Bound::as_ptr), flag(py, copy == Some(true)));
     let mut own = None;
     loop {
-        let error = match ask(obj, given, stream) {
+        let error = match ask(obj, given, copy, stream) {
             Ok(capsule) => return Ok(capsule),
             Err(error) => error,
         };
@@ -73,16 +72,21 @@ pub(crate) fn request_quickly<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py,
     ask::given(py, capsule)
 }
 
-/// Calls `__dlpack__` once. `stream` is a borrowed object, if it is passed.
-fn ask<'py>(obj: &Bound<'py, PyAny>, given: Given, stream: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
+/// Calls `__dlpack__` once. `copy` and `stream` are borrowed objects, if they are passed.
+fn ask<'py>(
+    obj: &Bound<'py, PyAny>,
+    given: Given,
+    copy: *mut ffi::PyObject,
+    stream: *mut ffi::PyObject,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = obj.py();
     let (method, names) = (intern!(py, "__dlpack__"), given.names(py)?);
     // In the order of the names.
     let arguments = match (given.copy, given.max_version) {
         (false, false) => [obj.as_ptr(), stream, null_mut(), null_mut()],
         (false, true) => [obj.as_ptr(), version(py)?, stream, null_mut()],
-        (true, false) => [obj.as_ptr(), no(py), stream, null_mut()],
-        (true, true) => [obj.as_ptr(), no(py), version(py)?, stream],
+        (true, false) => [obj.as_ptr(), copy, stream, null_mut()],
+        (true, true) => [obj.as_ptr(), copy, version(py)?, stream],
     };
     // SAFETY: the object is the one positional argument, and there are as many other arguments as names.
     let capsule = unsafe { vectorcall_method(method, &arguments, names.as_ptr()) };
@@ -97,9 +101,9 @@ fn version(py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
     Ok(version.as_ptr())
 }
 
-/// `False`, which lives for ever.
-fn no(py: Python<'_>) -> *mut ffi::PyObject {
-    PyBool::new(py, false).as_ptr()
+/// `True` or `False`, which live for ever.
+fn flag(py: Python<'_>, value: bool) -> *mut ffi::PyObject {
+    PyBool::new(py, value).as_ptr()
 }
 
 impl Given {

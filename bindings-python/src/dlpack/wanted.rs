@@ -11,9 +11,17 @@ pub(crate) struct Wanted {
     pub(crate) device: Option<Device>,
     pub(crate) copy: Option<bool>,
     pub(crate) stream: Option<RawStream>,
+    /// Whether the producer itself is asked for the copy.
+    pub(crate) by_producer: bool,
 }
 
 impl Wanted {
+    /// What the producer is told of `copy`. This library makes copies itself, whatever the producer can do, so the producer
+    /// only has to know if it must not copy.
+    pub(crate) fn told(&self) -> Option<bool> {
+        if self.by_producer { Some(true) } else { self.copy.filter(|copy| !copy) }
+    }
+
     /// The stream for which data on `source` has to be ready; always one if that device has streams. Refuses a request that
     /// is not possible with data on that device.
     pub(crate) fn stream_for(&self, source: Device) -> Result<Option<RawStream>> {

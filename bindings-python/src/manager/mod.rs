@@ -214,8 +214,10 @@ impl MemoryManager {
 
     /// Returns the driver's handle for the allocation of an address that this manager gave.
     ///
-    /// The memory must live until the other process has closed the handle. Raises Refused for memory without such a handle:
-    /// memory of pools, pinned, managed and plain host memory.
+    /// The memory must live until the other process has closed the handle. If the manager is written in Python and has no such
+    /// method, the driver is asked.
+    ///
+    /// Raises Refused for memory without such a handle: memory of pools, pinned, managed and plain host memory.
     fn ipc_handle<'py>(&self, py: Python<'py>, address: Address) -> Result<Bound<'py, PyAny>> {
         let found = self.ask(py, |manager| manager.ipc_handle(address.pointer()))?;
         let handle = PyBytes::new(py, &found.handle);

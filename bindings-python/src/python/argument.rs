@@ -4,11 +4,11 @@ use std::fmt::Display;
 
 use devexchange_core::memory;
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::PyOverflowError;
-use pyo3::ffi;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError};
 use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PySequence, PySlice, PyString};
+use pyo3::{ffi, intern};
 
 use crate::python::error::{Result, refuse, wrong_type};
 
@@ -100,10 +100,40 @@ pub(crate) fn entries<'py, T>(
     Ok(Some(entries))
 }
 
-/// Reads a name from an argument that is called `what`.
-pub(crate) fn name(name: &Bound<'_, PyAny>, what: &str) -> Result<String> {
-    match name.cast::<PyString>() {
-        Ok(name) => Ok(name.to_str()?.to_owned()),
-        Err(_) => wrong_type!("{what} has {name:?}: a str was expected"),
+/// Reads a text; `what` introduces it in the text of an error ("name is").
+pub(crate) fn text<'a>(text: &'a Bound<'_, PyAny>, what: &str) -> Result<&'a str> {
+    let Ok(given) = text.cast::<PyString>() else { return wrong_type!("{what} {text:?}: a str was expected") };
+    match given.to_str() {
+        Ok(text) => Ok(text),
+        Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(text.py()) => {
+            refuse!(DEVX_INVALID_TEXT, "{what} {text:?}: not valid Unicode")
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads `copy`: True, False or None.
+pub(crate) fn copy(given: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    match given.extract::<bool>() {
+        Err(error) if error.is_instance_of::<PyTypeError>(given.py()) => {
+            Ok(wrong_type!("copy is {given:?}: True, False or None was expected")?)
+        }
+        copy => copy.map(Some),
+    }
+}
+
+/// Reads `timeout`, a number of seconds; None is as long as it takes.
+pub(crate) fn timeout(given: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    match given.extract::<f64>() {
+        Err(_) if !is_index(given) && !given.hasattr(intern!(given.py(), "__float__"))? => {
+            Ok(wrong_type!("timeout is {given:?}: a number of seconds, or None, was expected")?)
+        }
+        seconds => seconds.map(Some),
     }
 }

@@ -3,14 +3,16 @@
 use core::ffi::{CStr, c_int, c_void};
 
 use devexchange_core::abi::dlpack::{self as dl, DLDataType};
+use devexchange_core::abi::types::DEVX_INVALID_DTYPE;
 use devexchange_core::layout::{self, MAX_NDIM};
-use devexchange_core::{DType, Device, Flags, Owner, Tensor as CoreTensor, TensorDesc};
-use pyo3::ffi;
+use devexchange_core::{DType, Device, Error as CoreError, Flags, Owner, Tensor as CoreTensor, TensorDesc};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
+use pyo3::{ffi, intern};
 
 use crate::python::argument::is_index;
-use crate::python::error::{Result, refuse};
+use crate::python::error::{Error, Result, refuse};
 use crate::python::queue::{self, Held};
 use crate::python::{aside, call};
 use crate::tensor::Tensor;
@@ -35,7 +37,7 @@ pub(crate) fn from_buffer(obj: &Bound<'_, PyAny>) -> Result<New> {
 
 /// See [`from_buffer`].
 pub(super) fn view_of(obj: &Bound<'_, PyAny>) -> Result<CoreTensor> {
-    let mut view = call::buffer(obj, ffi::PyBUF_RECORDS_RO)?;
+    let mut view = call::buffer(obj, ffi::PyBUF_RECORDS_RO).map_err(|error| indescribable(obj, error))?;
     let Described { data, dtype, shape, strides, flags } = Described::new(&view).inspect_err(|_| {
         // SAFETY: attached; the view was filled in above, and is given back only here.
         unsafe { call::give_back(&mut view) }
@@ -45,6 +47,24 @@ pub(super) fn view_of(obj: &Bound<'_, PyAny>) -> Result<CoreTensor> {
     let desc = TensorDesc { data, device: Device::CPU, dtype, shape: &shape, strides, byte_offset: 0, flags };
     // SAFETY: the object promises memory of this description until the view is given back.
     Ok(queue::keep(unsafe { CoreTensor::from_raw_parts(&desc, owner) })?)
+}
+
+/// The error of an object that gave no buffer. NumPy raises a `ValueError` for elements that only a package beside it knows,
+/// such as bfloat16, and does not say what to do.
+fn indescribable(obj: &Bound<'_, PyAny>, error: PyErr) -> Error {
+    let py = obj.py();
+    if !error.is_instance_of::<PyValueError>(py) {
+        return error.into();
+    }
+    match obj.getattr_opt(intern!(py, "dtype")) {
+        Ok(Some(dtype)) => {
+            let text =
+                format_args!("dtype is {dtype}: buffers have no format for it; array.view(\"u1\") gives its bytes");
+            Error::from(CoreError::new(DEVX_INVALID_DTYPE, text)).after(error.into(), py)
+        }
+        Ok(None) => error.into(),
+        Err(other) => other.into(),
+    }
 }
 
 /// The bytes of an object with the buffer protocol, and the owner that keeps them in place. `None` for a number: those of NumPy

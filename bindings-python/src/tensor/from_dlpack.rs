@@ -10,8 +10,8 @@ use crate::dlpack::import;
 use crate::dlpack::wanted::Wanted;
 use crate::order::stream;
 use crate::python::error::Result;
-use crate::python::queue;
 use crate::python::quick::{PyObject_Vectorcall, borrowed, define, quickly, table, unready};
+use crate::python::{argument, queue};
 use crate::tensor::type_object::{self, New};
 
 /// Takes a tensor from an object with `__dlpack__`, or whose type has `__dlpack_c_exchange_api__`.
@@ -21,7 +21,8 @@ use crate::tensor::type_object::{self, New};
 ///
 /// `device` is where the elements are wanted: a name such as "cpu", "cuda" or "cuda:1", a pair of device type and number
 /// (`Device`), or a `torch.device`; by default where they are. `copy` is True to always copy, False to never copy, None to
-/// copy only if needed, which is for another device. On a GPU the data is ready for work on `stream`, by default the legacy
+/// copy only if needed, which is for another device. Memory that is not aligned to its elements (an array of NumPy over a
+/// packed structure) cannot be a tensor: with True, the producer is asked for a copy of it. On a GPU the data is ready for work on `stream`, by default the legacy
 /// default stream (1), which is made to wait for the producer's work; with -1 nothing waits.
 ///
 /// Raises BufferError if the exchange is not possible as requested, TypeError for objects without the protocol, ValueError
@@ -31,12 +32,12 @@ use crate::tensor::type_object::{self, New};
 pub(crate) fn from_dlpack(
     obj: &Bound<'_, PyAny>,
     device: Option<&Bound<'_, PyAny>>,
-    copy: Option<bool>,
+    #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
     stream: Option<&Bound<'_, PyAny>>,
 ) -> Result<New> {
     queue::drain();
     let device = device.map(device::asked).transpose()?;
-    let wanted = Wanted { device, copy, stream: stream::optional(stream)? };
+    let wanted = Wanted { device, copy, stream: stream::optional(stream)?, by_producer: false };
     Ok(New(import::import(obj, &wanted)?))
 }
 

@@ -158,7 +158,8 @@ impl Tensor {
     /// The object is, for example, a bytearray or a NumPy array. The elements are read after the work queued on `stream` (by
     /// default the legacy default stream; for host memory that is not pinned, no stream), and the call waits for them. The
     /// buffer has to be writable and compact. Its elements are bytes or have the tensor's type, and it is as large as the
-    /// tensor's elements, which have to be compact and row-major, too.
+    /// tensor's elements, which have to be compact and row-major, too. An array of elements that buffers have no format for
+    /// (bfloat16 and the like of ml_dtypes) is given as bytes: `array.view("u1")`.
     ///
     /// Raises ValueError for another number of bytes, TypeError for other elements, BufferError for elements that are not
     /// compact and row-major, and for a buffer that is read-only.
@@ -188,7 +189,12 @@ impl Tensor {
     /// A vector becomes an array of numbers; each further dimension becomes a level of fixed-size lists. `copy` is as for
     /// `from_dlpack`. The result has one array and no columns; see `RecordBatch.root`.
     #[pyo3(signature = (name="", *, copy=None))]
-    fn to_column(&self, py: Python<'_>, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
+    fn to_column(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
+    ) -> Result<RecordBatch> {
         Ok(RecordBatch::new(convert::column(py, &self.get()?, name, copy)?))
     }
 
@@ -202,7 +208,12 @@ impl Tensor {
     /// The columns are named by `names`, or else "0", "1" and so on. `copy` is as for `from_dlpack`. A view needs columns
     /// whose values follow each other (column-major).
     #[pyo3(signature = (names=None, *, copy=None))]
-    fn to_batch(&self, py: Python<'_>, names: Option<&Bound<'_, PyAny>>, copy: Option<bool>) -> Result<RecordBatch> {
+    fn to_batch(
+        &self,
+        py: Python<'_>,
+        names: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
+    ) -> Result<RecordBatch> {
         Ok(RecordBatch::new(convert::batch(py, &self.get()?, names, copy)?))
     }
 
@@ -216,7 +227,12 @@ impl Tensor {
     /// The rows are the first dimension. Each row is a tensor of the other dimensions, which can lie in any order.
     /// `Column.to_tensor` is the way back.
     #[pyo3(signature = (name="", *, copy=None))]
-    fn to_fixed_shape_column(&self, py: Python<'_>, name: &str, copy: Option<bool>) -> Result<RecordBatch> {
+    fn to_fixed_shape_column(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
+    ) -> Result<RecordBatch> {
         Ok(RecordBatch::new(convert::fixed_shape_column(py, &self.get()?, name, copy)?))
     }
 
@@ -241,7 +257,7 @@ impl Tensor {
         stream: Option<&Bound<'py, PyAny>>,
         max_version: Option<&Bound<'py, PyAny>>,
         dl_device: Option<&Bound<'py, PyAny>>,
-        copy: Option<bool>,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         let asked = Asked::read(stream, max_version, dl_device, copy)?;
         export::export(py, self.get()?, &asked)
@@ -281,6 +297,9 @@ impl Tensor {
     /// `kind` is a type with `__dlpack_c_exchange_api__` (DLPack 1.3), such as `torch.Tensor`. The object keeps the memory
     /// alive. The stream that the other library works on now is made to wait for the elements.
     ///
+    /// Some libraries have no read-only arrays, and write to memory that must not be written: PyTorch is one. PyTorch also
+    /// refuses negative strides ("Storage size calculation overflowed"); `copy_to` makes a copy without them.
+    ///
     /// Raises TypeError for a type without such a table, and any exception of the other library. Then nothing was handed
     /// over.
     #[pyo3(signature = (kind, /))]
@@ -313,7 +332,7 @@ impl Tensor {
         &self,
         py: Python<'py>,
         dtype: Option<&Bound<'py, PyAny>>,
-        copy: Option<bool>,
+        #[pyo3(from_py_with = argument::copy)] copy: Option<bool>,
     ) -> Result<Bound<'py, PyAny>> {
         numpy::array(py, New(self.get()?), dtype, copy)
     }

@@ -158,7 +158,7 @@ def test_column_or_row_beyond_all(which):
         with pytest.raises(devexchange.OutOfRange, match=f'^column "number": row is {which}: the column has 4$'):
             ours["number"][which]
     for wrong in [1.5, None]:
-        with pytest.raises(TypeError, match="^row is 1.5: an int was expected"):
+        with pytest.raises(TypeError, match=f"^row is {wrong}: an int was expected"):
             ours["number"][wrong]
 
 

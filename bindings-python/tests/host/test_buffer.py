@@ -8,6 +8,7 @@ import io
 import weakref
 import zlib
 
+import ml_dtypes  # noqa: F401 - names its types to NumPy
 import numpy
 import pytest
 import structs
@@ -269,6 +270,22 @@ def test_elements_are_read_and_written():
     nothing = empty((0, 3))
     nothing.read(bytearray())
     nothing.write(b"")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_elements_that_only_a_package_beside_numpy_knows(dtype):
+    values = numpy.array([[1.5, -2.0], [0.0, 4.0]]).astype(dtype)
+    tensor = empty(values.shape, values.dtype)
+    assert tensor.dtype == dtype
+    text = f'^dtype is {dtype}: buffers have no format for it; array.view."u1". gives its bytes$'
+    for call in (from_buffer, tensor.write, tensor.read):
+        with pytest.raises(ValueError, match=text) as refused:
+            call(values)
+        assert type(refused.value.__cause__) is ValueError
+    tensor.write(values.view("u1"))
+    back = numpy.zeros_like(values)
+    tensor.read(back.view("u1"))
+    assert back.tolist() == values.tolist()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Tensors from other libraries, through DLPack."""
 
+import ctypes
 import threading
 
 import numpy
@@ -197,6 +198,62 @@ def test_copy_is_made_if_it_was_asked_for():
     numpy.testing.assert_array_equal(numpy.from_dlpack(tensor), array)
 
 
+MISALIGNED = {
+    "odd address": lambda: numpy.ndarray(2, "f8", bytearray(17), 1),
+    "packed structure of 8 bytes": lambda: numpy.zeros(3, [("kind", "i1"), ("value", "f4"), ("rest", "V3")])["value"],
+    "packed structure of 5 bytes": lambda: numpy.zeros(3, [("kind", "i1"), ("value", "f4")])["value"],
+}
+
+
+@pytest.mark.parametrize("make", MISALIGNED.values(), ids=MISALIGNED)
+def test_array_that_is_not_aligned_is_copied_by_its_producer(make):
+    array = make()
+    array[:] = range(len(array))
+    ours = "is not aligned to . bytes, as float.. needs: its producer has to copy it"
+    with pytest.raises((ValueError, BufferError), match=f"{ours}|strides which are a multiple of itemsize"):
+        from_dlpack(array)
+    tensor = from_dlpack(array, copy=True)
+    assert tensor.is_copied and numpy.from_dlpack(tensor).tolist() == array.tolist()
+    array[0] = 5
+    assert numpy.from_dlpack(tensor)[0] == 0
+    assert numpy.from_dlpack(from_dlpack(array.copy())).tolist() == array.tolist()
+
+
+class Misaligned:
+    """Makes a copy, or not: a producer of before DLPack 1.0 knows nothing of copies."""
+
+    def __init__(self, marks=True, older=False):
+        self.marks, self.older, self.asked = marks, older, []
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **arguments):
+        if self.older and "copy" in arguments:
+            raise TypeError("unexpected keyword argument 'copy'")
+        self.asked.append(arguments.get("copy"))
+        copies = arguments.get("copy") is True
+        self.last = Producer(byte_offset=0 if copies else 1, flags=2 if copies and self.marks else 0)
+        return self.last.capsule
+
+
+def test_producer_of_misaligned_memory_is_asked_for_a_copy():
+    producer = Misaligned()
+    tensor = from_dlpack(producer, copy=True)
+    assert producer.asked == [None, True] and tensor.data_ptr == ctypes.addressof(producer.last.values)
+    # Without the mark, nobody knows whether it is a copy.
+    producer = Misaligned(marks=False)
+    tensor = from_dlpack(producer, copy=True)
+    assert tensor.is_copied and tensor.data_ptr != ctypes.addressof(producer.last.values) and producer.last.deleted == 1
+
+
+def test_older_producer_of_misaligned_memory():
+    producer = Misaligned(older=True)
+    with pytest.raises(ValueError, match="is not aligned to 4 bytes.*its producer has to copy it"):
+        from_dlpack(producer, copy=True)
+    assert producer.asked == [None, None] and producer.last.is_untouched()
+
+
 def test_copy_of_a_producer_is_refused_if_none_was_allowed():
     with pytest.raises(BufferError, match="the producer made a copy"):
         from_dlpack(Producer(flags=2), copy=False)
@@ -359,11 +416,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_tensor_is_refused_and_stays_the_producers(name):
+@pytest.mark.parametrize("copy", [None, True])
+def test_bad_tensor_is_refused_and_stays_the_producers(name, copy):
     fields, kind, text = BAD[name]
     producer = Producer(**fields)
     with pytest.raises(kind, match=text) as caught:
-        from_dlpack(producer)
+        from_dlpack(producer, copy=copy)
     assert isinstance(caught.value, devexchange.Error) and caught.value.status > 0
     assert producer.is_untouched()
 

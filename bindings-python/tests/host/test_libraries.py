@@ -60,6 +60,13 @@ def test_layout_in_jax(layout):
     numpy.testing.assert_array_equal(numpy.asarray(seen), array)
 
 
+def test_call_of_jax_that_takes_no_tensor():
+    ours = from_dlpack(numpy.arange(6, dtype="f4").reshape(2, 3))
+    with pytest.raises(ValueError, match="NumPy dtype"):
+        jax.numpy.asarray(ours)
+    assert jax.numpy.from_dlpack(ours).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
 @pytest.mark.parametrize("layout", ["every second", "backwards"])
 def test_layout_that_jax_refuses(layout):
     with pytest.raises(jax.errors.JaxRuntimeError, match="strid"):

@@ -85,6 +85,10 @@ def test_tensor_of_a_type_and_a_device_of_torch(dtype):
     assert (ours.dtype, ours.copy_to(torch.device("cpu", 0)).device) == (dtype, (1, 0))
 
 
+def test_packed_type_of_torch():
+    assert devexchange.empty(3, torch.float4_e2m1fn_x2).dtype == "float4_e2m1fnx2"
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_tensor_of_torch_and_back(given, dtype, layout):
@@ -185,13 +189,28 @@ def test_tensor_without_plain_memory_is_refused(given, kind):
 # --- out ---
 
 
+TO_TORCH = {"from_dlpack": torch.from_dlpack, "to": lambda tensor: tensor.to(torch.Tensor)}
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_read_only_memory_in_torch():
-    """PyTorch has no read-only tensors: it accepts the struct that says so, and forgets it."""
-    ours = from_buffer(b"abcd")
+@pytest.mark.parametrize("take", TO_TORCH.values(), ids=TO_TORCH)
+def test_read_only_memory_in_torch(take):
+    """PyTorch has no read-only tensors: it accepts the struct that says so, forgets it, and writes."""
+    memory = bytes(bytearray(b"abcd"))
+    ours = from_buffer(memory)
     assert ours.read_only
-    seen = torch.from_dlpack(ours)
+    seen = take(ours)
     assert seen.tolist() == [97, 98, 99, 100] and not from_dlpack(seen).read_only
+    seen[0] = 120
+    assert memory[0] == 120
+
+
+@pytest.mark.parametrize("take", TO_TORCH.values(), ids=TO_TORCH)
+def test_negative_strides_in_torch(take):
+    ours = from_dlpack(numpy.arange(6.0).reshape(2, 3)[::-1, ::-1])
+    with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
+        take(ours)
+    assert take(ours.copy_to("cpu")).tolist() == [[5, 4, 3], [2, 1, 0]]
 
 
 def test_table_of_torch_takes_our_tensor():

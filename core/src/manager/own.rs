@@ -131,7 +131,11 @@ unsafe impl<C: Callbacks> Manager for Own<C> {
     }
 
     fn ipc_handle(&self, address: *const c_void) -> Result<IpcHandle> {
-        self.ask("ipc_handle", |own| own.ipc_handle(address))?.map_or_else(|| driver_ipc_handle(address), Ok)
+        let by_driver = || {
+            driver_ipc_handle(address)
+                .map_err(|error| error.within("the manager has no ipc_handle, so the driver was asked: "))
+        };
+        self.ask("ipc_handle", |own| own.ipc_handle(address))?.map_or_else(by_driver, Ok)
     }
 
     unsafe fn reset(&self, ordinal: i32) -> Result<()> {

@@ -563,7 +563,8 @@ fn check(desc: &TensorDesc<'_>) -> Result<(Layout, *mut c_void)> {
     if first & (alignment - 1) != 0 {
         return refuse!(
             DEVX_INVALID_ARGUMENT,
-            "data {data:#x} with byte_offset {offset} is not aligned to {alignment} bytes, as {} needs",
+            "data {data:#x} with byte_offset {offset} is not aligned to {alignment} bytes, as {} needs: \
+             its producer has to copy it",
             desc.dtype
         );
     }
