@@ -24,7 +24,8 @@ pub(crate) fn import(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTens
         Err(first) if wanted.copy == Some(true) && only_producer_copies(obj.py(), &first) => {
             by_producer = true;
             match by_capsule(obj, false, &Wanted { by_producer, ..*wanted }) {
-                Err(Error::Refused(_)) => return Err(first),
+                // It is refused, copied or not.
+                Err(second) if only_producer_copies(obj.py(), &second) => return Err(first),
                 Err(second) => return Err(second.after(first, obj.py())),
                 Ok(copied) => copied,
             }

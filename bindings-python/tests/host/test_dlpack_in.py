@@ -254,6 +254,13 @@ def test_older_producer_of_misaligned_memory():
     assert producer.asked == [None, None] and producer.last.is_untouched()
 
 
+def test_array_that_its_producer_does_not_copy_either():
+    """The request for a copy is not what failed."""
+    with pytest.raises(BufferError, match="native byte order") as raised:
+        from_dlpack(numpy.zeros(2, ">f8"), copy=True)
+    assert raised.value.__cause__ is None
+
+
 def test_copy_of_a_producer_is_refused_if_none_was_allowed():
     with pytest.raises(BufferError, match="the producer made a copy"):
         from_dlpack(Producer(flags=2), copy=False)
