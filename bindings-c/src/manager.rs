@@ -295,13 +295,15 @@ unsafe fn devx_manager_defer_cleanup(manager: *const ManagerHandle, error: Optio
     })
 }
 
-/// Ends one `devx_manager_defer_cleanup`.
+/// Ends one `devx_manager_defer_cleanup` of the same manager (DEVX_INVALID_ARGUMENT if there is none).
+///
+/// It never ends a deferral of another manager that allocates from this one, or of the manager that this one allocates from. A
+/// limited manager that is gone defers nothing any more.
 #[ffi_export]
 unsafe fn devx_manager_resume_cleanup(manager: *const ManagerHandle, error: Option<&mut ErrorRecord>) -> Status {
     guard(error, || {
         // SAFETY: the caller gives a living handle.
-        unsafe { ManagerHandle::borrow(manager, "manager") }?.resume_cleanup();
-        Ok(())
+        unsafe { ManagerHandle::borrow(manager, "manager") }?.resume_cleanup()
     })
 }
 

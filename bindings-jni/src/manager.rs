@@ -39,7 +39,8 @@ struct Deferred(Shared);
 
 impl Drop for Deferred {
     fn drop(&mut self) {
-        self.0.resume_cleanup();
+        // Each scope ends the one deferral that it began, so it is not refused.
+        drop(self.0.resume_cleanup());
     }
 }
 

@@ -389,3 +389,100 @@ fn no_more_than_64_managers_stand_one_over_the_other() {
     assert_eq!(error.status(), DEVX_TOO_DEEP);
     assert_eq!(error.message(), "inner is a chain of 64 managers: there may be at most 64 in all");
 }
+
+/// Gives bytes, and notes when they come back and when cleanup is deferred.
+#[derive(Debug)]
+struct Noting(Arc<Mutex<Vec<&'static str>>>);
+
+impl Noting {
+    #[expect(clippy::unwrap_used, reason = "nothing panics while it is locked")]
+    fn note(&self, what: &'static str) {
+        self.0.lock().unwrap().push(what);
+    }
+}
+
+// SAFETY: the byte exists, and nobody writes it.
+unsafe impl Callbacks for Noting {
+    fn initialize(&self, _: i32) -> Result<()> {
+        Ok(())
+    }
+
+    fn allocate(&self, _: &Request) -> Result<Allocation> {
+        static BYTE: u8 = 7;
+        let noting = Self(Arc::clone(&self.0));
+        let owner = Owner::on_release(move || noting.note("free"));
+        Ok(Allocation { address: (&raw const BYTE).cast_mut().cast(), device: Device::CPU, owner })
+    }
+
+    unsafe fn pin(&self, _: *mut c_void, _: &Request) -> Result<Option<Owner>> {
+        Ok(None)
+    }
+
+    fn memory_info(&self, _: i32) -> Result<Option<MemoryInfo>> {
+        Ok(None)
+    }
+
+    fn ipc_handle(&self, _: *const c_void) -> Result<Option<IpcHandle>> {
+        Ok(None)
+    }
+
+    fn reset(&self, _: i32) -> Result<()> {
+        Ok(())
+    }
+
+    fn trim(&self, _: i32, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn defer_cleanup(&self, begin: bool) -> Result<()> {
+        self.note(if begin { "begin" } else { "end" });
+        Ok(())
+    }
+}
+
+#[test]
+fn only_a_deferral_of_ones_own_can_be_ended() {
+    let notes = Arc::default();
+    let told = |expected: &[&str]| assert_eq!(std::mem::take(&mut *Mutex::lock(&notes).unwrap()), expected);
+    let refused = |resumed: Result<()>| {
+        let error = resumed.unwrap_err();
+        assert_eq!(error.status(), DEVX_INVALID_ARGUMENT);
+        assert!(error.message().starts_with("resume_cleanup without defer_cleanup"), "{error}");
+    };
+    let manager = Shared::of_callbacks(|| Ok(Noting(Arc::clone(&notes)))).unwrap();
+    let limited = [(); 2].map(|()| Limited::new(manager.clone(), usize::MAX).unwrap());
+    let [first, second] = &limited;
+    let host: &dyn Manager = &Driver::host_only().unwrap();
+    for nothing_to_end in [host, &*manager, first, &*Shared::new(Driver::host_only().unwrap()).unwrap()] {
+        refused(nothing_to_end.resume_cleanup());
+    }
+    refused(manager.resume_cleanup());
+    told(&[]);
+
+    first.defer_cleanup();
+    drop(first.allocate(&Request::of(DeviceType::CPU, 0, 1)).unwrap());
+    refused(second.resume_cleanup());
+    refused(manager.resume_cleanup());
+    let deferred = Deferred::new(&*manager);
+    refused(manager.resume_cleanup());
+    drop(deferred);
+    told(&["begin", "begin", "end"]);
+    first.resume_cleanup().unwrap();
+    refused(first.resume_cleanup());
+    told(&["free", "end"]);
+
+    // A clone is the same manager.
+    manager.defer_cleanup();
+    refused(first.resume_cleanup());
+    manager.clone().resume_cleanup().unwrap();
+    refused(manager.resume_cleanup());
+    told(&["begin", "end"]);
+
+    // What nobody else could end ends with its manager.
+    first.defer_cleanup();
+    first.defer_cleanup();
+    drop(manager.allocate(&Request::of(DeviceType::CPU, 0, 1)).unwrap());
+    told(&["begin", "begin"]);
+    drop(limited);
+    told(&["end", "free", "end"]);
+}

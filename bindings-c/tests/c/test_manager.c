@@ -293,6 +293,34 @@ TEST(cleanup_waits_and_reset_leaves_the_host) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+/* A manager ends the deferrals that it began, not those of others that use the same memory. */
+TEST(nobody_ends_a_deferral_of_somebody_else) {
+    struct books books = {0};
+    devx_manager_table const table = table_of(&books);
+    devx_manager_t *manager = NULL, *first = NULL, *second = NULL;
+    devx_memory_request const request = {kDLCPU, 0, 16, -1, 0, 0};
+    devx_memory memory;
+    CHECK_OK(devx_manager_create(&table, &manager, &error));
+    CHECK_OK(devx_manager_create_limited(manager, -1, &first, &error));
+    CHECK_OK(devx_manager_create_limited(manager, -1, &second, &error));
+    CHECK_REFUSED(devx_manager_resume_cleanup(manager, &error), DEVX_INVALID_ARGUMENT, "without defer_cleanup");
+    CHECK_INT(books.deferred, 0);
+    CHECK_OK(devx_manager_allocate(manager, &request, &memory, &error));
+    CHECK_OK(devx_manager_defer_cleanup(first, &error));
+    memory.owner.release(memory.owner.context);
+    CHECK_REFUSED(devx_manager_resume_cleanup(second, &error), DEVX_INVALID_ARGUMENT, "without defer_cleanup");
+    CHECK_REFUSED(devx_manager_resume_cleanup(manager, &error), DEVX_INVALID_ARGUMENT, "without defer_cleanup");
+    CHECK_INT(books.deferred, 1);
+    CHECK_INT(books.frees, 0);
+    devx_manager_release(&first);
+    CHECK_INT(books.deferred, 0);
+    CHECK_INT(books.frees, 1);
+    devx_manager_release(&second);
+    devx_manager_release(&manager);
+    CHECK_INT(books.releases, 1);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 /* There is one CPU, as everywhere: 0, or -1 as Arrow writes it. */
 TEST(the_cpu_is_one_device) {
     struct books books = {0};

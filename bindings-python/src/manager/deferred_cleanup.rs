@@ -40,7 +40,7 @@ impl DeferredCleanup {
             return Ok(());
         }
         raised::calling(py, || {
-            self.manager.resume_cleanup();
+            self.manager.resume_cleanup()?;
             // Now, before an interrupt can be raised, which would otherwise hit the functions that give memory back.
             queue::drain();
             Ok(())
@@ -51,7 +51,8 @@ impl DeferredCleanup {
 impl Drop for DeferredCleanup {
     fn drop(&mut self) {
         for _ in 0..*self.depth.get_mut() {
-            self.manager.resume_cleanup();
+            // Each of these was begun, so it is not refused.
+            drop(self.manager.resume_cleanup());
         }
     }
 }

@@ -3,6 +3,7 @@
 use core::ffi::c_void;
 use std::collections::HashMap;
 
+use super::depth::not_deferred;
 use super::{Allocated, HostFlags};
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
@@ -220,15 +221,19 @@ impl Books {
         self.lock().depth += 1;
     }
 
-    pub(super) fn resume(&self) {
-        let depth = {
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` if there is no deferral to end.
+    pub(super) fn resume(&self) -> Result<()> {
+        let left = {
             let mut state = self.lock();
-            state.depth = state.depth.saturating_sub(1);
-            state.depth
+            let Some(left) = state.depth.checked_sub(1) else { return not_deferred() };
+            state.depth = left;
+            left
         };
-        if depth == 0 {
+        if left == 0 {
             self.flush();
         }
+        Ok(())
     }
 
     /// Runs `allocate`, and if there is no memory, once more, after everything that waits for the end of a deferral was given

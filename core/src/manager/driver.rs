@@ -100,8 +100,8 @@ unsafe impl Manager for Driver {
         self.books.defer();
     }
 
-    fn resume_cleanup(&self) {
-        self.books.resume();
+    fn resume_cleanup(&self) -> Result<()> {
+        self.books.resume()
     }
 
     fn trim(&self, _ordinal: i32, _keep: usize) -> Result<()> {

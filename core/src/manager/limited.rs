@@ -3,19 +3,24 @@
 use core::ffi::c_void;
 
 use super::books::{Books, Statistics};
+use super::depth::Depth;
 use super::{Allocated, HostFlags, IpcHandle, Manager, MemoryInfo, Request, Shared};
 use crate::error::{Result, refuse};
 use crate::memory::Owner;
+use crate::trace;
 
 /// The most managers in a stack of managers: each calls the next one, all on one call stack.
 const MAX_LEVELS: usize = 64;
 
-/// A manager that lets another one allocate, up to a limit of bytes in use at a time, over all devices.
+/// A manager that lets another one allocate, up to a limit of bytes in use at a time, over all devices. Cleanup that it defers
+/// is deferred in the other one, until it resumes it or is dropped.
 #[derive(Debug)]
 pub struct Limited {
     inner: Shared,
     limit: usize,
     books: Books,
+    /// The deferrals of this manager among those of the other one.
+    deferred: Depth,
 }
 
 impl Limited {
@@ -31,7 +36,7 @@ impl Limited {
                 "inner is a chain of {levels} managers: there may be at most {MAX_LEVELS} in all"
             );
         }
-        Ok(Self { inner, limit, books: Books::with_limit(limit)? })
+        Ok(Self { inner, limit, books: Books::with_limit(limit)?, deferred: Depth::default() })
     }
 }
 
@@ -67,11 +72,14 @@ unsafe impl Manager for Limited {
     }
 
     fn defer_cleanup(&self) {
-        self.inner.defer_cleanup();
+        // Not as one who shares the manager, who then could end the deferral.
+        (*self.inner).defer_cleanup();
+        self.deferred.begin();
     }
 
-    fn resume_cleanup(&self) {
-        self.inner.resume_cleanup();
+    fn resume_cleanup(&self) -> Result<()> {
+        self.deferred.end()?;
+        (*self.inner).resume_cleanup()
     }
 
     fn trim(&self, ordinal: i32, keep: usize) -> Result<()> {
@@ -84,5 +92,16 @@ unsafe impl Manager for Limited {
 
     fn levels(&self) -> usize {
         self.inner.levels().saturating_add(1)
+    }
+}
+
+/// Nobody else could end the deferrals that are left.
+impl Drop for Limited {
+    fn drop(&mut self) {
+        for _ in 0..self.deferred.get_mut() {
+            if let Err(error) = (*self.inner).resume_cleanup() {
+                trace::say(format_args!("{error}"));
+            }
+        }
     }
 }

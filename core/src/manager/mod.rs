@@ -6,6 +6,7 @@
 //! [`Manager::initialize`]. The memory stays valid when the manager itself is gone.
 
 mod books;
+mod depth;
 mod driver;
 mod limited;
 mod own;
@@ -24,6 +25,7 @@ use core::ffi::c_void;
 use std::fmt;
 use std::ops::Deref;
 
+use self::depth::Depth;
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Error, Result, refuse};
@@ -34,6 +36,7 @@ use crate::runtime::cuda::ipc::{self, How};
 use crate::runtime::cuda::{Allocation, info};
 use crate::stream::{RawStream, Stream};
 use crate::tensor::{Flags, Tensor, TensorDesc};
+use crate::trace;
 use crate::transfer::{self, Memory};
 
 /// A request for memory.
@@ -304,7 +307,12 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
     fn defer_cleanup(&self) {}
 
     /// Ends a deferral; see [`Manager::defer_cleanup`].
-    fn resume_cleanup(&self) {}
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` from a manager of this library whose cleanup is not deferred.
+    fn resume_cleanup(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Gives unused memory back to the driver, except for `keep` bytes.
     ///
@@ -325,7 +333,14 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
 
 /// A manager that several users share; bindings hold one like this.
 #[derive(Clone, Debug)]
-pub struct Shared(Slab<Box<dyn Manager>>);
+pub struct Shared(Slab<Header>);
+
+#[derive(Debug)]
+struct Header {
+    manager: Box<dyn Manager>,
+    /// The deferrals of those who share the manager, without those of the managers that allocate from it.
+    deferred: Depth,
+}
 
 impl Shared {
     /// Shares a manager.
@@ -339,8 +354,23 @@ impl Shared {
     /// Shares a manager; `make` is called last, when nothing else can fail.
     fn with<M: Manager + 'static>(make: impl FnOnce() -> Result<M>) -> Result<Self> {
         let (slab, room) = (Slab::room(TailSize::default())?, Vacant::new()?);
-        let boxed: Box<dyn Manager> = room.fill(make()?);
-        Ok(Self(slab.fill(boxed)))
+        let manager: Box<dyn Manager> = room.fill(make()?);
+        Ok(Self(slab.fill(Header { manager, deferred: Depth::default() })))
+    }
+
+    /// Same as [`Manager::defer_cleanup`]. All clones of this together count how often they have called it.
+    pub fn defer_cleanup(&self) {
+        (**self).defer_cleanup();
+        self.0.header().deferred.begin();
+    }
+
+    /// Ends a deferral of [`Shared::defer_cleanup`]; never one of a [`Deferred`], nor of a manager that allocates from this one.
+    ///
+    /// # Errors
+    /// `DEVX_INVALID_ARGUMENT` if there is none.
+    pub fn resume_cleanup(&self) -> Result<()> {
+        self.0.header().deferred.end()?;
+        (**self).resume_cleanup()
     }
 
     /// Like [`Manager::allocate`], but for a caller that gets an address and no order: without a stream in the request, the
@@ -363,7 +393,7 @@ impl Deref for Shared {
     type Target = dyn Manager;
 
     fn deref(&self) -> &Self::Target {
-        &**self.0.header()
+        &*self.0.header().manager
     }
 }
 
@@ -382,7 +412,9 @@ impl<'a> Deferred<'a> {
 
 impl Drop for Deferred<'_> {
     fn drop(&mut self) {
-        self.0.resume_cleanup();
+        if let Err(error) = self.0.resume_cleanup() {
+            trace::say(format_args!("{error}"));
+        }
     }
 }
 

@@ -148,9 +148,10 @@ unsafe impl<C: Callbacks> Manager for Own<C> {
         self.tell_of_deferral(true);
     }
 
-    fn resume_cleanup(&self) {
-        self.books.resume();
+    fn resume_cleanup(&self) -> Result<()> {
+        self.books.resume()?;
         self.tell_of_deferral(false);
+        Ok(())
     }
 
     fn trim(&self, ordinal: i32, keep: usize) -> Result<()> {

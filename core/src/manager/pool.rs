@@ -161,8 +161,8 @@ unsafe impl Manager for Pool {
         self.books.defer();
     }
 
-    fn resume_cleanup(&self) {
-        self.books.resume();
+    fn resume_cleanup(&self) -> Result<()> {
+        self.books.resume()
     }
 
     fn trim(&self, ordinal: i32, keep: usize) -> Result<()> {
