@@ -437,8 +437,9 @@ unsafe fn devx_column_resolve(
 
 /// Writes the value of a row as readable text.
 ///
-/// Numbers are written plainly, dates and times as in ISO 8601 (timestamps with a time zone in UTC), durations with their unit,
-/// text in quotes as in JSON, bytes as `0x…`, lists as `[…]`, structs as `{"name": …}`, maps as `{key: …}`, and null as `null`.
+/// Numbers are written plainly, with the fewest digits that tell them from others of their type (half precision as single),
+/// dates and times as in ISO 8601 (timestamps with a time zone in UTC), durations with their unit, text in quotes as in JSON,
+/// bytes as `0x…`, lists as `[…]`, structs as `{"name": …}`, maps as `{key: …}`, and null as `null`.
 /// If a value within another one is not valid Arrow, the error takes its place, as `<…>`.
 ///
 /// Writes at most `capacity` bytes to `buffer`, including the terminating NUL; a longer text is cut at a character. `buffer`

@@ -19,8 +19,10 @@ pub enum Value<'a> {
     Int(i64),
     /// An unsigned integer.
     UInt(u64),
-    /// A floating point number. Half and single precision are widened, which is exact.
-    Float(f64),
+    /// A floating point number of single precision, or of half precision, which is widened exactly.
+    Float32(f32),
+    /// A floating point number of double precision.
+    Float64(f64),
     /// A decimal.
     Decimal(Decimal<'a>),
     /// A date, time, timestamp or duration.
@@ -78,7 +80,7 @@ impl<'a> Column<'a> {
     pub fn stored(self, row: i64) -> Result<Value<'a>> {
         Ok(match self.ty() {
             Type::Bool => Value::Bool(self.bool(row)?),
-            Type::Float(width) => Value::Float(float(width, self.fixed(row)?)),
+            Type::Float(width) => float(width, unsigned(self.fixed(row)?)),
             Type::UInt(_) => Value::UInt(unsigned(self.fixed(row)?)),
             Type::Decimal { scale, .. } => Value::Decimal(Decimal { unscaled: self.fixed(row)?, scale }),
             ty @ (Type::IntervalMonths | Type::IntervalDayTime | Type::IntervalMonthDayNano) => {
@@ -112,25 +114,24 @@ fn signed(bytes: &[u8]) -> i64 {
     (unsigned(bytes) << missing).cast_signed() >> missing
 }
 
-fn float(width: u8, bytes: &[u8]) -> f64 {
-    let bits = unsigned(bytes);
+fn float<'a>(width: u8, bits: u64) -> Value<'a> {
     match width {
-        2 => half(bits as u16),
-        4 => f32::from_bits(bits as u32).into(),
-        _ => f64::from_bits(bits),
+        2 => Value::Float32(half(bits as u16)),
+        4 => Value::Float32(f32::from_bits(bits as u32)),
+        _ => Value::Float64(f64::from_bits(bits)),
     }
 }
 
 /// Widens a number of half precision (IEEE 754 binary16).
-fn half(bits: u16) -> f64 {
+fn half(bits: u16) -> f32 {
     /// A constant, because `powi` may round.
-    const UNIT: f64 = 1.0 / (1_u64 << 24) as f64;
-    let (exponent, fraction) = (u64::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    const UNIT: f32 = 1.0 / (1_u32 << 24) as f32;
+    let (exponent, fraction) = (u32::from(bits >> 10 & 0x1f), f32::from(bits & 0x3ff));
     let size = match exponent {
         0 => fraction * UNIT,
-        0x1f if fraction == 0.0 => f64::INFINITY,
-        0x1f => f64::NAN,
-        _ => (fraction + 1024.0) * UNIT * (1_u64 << (exponent - 1)) as f64,
+        0x1f if fraction == 0.0 => f32::INFINITY,
+        0x1f => f32::NAN,
+        _ => (fraction + 1024.0) * UNIT * (1_u32 << (exponent - 1)) as f32,
     };
     if bits >> 15 == 1 { -size } else { size }
 }
@@ -146,7 +147,8 @@ fn interval<'a>(ty: Type, bytes: &[u8]) -> Value<'a> {
 }
 
 /// How a value is shown:
-/// * numbers plainly, decimals of a very large scale with an exponent;
+/// * numbers plainly, with the fewest digits that tell them from others of their type (half precision as single);
+///   decimals of a very large scale with an exponent;
 /// * dates and times as in ISO 8601 ([`Temporal`]);
 /// * text in quotes as in JSON, bytes as `0x…`;
 /// * lists as `[…]`, structs as `{"name": …}`, maps as `{key: …}`.
@@ -159,7 +161,8 @@ impl fmt::Display for Value<'_> {
             Self::Bool(value) => value.fmt(f),
             Self::Int(value) => value.fmt(f),
             Self::UInt(value) => value.fmt(f),
-            Self::Float(value) => value.fmt(f),
+            Self::Float32(value) => value.fmt(f),
+            Self::Float64(value) => value.fmt(f),
             Self::Decimal(value) => value.fmt(f),
             Self::Temporal(value) => value.fmt(f),
             Self::Interval { months, days, nanoseconds } => write!(f, "{months} months {days} days {nanoseconds} ns"),

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from text import Interval, Map, Time, day, moment
+from text import Interval, Map, Single, Time, day, moment
 from tree import ArrowArray, ArrowSchema
 
 
@@ -34,11 +34,11 @@ def plain(name, type, values, **how):
 
 
 def half(value):
-    return struct.unpack("<e", struct.pack("<e", value))[0]
+    return Single(struct.unpack("<e", struct.pack("<e", value))[0])
 
 
 def single(value):
-    return struct.unpack("<f", struct.pack("<f", value))[0]
+    return Single(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 # --- flat types ---
@@ -51,8 +51,8 @@ for bits in (8, 16, 32, 64):
     plain(f"uint{bits}", getattr(pa, f"uint{bits}")(), [0, 1, None, 2 * top - 1, top, 7])
 
 INFINITE = [float("inf"), float("-inf")]
-plain("float16", pa.float16(), [0.0, -0.0, 1.5, None, half(0.1), 65504.0, 2.0**-24, *INFINITE])
-plain("float32", pa.float32(), [0.0, -0.0, 1.5, None, single(0.1), single(3.4e38), 2.0**-149, *INFINITE])
+plain("float16", pa.float16(), [0.0, -0.0, 1.5, None, half(0.1), 65504.0, half(2.0**-24), *INFINITE])
+plain("float32", pa.float32(), [0.0, -0.0, 1.5, None, single(0.1), single(3.4e38), single(2.0**-149), *INFINITE])
 plain("float64", pa.float64(), [0.0, -0.0, 1.5, None, 0.1, 1.7976931348623157e308, 5e-324, *INFINITE])
 for bits in (16, 32, 64):
     plain(f"float{bits}_nan", getattr(pa, f"float{bits}")(), [1.0, float("nan"), None])

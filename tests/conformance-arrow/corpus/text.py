@@ -2,9 +2,11 @@
 plain Python values, which have never been in Arrow.
 
 None, bool, int, float, Decimal, bytes, str, list and dict (a struct) stand for themselves, Map and Interval for types
-that Python lacks; Time is a date, time or duration. A float is the number that Arrow stores, rounded to its width.
+that Python lacks; Time is a date, time or duration. A float is the number that Arrow stores, rounded to its width; Single
+is one of single or half precision.
 """
 
+import struct
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -12,6 +14,14 @@ from decimal import Decimal
 
 class Map(list):
     """Pairs of a key and a value."""
+
+
+class Single(float):
+    """A number of single precision, or of half precision, which has the same text."""
+
+    def __repr__(self):
+        texts = (f"{self:.{digits}g}" for digits in range(1, 10))
+        return next(text for text in texts if struct.pack("<f", float(text)) == struct.pack("<f", self))
 
 
 @dataclass(frozen=True)
