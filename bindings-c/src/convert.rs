@@ -75,7 +75,9 @@ unsafe fn devx_batch_plan_matrix(
 ///
 /// `copy` is as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on `stream`, −1 if there is
 /// none (DEVX_NOT_READY if one is needed; DEVX_DEVICE for any other stream if the batch is on the CPU). A view is read-only and
-/// keeps the batch's memory alive; it needs columns that lie one after the other at equal distances.
+/// keeps the batch's memory alive. It needs columns that follow each other at equal distances, with no memory between them,
+/// which may belong to somebody else; memory between them is fine in a batch that is known to be one block of memory, as one
+/// that was copied as a whole or made of a matrix.
 #[ffi_export]
 unsafe fn devx_batch_to_matrix(
     batch: *const BatchHandle,

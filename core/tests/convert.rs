@@ -288,11 +288,13 @@ fn columns_of_a_matrix() {
     let at = |first, rows| column(&long.slice(0, first, rows).unwrap(), "", Copying::Never).unwrap();
     let pair = |first, second| Batch::of_columns(&[("a", &first), ("b", &second)], None).unwrap();
     let within = pair(at(0, 2), at(1, 2));
-    assert!(self::reason(plan_matrix(&within).unwrap()).contains("equal distances"));
+    let begins = "each column begins 4 bytes after the one before it, which has 8 bytes";
+    assert_eq!(self::reason(plan_matrix(&within).unwrap()), begins);
     // The memory between two columns belongs to somebody else, unless they are columns of one tensor or of one copy.
     assert_eq!(plan_matrix(&pair(at(0, 2), at(2, 2))).unwrap(), Plan::View);
     let apart = pair(at(0, 2), at(3, 2));
-    assert!(self::reason(plan_matrix(&apart).unwrap()).contains("equal distances"));
+    let between = "there are 4 bytes between the columns, which may belong to somebody else";
+    assert_eq!(self::reason(plan_matrix(&apart).unwrap()), between);
     let copied = apart.copy().unwrap();
     assert_eq!((plan_matrix(&copied), plan_matrix(&copied.slice(1, 1).unwrap())), (Ok(Plan::View), Ok(Plan::View)));
     assert_eq!(elements(&matrix(&copied, Copying::Never, None).unwrap()), [0, 3, 1, 4]);
@@ -370,6 +372,9 @@ fn columns_may_be_any_distance_apart() {
         assert!(reason(plan(&starts)).contains("equal distances"), "{starts:x?}");
     }
     assert_eq!(plan(&[half - 16, half, half + 16]), Plan::View);
+    assert!(reason(plan(&[32, 16])).contains("begins -16 bytes after the one before it, which has 16 bytes"));
+    let largest = "there are 9223372036854775791 bytes between the columns";
+    assert!(reason(plan(&[16, half + 15])).contains(largest));
 }
 
 #[test]

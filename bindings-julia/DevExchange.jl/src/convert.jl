@@ -143,8 +143,9 @@ end
     matrix(b::Batch; copy=:never, stream=nothing) -> Tensor
 
 Makes a matrix of a record batch, with a row for each row and a column for each column: column-major, like Julia's. A
-view is read-only and keeps the memory; it needs columns that follow each other in memory at equal distances. A copy of
-memory that the host cannot read is queued on `stream`.
+view is read-only and keeps the memory; it needs columns that follow each other in memory at equal distances, with
+nothing between them, or in one block, as in a batch that was copied as a whole or made of a matrix. A copy of memory that
+the host cannot read is queued on `stream`.
 
 Throws `DEVX_COPY_REQUIRED` or `DEVX_IMPOSSIBLE` with the reason, `DEVX_NOT_READY` if a stream is needed and none is
 given, `DEVX_INVALID_STREAM`, `DEVX_DEVICE`, `DEVX_DRIVER`, `DEVX_CLOSED`.

@@ -245,7 +245,7 @@ impl RecordBatch {
     ///
     /// `copy` is as for `Column.to_tensor`; a copy of device memory is queued on `stream` (by default the legacy default
     /// stream; a batch on the CPU refuses any). A view is read-only; it needs columns that follow each other at equal
-    /// distances.
+    /// distances, with nothing between them, or in one block, as in a batch that was copied or made of a matrix.
     #[pyo3(signature = (*, copy=None, stream=None))]
     fn to_matrix(
         &self,

@@ -73,8 +73,8 @@ pub fn plan_matrix(batch: &Batch) -> Result<Plan> {
 /// The reason why the columns cannot be seen as one matrix in place.
 fn apart(batch: &Batch, columns: &Columns) -> Result<Option<Cow<'static, str>>> {
     let rows = batch.length();
-    if distance(columns, rows).is_none() {
-        return Ok(Some("the columns do not follow each other in memory at equal distances".into()));
+    if let Err(reason) = distance(columns, rows) {
+        return Ok(Some(reason));
     }
     let first = columns.starts.first().map_or(std::ptr::null(), |first| first.cast());
     let may_be_apart = columns.starts.len() > 1 && columns.bytes > 0 && !columns.in_one_block;
@@ -115,19 +115,38 @@ fn columns(batch: &Batch) -> Result<Columns> {
 }
 
 /// The distance from one column to the next, in elements, if it is the same for all columns and they can be seen as one
-/// piece.
-fn distance(columns: &Columns, rows: i64) -> Option<i64> {
+/// piece; else the reason.
+fn distance(columns: &Columns, rows: i64) -> std::result::Result<i64, Cow<'static, str>> {
     let bytes = rows * columns.width;
-    let (Some(&first), Some(&second)) = (columns.starts.first(), columns.starts.get(1)) else { return Some(rows) };
+    let (Some(&first), Some(&second)) = (columns.starts.first(), columns.starts.get(1)) else { return Ok(rows) };
     if rows == 0 {
-        return Some(0);
+        return Ok(0);
     }
     // Addresses are what the producer says: no distance between them is too large.
     let from_first = |start: *const u8| start.addr().wrapping_sub(first.addr()) as i64;
     let step = from_first(second);
     let even = columns.starts.iter().enumerate().all(|(k, &start)| from_first(start) == step.wrapping_mul(k as i64));
-    let is_one_piece = step == bytes || (columns.in_one_block && step > bytes);
-    (even && step % columns.width == 0 && is_one_piece).then(|| step / columns.width)
+    if !even {
+        return Err("the columns do not follow each other in memory at equal distances".into());
+    }
+    if step < bytes {
+        return Err(in_words(format_args!(
+            "each column begins {step} bytes after the one before it, which has {bytes} bytes"
+        )));
+    }
+    if step > bytes && !columns.in_one_block {
+        return Err(in_words(format_args!(
+            "there are {} bytes between the columns, which may belong to somebody else",
+            step - bytes
+        )));
+    }
+    if step % columns.width != 0 {
+        return Err(in_words(format_args!(
+            "each column begins {step} bytes after the one before it, which is no whole number of values of {} bytes",
+            columns.width
+        )));
+    }
+    Ok(step / columns.width)
 }
 
 /// The batch as a column-major matrix with the same rows and columns.
@@ -142,7 +161,7 @@ pub fn matrix(batch: &Batch, copy: Copying, stream: Option<Stream>) -> Result<Te
     let must_copy = plan_matrix(batch)?.allow(copy)?;
     let columns = columns(batch)?;
     match distance(&columns, batch.length()) {
-        Some(distance) if !must_copy => seen_in_place(batch, &columns, distance),
+        Ok(distance) if !must_copy => seen_in_place(batch, &columns, distance),
         _ => gathered(batch, &columns, stream),
     }
 }

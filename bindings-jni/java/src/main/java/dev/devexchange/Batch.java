@@ -422,7 +422,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     /**
      * Returns the batch as a column-major matrix with the same rows and columns. If nothing is copied, the matrix is
      * read-only and keeps the memory alive by itself; that requires columns that follow each other in memory at equal
-     * distances.
+     * distances, with nothing between them, or in one block, as in a batch that was copied as a whole or made of a
+     * matrix.
      *
      * @param copy whether the values may be copied
      * @param stream the stream that a copy is queued on if the host cannot read the memory; otherwise may be {@code
