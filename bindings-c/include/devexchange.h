@@ -12,13 +12,18 @@
  * - Handles are counted references. Any thread may use a handle, and several threads may do so
  *   at once; one of them releases it, when no call uses it any more. `_release(T **)` sets the
  *   handle to NULL, and does nothing for NULL.
+ * - Cancellation. No thread may be cancelled (`pthread_cancel`) in a call of the library, nor in one
+ *   that may release what it handed out: that ends the process. Disable it around such calls
+ *   (`pthread_setcancelstate`). A stack of 64 KiB is enough for data of 64 levels, the most there
+ *   may be, unless the driver or a callback needs more.
  * - One call at a time. No other call may use the handle during a `_produced_on`. A stream of
  *   batches takes one call at a time, and an asynchronous writer one call at a time that calls
  *   its consumer; a second one gets DEVX_BUSY.
  * - Ownership. An `_import` takes its source only on success. `_share` keeps the handle,
  *   `_move(T **)` sets it to NULL, and `_borrow` gives a view that owns nothing and is valid as
  *   long as the handle. An owner is released exactly once, on any thread, and not at all if the
- *   call that was given it fails.
+ *   call that was given it fails. A shared object whose callbacks may still be called must stay
+ *   loaded, whichever library it is linked with (`-Wl,-z,nodelete`).
  * - Streams of a device are numbers, as in DLPack: 1 is CUDA's legacy default stream, 2 the
  *   per-thread default stream, -1 no stream, any other number a handle (`CUstream`); 0 is refused.
  * - Units. Shapes, strides and offsets are in elements, `byte_offset` and sizes in bytes, times
@@ -632,8 +637,10 @@ devx_status devx_batch_stream_schema(
  *
  * `copy` is as in `devx_column_to_tensor`; a copy of memory that the host cannot read is queued on
  * `stream`, -1 if there is none (DEVX_NOT_READY if one is needed; DEVX_DEVICE for any other stream
- * if the batch is on the CPU). A view is read-only and keeps the batch's memory alive; it needs
- * columns that lie one after the other at equal distances.
+ * if the batch is on the CPU). A view is read-only and keeps the batch's memory alive. It needs
+ * columns that follow each other at equal distances, with no memory between them, which may belong
+ * to somebody else; memory between them is fine in a batch that is known to be one block of memory,
+ * as one that was copied as a whole or made of a matrix.
  */
 devx_status devx_batch_to_matrix(
     devx_batch_t const *batch,
@@ -735,6 +742,9 @@ devx_status devx_column_list(
 /**
  * Gives the number of nulls of a column. If it is not known, they are counted, in host memory only
  * (else DEVX_DEVICE) and when the data is ready (else DEVX_NOT_READY).
+ *
+ * Nothing keeps the number: with -1 in `null_count`, every call reads the validity buffer again, of
+ * all rows that the column sees. Keep it if you need it more than once.
  */
 devx_status devx_column_null_count(
     devx_batch_t const *batch,
@@ -819,7 +829,8 @@ devx_status devx_column_slice(
 /**
  * Writes the value of a row as readable text.
  *
- * Numbers are written plainly, dates and times as in ISO 8601 (timestamps with a time zone in UTC),
+ * Numbers are written plainly, with the fewest digits that tell them from others of their type
+ * (half precision as single), dates and times as in ISO 8601 (timestamps with a time zone in UTC),
  * durations with their unit, text in quotes as in JSON, bytes as `0x...`, lists as `[...]`, structs
  * as `{"name": ...}`, maps as `{key: ...}`, and null as `null`. If a value within another one is
  * not valid Arrow, the error takes its place, as `<...>`.
@@ -1093,12 +1104,24 @@ devx_status devx_ipc_server_withdraw(
     int32_t *out,
     devx_error *error);
 
-/** Returns how many objects of all kinds are not released yet; 0 when nothing is outstanding. */
+/**
+ * Returns how many releases of all kinds (`devx_ledger`) are still to come; 0 when nothing is
+ * outstanding.
+ *
+ * Counted are structs, streams and offers that consumers hold, those taken from producers, owners,
+ * also those in a `devx_batch_source` and a `devx_manager_table`, and memory that the library
+ * allocated. Handles themselves are not: not a second one of the same thing (`_share`), a schema
+ * that was not imported, a tensor or batch without an owner, a manager of the library, an
+ * asynchronous reader whose handler nobody has, or a server or client (`devx_ipc_...`).
+ *
+ * In a child of a fork the counts go on from those of its parent, and what the child has to leave
+ * to its parent stays counted.
+ */
 int64_t devx_ledger_outstanding(void);
 
 /**
  * Reads the ledger: how much this library has handed out and taken in, and how much of that is not
- * released yet.
+ * released yet. See `devx_ledger_outstanding` for what counts.
  */
 devx_status devx_ledger_read(devx_ledger *out, devx_error *error);
 
@@ -1263,7 +1286,13 @@ void devx_manager_release(devx_manager_t **manager);
  */
 devx_status devx_manager_reset(devx_manager_t const *manager, int32_t device_id, devx_error *error);
 
-/** Ends one `devx_manager_defer_cleanup`. */
+/**
+ * Ends one `devx_manager_defer_cleanup` of the same manager (DEVX_INVALID_ARGUMENT if there is
+ * none).
+ *
+ * It never ends a deferral of another manager that allocates from this one, or of the manager that
+ * this one allocates from. A limited manager that is gone defers nothing any more.
+ */
 devx_status devx_manager_resume_cleanup(devx_manager_t const *manager, devx_error *error);
 
 /** Gives unused memory of a device back to the driver, except for `keep` bytes. */

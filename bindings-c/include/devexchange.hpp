@@ -15,7 +15,8 @@
  * callable given to owner() is caught, counted, and reported to the handler of set_release_error_handler().
  *
  * Threads. Different objects may be used on different threads, even if they share memory; a release may come on any
- * thread. One object is for one thread at a time, as usual in C++, unless its class says otherwise.
+ * thread. One object is for one thread at a time, as usual in C++, unless its class says otherwise. No thread may be cancelled
+ * (pthread_cancel) in a call of the library.
  *
  * Nothing here needs run-time type information: -fno-rtti is fine. With -fno-exceptions, use devexchange.h.
  */
@@ -197,7 +198,7 @@ inline devx_ledger ledger() {
     return out;
 }
 
-/* How many objects of all kinds are not released yet. */
+/* How many releases of all kinds are still to come (devx_ledger_outstanding says what counts). */
 inline std::int64_t outstanding() noexcept {
     return devx_ledger_outstanding();
 }
@@ -282,7 +283,8 @@ private:
 };
 
 /* An owner that calls `callable()` once, on any thread (that of the last user, or one of the library after queued work), and
- * then destroys it. The callable must not wait for another release (devx_owner). */
+ * then destroys it. The callable must not wait for another release (devx_owner). The shared object that calls this, such as a
+ * plugin, has the code of the release: it must stay loaded, whichever library it is linked with (-Wl,-z,nodelete). */
 template <class Callable> Owner owner(Callable &&callable) {
     using Stored = std::decay_t<Callable>;
     static_assert(std::is_invocable_v<Stored &>, "an owner needs something that can be called without arguments");
@@ -290,7 +292,7 @@ template <class Callable> Owner owner(Callable &&callable) {
     return Owner(devx_owner{stored.release(), &detail::run_once<Stored>});
 }
 
-/* An owner that keeps a value (a std::vector, a std::shared_ptr, ...) until nobody needs it any more. */
+/* An owner that keeps a value (a std::vector, a std::shared_ptr, ...) until nobody needs it any more; see owner(). */
 template <class T> Owner keep(T value) {
     return owner([kept = std::move(value)]() noexcept { static_cast<void>(kept); });
 }
@@ -1261,7 +1263,7 @@ public:
     std::int64_t n_children() const noexcept { return raw_.n_children; }
     bool has_dictionary() const noexcept { return raw_.has_dictionary != 0; }
 
-    /* The number of nulls; if it is not known, they are counted, in host memory only. */
+    /* The number of nulls; if it is not known, every call counts them, in host memory only. */
     std::int64_t null_count() const {
         std::int64_t out = 0;
         detail::check([&](devx_error *error) { return devx_column_null_count(batch_, &raw_, &out, error); });

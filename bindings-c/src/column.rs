@@ -181,6 +181,9 @@ unsafe fn devx_column_dictionary(
 
 /// Gives the number of nulls of a column. If it is not known, they are counted, in host memory only (else DEVX_DEVICE) and when
 /// the data is ready (else DEVX_NOT_READY).
+///
+/// Nothing keeps the number: with -1 in `null_count`, every call reads the validity buffer again, of all rows that the column
+/// sees. Keep it if you need it more than once.
 #[ffi_export]
 unsafe fn devx_column_null_count(
     batch: *const BatchHandle,

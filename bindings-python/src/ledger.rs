@@ -31,7 +31,12 @@ pub(crate) fn ledger(py: Python<'_>) -> Result<Bound<'_, PyDict>> {
     Ok(counts)
 }
 
-/// Returns how many things of all kinds are not released yet: 0 when nothing is outstanding.
+/// Returns how many releases of all kinds are still to come: 0 when nothing is outstanding.
+///
+/// Counted are structs, streams and offers that consumers hold, those taken from producers, releases of Python objects whose
+/// memory is used, and memory that the library allocated. Objects are not counted by themselves: not a second one of the same
+/// thing, a schema that was not imported, a manager of the library, an asynchronous reader whose handler nobody has, or a
+/// server or client.
 #[pyfunction]
 pub(crate) fn outstanding() -> i64 {
     core_ledger::outstanding()

@@ -1,5 +1,10 @@
 //! The ledger: what was handed out and taken in, and is not released yet.
 //!
+//! It counts the releases that are still to come: of structs, streams and offers that consumers hold, of those taken from
+//! producers, of owners, and of memory that the library allocated. Handles are not counted by themselves: not a clone, a schema
+//! that was not imported, a tensor or batch without an owner, a manager of this library, an asynchronous reader whose handler
+//! nobody has, or a server or client of [`ipc`](crate::ipc). A child of `fork` goes on from the counts of its parent.
+//!
 //! It holds counts only, no addresses. Each thread counts what it does; reading the ledger adds these counts up.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -93,7 +98,7 @@ pub fn read() -> DevxLedger {
     }
 }
 
-/// Returns how many things are not released yet, over all kinds; 0 when nothing is outstanding.
+/// Returns how many releases are still to come, over all kinds; 0 when nothing is outstanding.
 pub fn outstanding() -> i64 {
     // In the same order as in `count_of`.
     let closed = sum(|lines| lines.all().map(|line| line.closed.load(Acquire)).sum());

@@ -121,6 +121,9 @@ typedef struct devx_error {
  * that called it (a coroutine that moves to another thread does not), and it must not throw. Nor
  * must it wait for another release: a release that it causes by giving up what it holds may come
  * only after it has returned. A NULL `release` means that there is nothing to call.
+ *
+ * A shared object with the code of `release`, such as a plugin, must stay loaded until then, or for
+ * good (link it with `-Wl,-z,nodelete`).
  */
 typedef struct devx_owner {
   /** Passed to `release` unchanged. */
@@ -154,7 +157,8 @@ typedef struct devx_batch devx_batch;
 /**
  * The source of the batches of a stream.
  *
- * Its functions are called on whatever thread pulls, one call at a time. They must not throw.
+ * Its functions are called on whatever thread pulls, one call at a time. They must not throw. A
+ * shared object with their code must stay loaded until `release` has returned (see `devx_owner`).
  */
 typedef struct devx_batch_source {
   /** Passed to both functions unchanged. */
@@ -280,8 +284,9 @@ typedef struct devx_manager_statistics {
  *
  * The callbacks may be called from any thread, several at once, and before `initialize`. They must
  * not throw. A status other than `DEVX_OK` is an error, with the text and the driver code from
- * `*error`, which may be left as it is. The interface is that of Numba's external memory management
- * plugin.
+ * `*error`, which may be left as it is. A shared object with their code must stay loaded until
+ * `release` has returned (see `devx_owner`). The interface is that of Numba's external memory
+ * management plugin.
  *
  * All callbacks but `allocate` may be NULL. Without `pin` or `memory_info`, calls that need it
  * return DEVX_UNSUPPORTED; without `ipc_handle`, the library asks the driver; in place of any other
@@ -528,11 +533,13 @@ typedef struct devx_count {
 
 /** The ledger: how much this library has handed out and taken in. */
 typedef struct devx_ledger {
-  /** DLPack tensors handed to consumers. */
+  /** Tensors handed to consumers, also to those in other processes. */
   struct devx_count tensor_exports;
-  /** DLPack tensors taken from producers. */
+  /** Tensors taken from producers. */
   struct devx_count tensor_imports;
-  /** Arrow arrays handed to consumers; a whole tree counts once. */
+  /**
+   * Arrow arrays handed to consumers, also to those in other processes; a whole tree counts once.
+   */
   struct devx_count batch_exports;
   /** Arrow arrays taken from producers. */
   struct devx_count batch_imports;

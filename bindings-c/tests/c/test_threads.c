@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* barriers */
 #include "test_support.h"
 
+#include <limits.h>
 #include <pthread.h>
 
 enum { THREADS = 8, ROUNDS = 500, COLUMNS = 12 };
@@ -252,6 +253,70 @@ TEST(the_children_of_a_tree_go_at_the_same_time) {
         CHECK_INT(tally.live, 0);
         CHECK_NOTHING_OUTSTANDING();
     }
+}
+
+/* --- a small stack --- */
+
+enum { LEVELS = 64, STACK = 64 * 1024 };
+
+/* Lists of lists, down to a number, in a column: 64 levels with the one of the root. */
+static devx_batch_t *deep_batch(void) {
+    static int32_t const offsets[2] = {0, 1};
+    static void const *const list[2] = {NULL, offsets}, *const number[2] = {NULL, offsets}, *const batch[1] = {NULL};
+    devx_field fields[LEVELS];
+    devx_node nodes[LEVELS];
+    devx_schema_t *schema = NULL;
+    devx_batch_t *out = NULL;
+    for (int i = 0; i < LEVELS; ++i) {
+        fields[i] = (devx_field){i == LEVELS - 1 ? "i" : "+l", "l", NULL, DEVX_FIELD_NULLABLE, i < LEVELS - 1, 0};
+        nodes[i] = (devx_node){1, 0, 0, i == LEVELS - 1 ? number : list, 2};
+    }
+    fields[0].format = "+s";
+    nodes[0] = (devx_node){1, 0, 0, batch, 1};
+    if (devx_schema_create(fields, LEVELS, &schema, &error) == DEVX_OK &&
+        devx_batch_create(schema, (DLDevice){kDLCPU, 0}, nodes, LEVELS, NULL, &out, &error) != DEVX_OK) {
+        out = NULL;
+    }
+    devx_schema_release(&schema);
+    return out;
+}
+
+static void *use_deep_batch(void *batch) {
+    char text[8 * LEVELS];
+    size_t length;
+    devx_error say;
+    devx_column column;
+    devx_batch_t *copy = NULL, *imported = NULL;
+    devx_schema_t *schema = NULL;
+    struct ArrowSchema described;
+    struct ArrowArray array;
+    int const failed = devx_batch_root(batch, &column, &say) ||
+                       devx_column_text(batch, &column, 0, text, sizeof text, &length, &say) ||
+                       devx_batch_copy(batch, &copy, &say) || devx_batch_schema(copy, &schema, &say) ||
+                       devx_schema_export(schema, &described, &say) || devx_batch_export_move(&copy, &array, &say) ||
+                       devx_batch_import_pair(&array, &described, &imported, &say);
+    devx_batch_release(&imported);
+    devx_schema_release(&schema);
+    return failed || length != strlen("{\"l\": }0") + 2 * (LEVELS - 2) ? batch : NULL;
+}
+
+/* The README says that this stack is enough. */
+TEST(the_deepest_batch_needs_little_stack) {
+    devx_batch_t *batch = deep_batch();
+    pthread_attr_t attributes;
+    pthread_t thread;
+    void *failed = batch;
+    CHECK_MADE(batch);
+    pthread_attr_init(&attributes);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    CHECK_INT(pthread_attr_setstacksize(&attributes, STACK > PTHREAD_STACK_MIN ? STACK : PTHREAD_STACK_MIN), 0);
+#endif
+    CHECK_INT(pthread_create(&thread, &attributes, use_deep_batch, batch), 0);
+    pthread_join(thread, &failed);
+    CHECK_PTR(failed, NULL);
+    pthread_attr_destroy(&attributes);
+    devx_batch_release(&batch);
+    CHECK_NOTHING_OUTSTANDING();
 }
 
 /* --- errors --- */

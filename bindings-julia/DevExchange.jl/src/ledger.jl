@@ -9,7 +9,9 @@ one for each tensor or batch over Julia memory, and for memory that the library 
 stream counts as an export while a foreign consumer has it, and as an import while a foreign producer's stream is in
 use.
 
-The counts are those of the C library in this process, including its other users.
+Objects are not counted by themselves: not a second one of the same thing (`share`), a schema that was not imported, a
+manager of the library, an asynchronous reader whose handler nobody has, or a server or client. The counts are those of
+the C library in this process, including its other users.
 """
 function ledger()
     record = Ref{DevxLedger}()
@@ -22,7 +24,7 @@ end
 """
     outstanding() -> Int
 
-Returns how many things are not released yet, over all kinds of the [`ledger`](@ref); 0 when everything was given back.
+Returns how many releases are still to come, over all kinds of the [`ledger`](@ref); 0 when everything was given back.
 Releases that only wait for delivery in Julia (see [`drain`](@ref)) no longer count.
 """
 outstanding() = Int(ccall(devx_ledger_outstanding[], Int64, ()))

@@ -97,6 +97,9 @@ pub struct DevxError {
 /// `release(context)` is then called exactly once, from any thread. It must return on the thread that called it (a coroutine
 /// that moves to another thread does not), and it must not throw. Nor must it wait for another release: a release that it
 /// causes by giving up what it holds may come only after it has returned. A NULL `release` means that there is nothing to call.
+///
+/// A shared object with the code of `release`, such as a plugin, must stay loaded until then, or for good (link it with
+/// `-Wl,-z,nodelete`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxOwner {
@@ -129,7 +132,8 @@ pub struct DevxBatch {
 
 /// The source of the batches of a stream.
 ///
-/// Its functions are called on whatever thread pulls, one call at a time. They must not throw.
+/// Its functions are called on whatever thread pulls, one call at a time. They must not throw. A shared object with their code
+/// must stay loaded until `release` has returned (see `devx_owner`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DevxBatchSource {
@@ -245,8 +249,9 @@ pub const DEVX_MANAGER_VERSION: i32 = 1;
 /// The caller's own memory manager: a table of callbacks through which the library allocates.
 ///
 /// The callbacks may be called from any thread, several at once, and before `initialize`. They must not throw. A status other
-/// than `DEVX_OK` is an error, with the text and the driver code from `*error`, which may be left as it is. The interface is
-/// that of Numba's external memory management plugin.
+/// than `DEVX_OK` is an error, with the text and the driver code from `*error`, which may be left as it is. A shared object
+/// with their code must stay loaded until `release` has returned (see `devx_owner`). The interface is that of Numba's external
+/// memory management plugin.
 ///
 /// All callbacks but `allocate` may be NULL. Without `pin` or `memory_info`, calls that need it return DEVX_UNSUPPORTED;
 /// without `ipc_handle`, the library asks the driver; in place of any other callback, it does nothing.
@@ -499,11 +504,11 @@ pub struct DevxCount {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DevxLedger {
-    /// DLPack tensors handed to consumers.
+    /// Tensors handed to consumers, also to those in other processes.
     pub tensor_exports: DevxCount,
-    /// DLPack tensors taken from producers.
+    /// Tensors taken from producers.
     pub tensor_imports: DevxCount,
-    /// Arrow arrays handed to consumers; a whole tree counts once.
+    /// Arrow arrays handed to consumers, also to those in other processes; a whole tree counts once.
     pub batch_exports: DevxCount,
     /// Arrow arrays taken from producers.
     pub batch_imports: DevxCount,

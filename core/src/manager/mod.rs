@@ -364,7 +364,7 @@ impl Shared {
         self.0.header().deferred.begin();
     }
 
-    /// Ends a deferral of [`Shared::defer_cleanup`]; never one of a [`Deferred`], nor of a manager that allocates from this one.
+    /// Ends a deferral of [`Shared::defer_cleanup`], never one of a [`Deferred`] or of a manager that allocates from this one.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` if there is none.

@@ -2,8 +2,8 @@
 plain Python values, which have never been in Arrow.
 
 None, bool, int, float, Decimal, bytes, str, list and dict (a struct) stand for themselves, Map and Interval for types
-that Python lacks; Time is a date, time or duration. A float is the number that Arrow stores, rounded to its width; Single
-is one of single or half precision.
+that Python lacks; Time is a date, time or duration. A float is the number that Arrow stores, rounded to its width;
+Single is one of single or half precision.
 """
 
 import struct

@@ -47,7 +47,11 @@ public final class DevExchange {
     }
 
     /**
-     * The number of objects that are not released yet, over all kinds of the {@link #ledger()}.
+     * The number of releases that are still to come, over all kinds of the {@link #ledger()}: of structs, streams and
+     * offers that consumers hold, of those taken from producers, of release callbacks, and of memory that the library
+     * allocated. Objects are not counted by themselves: not a second one of the same thing ({@code share}), a schema
+     * that was not imported, a manager of the library, an asynchronous reader whose handler nobody has, or a server or
+     * client.
      *
      * @return 0 when everything was released
      */
