@@ -12,7 +12,8 @@
  * moved from. A callable is moved back there, unless its moves may throw: then it is destroyed.
  *
  * Errors. A call that fails throws devexchange::Error. No destructor throws, and no release does: an exception from a
- * callable given to owner() is caught, counted, and reported to the handler of set_release_error_handler().
+ * callable given to owner() is caught, counted, reported to the handler of set_release_error_handler(), and written to stderr
+ * with DEVEXCHANGE_TRACE=1 in the environment.
  *
  * Threads. Different objects may be used on different threads, even if they share memory; a release may come on any
  * thread. One object is for one thread at a time, as usual in C++, unless its class says otherwise. No thread may be cancelled
@@ -35,9 +36,10 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -213,8 +215,20 @@ namespace detail {
 inline std::atomic<std::int64_t> release_errors{0};
 inline std::atomic<ReleaseErrorHandler> release_error_handler{nullptr};
 
+/* Whether the library traces, by the same rule as in the library. */
+inline bool is_tracing() noexcept {
+    static bool const is = [] {
+        char const *const value = std::getenv("DEVEXCHANGE_TRACE");
+        return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
+    }();
+    return is;
+}
+
 inline void report_release_error(char const *what) noexcept {
     release_errors.fetch_add(1, std::memory_order_relaxed);
+    if (is_tracing()) {
+        std::fprintf(stderr, "devexchange: an exception in a release: %s\n", what);
+    }
     if (ReleaseErrorHandler const handler = release_error_handler.load(std::memory_order_acquire)) {
         handler(what);
     }
@@ -234,12 +248,13 @@ template <class Callable> void run_once(void *context) noexcept {
 
 } // namespace detail
 
-/* How many releases have thrown so far. */
+/* How many releases have thrown so far: those of callables that were given to owner() in this shared object or program. Others
+ * in the process may have a counter and a handler of their own, for example if they were compiled with -fvisibility=hidden. */
 inline std::int64_t release_errors() noexcept {
     return detail::release_errors.load(std::memory_order_relaxed);
 }
 
-/* Sets the handler for releases that throw; nullptr for none. Returns the previous one. */
+/* Sets the handler for the releases that release_errors() counts; nullptr for none. Returns the previous one. */
 inline ReleaseErrorHandler set_release_error_handler(ReleaseErrorHandler handler) noexcept {
     return detail::release_error_handler.exchange(handler, std::memory_order_acq_rel);
 }
@@ -1430,7 +1445,7 @@ struct Node {
     std::vector<Node> dictionary = {};
     std::int64_t null_count = -1; /* -1 if not known: then it is counted when somebody asks */
     std::int64_t offset = 0;
-    std::vector<std::int64_t> sizes = {}; /* bytes of each buffer, -1 if not known; a size that is left out is not known */
+    std::vector<std::int64_t> sizes = {}; /* bytes of each buffer, -1 if not known; empty if none is known */
 };
 
 /* One reference to an Arrow array with its schema: a record batch if the type is struct. */
@@ -1457,16 +1472,25 @@ public:
         return create(schema, Node{length, {nullptr}, std::move(columns)}, std::move(owner));
     }
 
+    /* A batch as an argument of of_columns(), valid as long as that batch. A temporary lives until the call has returned. */
+    class Ref {
+    public:
+        Ref(Batch const &batch) noexcept : raw_(batch.get()) {}
+        devx_batch_t const *get() const noexcept { return raw_; }
+
+    private:
+        devx_batch_t const *raw_;
+    };
+
     /* A record batch of columns, each of which is a batch, under new names. All have the same length and are on the same
      * device. They are shared. On a GPU, they are ordered by `stream`, which waits for all of them and may be closed before the
      * batch is released; none is needed if all are ready. */
-    static Batch of_columns(std::vector<std::pair<std::string, std::reference_wrapper<Batch const>>> const &columns,
-                            std::int64_t stream = no_stream) {
+    static Batch of_columns(std::vector<std::pair<std::string, Ref>> const &columns, std::int64_t stream = no_stream) {
         std::vector<char const *> names;
         std::vector<devx_batch_t const *> raw;
         for (auto const &[name, column] : columns) {
             names.push_back(detail::c_text(name, "name"));
-            raw.push_back(column.get().get());
+            raw.push_back(column.get());
         }
         Batch out;
         detail::check([&](devx_error *error) {
@@ -1658,8 +1682,13 @@ private:
         raw.buffers = node.buffers.data();
         raw.n_buffers = static_cast<std::int64_t>(node.buffers.size());
         out.push_back(raw);
-        for (std::size_t i = 0; i < node.buffers.size(); ++i) {
-            sizes.push_back(i < node.sizes.size() ? node.sizes[i] : -1);
+        if (node.sizes.empty()) {
+            sizes.insert(sizes.end(), node.buffers.size(), -1);
+        } else if (node.sizes.size() == node.buffers.size()) {
+            sizes.insert(sizes.end(), node.sizes.begin(), node.sizes.end());
+        } else {
+            throw Error(DEVX_INVALID_BUFFERS, "sizes has " + std::to_string(node.sizes.size()) + " numbers for " +
+                                                  std::to_string(node.buffers.size()) + " buffers");
         }
         for (auto const &child : node.children) {
             flatten(child, out, sizes);
@@ -2051,8 +2080,9 @@ public:
     }
     /* Reports an error to the consumer; `code` is an errno code other than 0. */
     void fail(std::int32_t code, std::string const &message, std::string const &metadata = {}) const {
+        char const *const text = detail::c_text(message, "message");
         detail::check([&](devx_error *error) {
-            return devx_async_writer_fail(get(), code, message.c_str(), detail::block_of(metadata), error);
+            return devx_async_writer_fail(get(), code, text, detail::block_of(metadata), error);
         });
     }
 

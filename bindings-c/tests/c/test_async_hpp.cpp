@@ -148,6 +148,7 @@ TEST(metadata_that_is_cut_off_is_refused) {
             CHECK_INT(thrown([&] { writer.send_move(std::move(batch), cut); }), DEVX_INVALID_METADATA);
             CHECK(static_cast<bool>(batch));
             CHECK_INT(thrown([&] { writer.fail(EIO, "no", cut); }), DEVX_INVALID_METADATA);
+            CHECK_INT(thrown([&] { writer.fail(EIO, std::string("no\0", 3)); }), DEVX_INVALID_TEXT);
         }
     }
     CHECK_INT(dx::outstanding(), 0);

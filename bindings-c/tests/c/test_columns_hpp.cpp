@@ -81,6 +81,13 @@ TEST(parts_of_a_batch) {
     CHECK(rows(last.root()) == "{\"n\": 11, \"t\": \"bc\"}");
     CHECK(rows(dx::Batch::of_columns({{"u", text}, {"v", last}}).root()) ==
           "{\"u\": \"bc\", \"v\": {\"n\": 11, \"t\": \"bc\"}}");
+    /* Temporaries, and a list that is made at run time. */
+    CHECK(rows(dx::Batch::of_columns({{"a", whole.column("t").share()}, {"b", whole.column("n").share()}}).root()) ==
+          "{\"a\": \"a\", \"b\": 10} {\"a\": \"bc\", \"b\": 11}");
+    std::vector<std::pair<std::string, dx::Batch::Ref>> columns;
+    columns.emplace_back("last", last);
+    CHECK(rows(dx::Batch::of_columns(columns).root()) == "{\"last\": {\"n\": 11, \"t\": \"bc\"}}");
+    CHECK(rows(dx::Batch::of_columns({{"q", whole.column(1).share()}}).root()) == "{\"q\": \"a\"} {\"q\": \"bc\"}");
     CHECK_THROWS(static_cast<void>(whole.slice(1, 2)), "DEVX_OUT_OF_RANGE: offset is 1 and length is 2");
     CHECK_THROWS(static_cast<void>(whole.root().slice(-1, 1)), "DEVX_OUT_OF_RANGE: offset is -1");
 }

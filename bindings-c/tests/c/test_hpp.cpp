@@ -634,8 +634,10 @@ TEST(a_buffer_that_is_too_small_is_refused) {
         return dx::Batch::of(schema, 4, {y}, dx::Owner());
     };
     CHECK_INT(make({}).length(), 4);
-    CHECK_INT(make({-1}).length(), 4);
+    CHECK_INT(make({-1, -1}).length(), 4);
     CHECK_INT(make({-1, sizeof numbers}).length(), 4);
+    CHECK_THROWS(make({sizeof numbers}), DEVX_INVALID_BUFFERS, "sizes has 1 numbers for 2 buffers");
+    CHECK_THROWS(make({-1, sizeof numbers, 0}), DEVX_INVALID_BUFFERS, "sizes has 3 numbers for 2 buffers");
     CHECK_THROWS(make({-1, 15}), DEVX_INVALID_BUFFERS, "array \"y\": buffers[1] has 15 bytes: offset and length 4 of int32");
 }
 
