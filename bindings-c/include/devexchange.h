@@ -1345,12 +1345,37 @@ devx_status devx_schema_create(
     devx_error *error);
 
 /**
+ * Tells whether two schemas are equal: `*out` gets 1, or 0 if not.
+ *
+ * They are if the names, formats, flags, children and dictionaries of all fields are, and their
+ * metadata has the same pairs in the same order.
+ */
+devx_status devx_schema_equal(
+    devx_schema_t const *schema,
+    devx_schema_t const *other,
+    int32_t *out,
+    devx_error *error);
+
+/**
  * Hands the schema to a consumer, which releases `out`; the handle is kept. What `out` held is
  * overwritten, not released.
  */
 devx_status devx_schema_export(
     devx_schema_t const *schema,
     struct ArrowSchema *out,
+    devx_error *error);
+
+/**
+ * Gives the field of a node of a schema.
+ *
+ * Node 0 is the root: for a record batch, a field of type struct with a child for each column. From
+ * there, `first_child` and `n_children` lead to the children, and `dictionary` to the values of a
+ * dictionary.
+ */
+devx_status devx_schema_field(
+    devx_schema_t const *schema,
+    int64_t node,
+    devx_field_info *out,
     devx_error *error);
 
 /**

@@ -1183,7 +1183,66 @@ struct Field {
     std::string metadata = {};                 /* from encode_metadata, or empty */
 };
 
-/* One reference to a tree of fields, which never changes. */
+/* A view of one field of a schema: owns nothing, valid as long as the schema. */
+class FieldView {
+public:
+    FieldView(devx_schema_t const *schema, std::int64_t node) : schema_(schema) {
+        detail::check([&](devx_error *error) { return devx_schema_field(schema, node, &raw_, error); });
+    }
+
+    devx_field_info const &raw() const noexcept { return raw_; }
+    std::string_view name() const noexcept { return raw_.name; }
+    std::string_view format() const noexcept { return raw_.format; }
+    /* A readable name of the type; for a dictionary, the types of the indices and of the values, as in "int32 -> utf8". */
+    std::string type_name() const {
+        std::string const own = devexchange::type_name(raw_.format);
+        return has_dictionary() ? own + " -> " + dictionary().type_name() : own;
+    }
+    std::vector<std::pair<std::string, std::string>> metadata() const { return decode_metadata(raw_.metadata); }
+    /* DEVX_FIELD_... bits, and any others that the producer has set. */
+    std::int64_t flags() const noexcept { return raw_.flags; }
+    bool nullable() const noexcept { return (raw_.flags & DEVX_FIELD_NULLABLE) != 0; }
+
+    std::int64_t n_children() const noexcept { return raw_.n_children; }
+    FieldView child(std::int64_t index) const {
+        if (index < 0 || index >= raw_.n_children) {
+            throw Error(DEVX_OUT_OF_RANGE, "index is " + std::to_string(index) + ": the field has " +
+                                               std::to_string(raw_.n_children) + " children");
+        }
+        return FieldView(schema_, raw_.first_child + index);
+    }
+    /* The first child with this name. */
+    FieldView child(std::string_view name) const {
+        for (std::int64_t index = 0; index < raw_.n_children; ++index) {
+            if (FieldView const one = child(index); one.name() == name) {
+                return one;
+            }
+        }
+        throw Error(DEVX_OUT_OF_RANGE, "name is \"" + std::string(name) + "\": the field has no such child");
+    }
+    std::vector<FieldView> children() const {
+        std::vector<FieldView> out;
+        for (std::int64_t index = 0; index < raw_.n_children; ++index) {
+            out.push_back(child(index));
+        }
+        return out;
+    }
+    bool has_dictionary() const noexcept { return raw_.dictionary >= 0; }
+    /* The field of the dictionary's values. */
+    FieldView dictionary() const {
+        if (!has_dictionary()) {
+            throw Error(DEVX_MISMATCH, "the field has no dictionary");
+        }
+        return FieldView(schema_, raw_.dictionary);
+    }
+
+private:
+    devx_schema_t const *schema_;
+    devx_field_info raw_;
+};
+
+/* One reference to a tree of fields, which never changes. Schemas are equal if all their fields are, with everything that the
+ * fields say. */
 class Schema {
 public:
     Schema() noexcept = default;
@@ -1213,6 +1272,16 @@ public:
     explicit operator bool() const noexcept { return handle_.get() != nullptr; }
     devx_schema_t *get() const noexcept { return handle_.get(); }
     devx_schema_t *release() noexcept { return handle_.release(); }
+
+    /* The root: for a record batch, a field of type struct with a child for each column. */
+    FieldView root() const { return FieldView(get(), 0); }
+
+    friend bool operator==(Schema const &a, Schema const &b) {
+        std::int32_t out = 0;
+        detail::check([&](devx_error *error) { return devx_schema_equal(a.get(), b.get(), &out, error); });
+        return out != 0;
+    }
+    friend bool operator!=(Schema const &a, Schema const &b) { return !(a == b); }
 
     /* Another reference to the same schema. */
     Schema share() const {

@@ -59,6 +59,8 @@ named_in_c! {
     RequestRecord(types::DevxDlpackRequest) = "devx_dlpack_request";
     /// `devx_field`.
     FieldRecord(types::DevxField) = "devx_field";
+    /// `devx_field_info`.
+    FieldInfoRecord(types::DevxFieldInfo) = "devx_field_info";
     /// `devx_node`.
     NodeRecord(types::DevxNode) = "devx_node";
     /// `devx_column`.

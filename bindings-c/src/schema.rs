@@ -1,11 +1,13 @@
-//! `devx_schema_*`: creating, importing and exporting schemas.
+//! `devx_schema_*`: creating, importing, exporting and inspecting schemas.
 
+use devexchange_core::abi::types::DEVX_OUT_OF_RANGE;
 use devexchange_core::arrow::schema::{FieldDesc, Schema};
 use devexchange_core::memory::collected;
+use devexchange_core::{Error, Result};
 use safer_ffi::ffi_export;
 use safer_ffi::prelude::Out;
 
-use crate::ctypes::{ArrowSchema, ErrorRecord, FieldRecord, Status};
+use crate::ctypes::{ArrowSchema, ErrorRecord, FieldInfoRecord, FieldRecord, Status};
 use crate::error::{guard, guard_release, handle, list, required};
 
 handle! {
@@ -66,6 +68,52 @@ unsafe fn devx_schema_share(
         // SAFETY: the caller gives a living handle.
         let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
         out.write(SchemaHandle::give(schema.clone()));
+        Ok(())
+    })
+}
+
+/// Gives the field of a node of a schema.
+///
+/// Node 0 is the root: for a record batch, a field of type struct with a child for each column. From there, `first_child` and
+/// `n_children` lead to the children, and `dictionary` to the values of a dictionary.
+#[ffi_export]
+unsafe fn devx_schema_field(
+    schema: *const SchemaHandle,
+    node: i64,
+    out: Option<Out<'_, FieldInfoRecord>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
+        let Some(field) = usize::try_from(node).ok().and_then(|node| schema.field(node)) else {
+            let nodes = schema.nodes();
+            return Err(Error::new(DEVX_OUT_OF_RANGE, format_args!("node is {node}: the schema has {nodes} fields")));
+        };
+        out.write(FieldInfoRecord(field.to_raw()));
+        Ok(())
+    })
+}
+
+/// Tells whether two schemas are equal: `*out` gets 1, or 0 if not.
+///
+/// They are if the names, formats, flags, children and dictionaries of all fields are, and their metadata has the same pairs in
+/// the same order.
+#[ffi_export]
+unsafe fn devx_schema_equal(
+    schema: *const SchemaHandle,
+    other: *const SchemaHandle,
+    out: Option<Out<'_, i32>>,
+    error: Option<&mut ErrorRecord>,
+) -> Status {
+    guard(error, || -> Result<()> {
+        let out = required(out, "out")?;
+        // SAFETY: the caller gives a living handle.
+        let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
+        // SAFETY: as above.
+        let other = unsafe { SchemaHandle::borrow(other, "other") }?;
+        out.write((*schema == *other).into());
         Ok(())
     })
 }

@@ -238,6 +238,7 @@ records! {
         DevxBatchSource { context next release }
         DevxDlpackRequest { max_major max_minor stream copy }
         DevxField { format name metadata flags n_children has_dictionary }
+        DevxFieldInfo { format name metadata flags n_children first_child dictionary }
         DevxNode { length null_count offset buffers n_buffers }
         DevxColumn {
             format name metadata flags length null_count offset buffers n_buffers n_children

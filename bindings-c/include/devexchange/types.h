@@ -406,6 +406,30 @@ typedef struct devx_field {
 } devx_field;
 
 /**
+ * One field of a schema, as `devx_schema_field` gives it. Its texts are valid as long as the
+ * schema.
+ *
+ * A field is named by its node: 0 is the root, and the children of a field have numbers that follow
+ * each other.
+ */
+typedef struct devx_field_info {
+  /** Arrow format string. */
+  const char *format;
+  /** Name; never NULL (`""` if there is none). */
+  const char *name;
+  /** Arrow metadata block, or NULL. */
+  const char *metadata;
+  /** `DEVX_FIELD_...` bits, and any others that the producer has set. */
+  int64_t flags;
+  /** Number of children. */
+  int64_t n_children;
+  /** The node of the first child, or -1 if there is none. */
+  int64_t first_child;
+  /** The node of the field of the dictionary's values, or -1 if the field has no dictionary. */
+  int64_t dictionary;
+} devx_field_info;
+
+/**
  * One node in the description of an array. Nodes are in the same order as the fields of the schema.
  */
 typedef struct devx_node {

@@ -92,6 +92,34 @@ TEST(parts_of_a_batch) {
     CHECK_THROWS(static_cast<void>(whole.root().slice(-1, 1)), "DEVX_OUT_OF_RANGE: offset is -1");
 }
 
+TEST(a_schema_is_looked_at_field_by_field) {
+    auto const make = [](std::int64_t flags) {
+        return dx::Schema::of({{"n", "i", 0, {}, {}, dx::encode_metadata({{"key", "value"}})},
+                               {"l", "+l", flags, {{"item", "g"}}},
+                               {"d", "c", DEVX_FIELD_ORDERED, {}, {{"", "u"}}}});
+    };
+    auto const schema = make(DEVX_FIELD_NULLABLE);
+    auto const root = schema.root();
+    CHECK(root.format() == "+s" && root.name().empty() && root.metadata().empty() && !root.nullable());
+    CHECK_INT(root.n_children(), 3);
+    std::string names;
+    for (auto const &column : root.children()) {
+        names += std::string(column.name()) + " " + column.type_name() + "; ";
+    }
+    CHECK_STR(names.c_str(), "n int32; l list; d int8 -> utf8; ");
+    auto const pairs = root.child("n").metadata();
+    CHECK(pairs.size() == 1 && pairs[0].first == "key" && pairs[0].second == "value");
+    CHECK(root.child("l").nullable() && root.child(1).child(0).name() == "item");
+    CHECK_INT(root.child("d").flags(), DEVX_FIELD_ORDERED);
+    CHECK(root.child("d").has_dictionary() && root.child(2).dictionary().format() == "u");
+    CHECK_THROWS(static_cast<void>(root.child("x")), "DEVX_OUT_OF_RANGE: name is \"x\": the field has no such");
+    CHECK_THROWS(static_cast<void>(root.child(3)), "DEVX_OUT_OF_RANGE: index is 3: the field has 3 children");
+    CHECK_THROWS(static_cast<void>(root.child(-1)), "DEVX_OUT_OF_RANGE: index is -1");
+    CHECK_THROWS(static_cast<void>(root.dictionary()), "DEVX_MISMATCH: the field has no dictionary");
+    CHECK(schema == make(DEVX_FIELD_NULLABLE));
+    CHECK(schema != make(0));
+}
+
 TEST(a_long_text_is_whole) {
     std::string const words(1000, 'w');
     std::int32_t const offsets[] = {0, 1000};

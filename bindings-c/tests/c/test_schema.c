@@ -137,6 +137,65 @@ TEST(a_nested_schema_is_described_depth_first) {
     CHECK_NOTHING_OUTSTANDING();
 }
 
+/* Follows the numbers from the root, and compares with what was described. */
+TEST(a_schema_is_looked_at_field_by_field) {
+    devx_schema_t *schema = create_tree();
+    CHECK_MADE(schema);
+    devx_field_info root, field;
+    CHECK_OK(devx_schema_field(schema, 0, &root, &error));
+    CHECK_STR(root.format, "+s");
+    CHECK_STR(root.name, "");
+    CHECK(root.metadata == NULL);
+    CHECK_INT(root.flags, 0);
+    CHECK_INT(root.n_children, 4);
+    CHECK_INT(root.dictionary, -1);
+    CHECK_OK(devx_schema_field(schema, root.first_child + 1, &field, &error));
+    CHECK_STR(field.format, "+L");
+    CHECK_INT(field.n_children, 1);
+    CHECK_OK(devx_schema_field(schema, field.first_child, &field, &error));
+    CHECK_STR(field.name, "item");
+    CHECK_OK(devx_schema_field(schema, field.first_child, &field, &error));
+    CHECK_STR(field.name, "c");
+    CHECK_INT(field.first_child, -1);
+    CHECK_OK(devx_schema_field(schema, root.first_child + 3, &field, &error));
+    CHECK_STR(field.name, "e");
+    CHECK_INT(field.flags, DEVX_FIELD_NULLABLE | DEVX_FIELD_ORDERED);
+    CHECK_INT(field.n_children, 0);
+    CHECK_INT(field.first_child, -1);
+    CHECK_OK(devx_schema_field(schema, field.dictionary, &field, &error));
+    CHECK_STR(field.format, "u");
+    CHECK_REFUSED(devx_schema_field(schema, 10, &field, &error), DEVX_OUT_OF_RANGE, "node is 10: the schema has 10 fields");
+    CHECK_REFUSED(devx_schema_field(schema, -1, &field, &error), DEVX_OUT_OF_RANGE, "node is -1");
+    CHECK_NEEDS(devx_schema_field(NULL, 0, &field, &error), "schema");
+    CHECK_NEEDS(devx_schema_field(schema, 0, NULL, &error), "out");
+    devx_schema_release(&schema);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
+TEST(schemas_are_equal_if_all_their_fields_are) {
+    devx_schema_t *first = create_tree(), *second = create_tree(), *third = NULL;
+    devx_field fields[10];
+    int32_t equal = -1;
+    CHECK_MADE(first);
+    CHECK_MADE(second);
+    describe_tree(fields);
+    fields[7].flags = 0;
+    CHECK_OK(devx_schema_create(fields, 10, &third, &error));
+    CHECK_OK(devx_schema_equal(first, first, &equal, &error));
+    CHECK_INT(equal, 1);
+    CHECK_OK(devx_schema_equal(first, second, &equal, &error));
+    CHECK_INT(equal, 1);
+    CHECK_OK(devx_schema_equal(first, third, &equal, &error));
+    CHECK_INT(equal, 0);
+    CHECK_NEEDS(devx_schema_equal(NULL, second, &equal, &error), "schema");
+    CHECK_NEEDS(devx_schema_equal(first, NULL, &equal, &error), "other");
+    CHECK_NEEDS(devx_schema_equal(first, second, NULL, &error), "out");
+    devx_schema_release(&first);
+    devx_schema_release(&second);
+    devx_schema_release(&third);
+    CHECK_NOTHING_OUTSTANDING();
+}
+
 TEST(metadata_and_unknown_flags_come_through) {
     struct tally tally = {0};
     char block[64];

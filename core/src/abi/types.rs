@@ -374,6 +374,28 @@ pub struct DevxField {
     pub has_dictionary: i64,
 }
 
+/// One field of a schema, as `devx_schema_field` gives it. Its texts are valid as long as the schema.
+///
+/// A field is named by its node: 0 is the root, and the children of a field have numbers that follow each other.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DevxFieldInfo {
+    /// Arrow format string.
+    pub format: *const c_char,
+    /// Name; never NULL (`""` if there is none).
+    pub name: *const c_char,
+    /// Arrow metadata block, or NULL.
+    pub metadata: *const c_char,
+    /// `DEVX_FIELD_…` bits, and any others that the producer has set.
+    pub flags: i64,
+    /// Number of children.
+    pub n_children: i64,
+    /// The node of the first child, or −1 if there is none.
+    pub first_child: i64,
+    /// The node of the field of the dictionary's values, or −1 if the field has no dictionary.
+    pub dictionary: i64,
+}
+
 /// One node in the description of an array. Nodes are in the same order as the fields of the schema.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

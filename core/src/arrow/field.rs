@@ -9,6 +9,7 @@ use super::record::{text, type_ids};
 use super::schema::{EXTENSION_METADATA, EXTENSION_NAME, Schema};
 use super::type_name::TypeName;
 use crate::abi::arrow_data::{ARROW_FLAG_NULLABLE, ArrowSchema};
+use crate::abi::types::DevxFieldInfo;
 
 /// One field of a schema.
 #[derive(Clone, Copy)]
@@ -42,6 +43,22 @@ impl<'a> Field<'a> {
     pub(crate) fn raw_metadata(self) -> Option<&'a [u8]> {
         // SAFETY: checked when the schema was made.
         unsafe { metadata::block(self.raw().metadata) }.ok().flatten()
+    }
+
+    /// The field as the C record describes it. Its texts are valid as long as the schema.
+    pub fn to_raw(self) -> DevxFieldInfo {
+        let ArrowSchema { format, metadata, flags, .. } = *self.raw();
+        let links = self.schema.links(self.node);
+        let number = |node: Option<usize>| node.map_or(-1, |node| node as i64);
+        DevxFieldInfo {
+            format,
+            name: self.raw_name().as_ptr(),
+            metadata,
+            flags,
+            n_children: self.n_children() as i64,
+            first_child: number(links.child(0)),
+            dictionary: number(links.dictionary()),
+        }
     }
 
     /// The number of this field's node in the tree.
