@@ -14,29 +14,29 @@ use crate::native::plain;
 use crate::queue::{keep, try_owner};
 use crate::stream::{optional, stream};
 
-plain! { tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> jlong }
-/// Makes a tensor over Java-owned memory. `description` is the address of a `DLTensor`; `room` is the number of bytes
-/// from its data on, −1 if not known; `token` stands for what keeps the memory alive.
-fn tensor_create(description: jlong, flags: jlong, room: jlong, token: jlong) -> Result<jlong> {
+plain! { tensor_create(description: jlong, flags: jlong, before: jlong, room: jlong, token: jlong) -> jlong }
+/// Makes a tensor over Java-owned memory. `description` is the address of a `DLTensor`; `before` is the number of bytes in
+/// front of its data that belong to the same memory; `room` is the number of bytes from its data on, −1 if not known;
+/// `token` stands for what keeps the memory alive.
+fn tensor_create(description: jlong, flags: jlong, before: jlong, room: jlong, token: jlong) -> Result<jlong> {
     // SAFETY: Java gives the address of a description that is valid during the call.
     let description = unsafe { &*take::<DLTensor>(description) };
     // SAFETY: as above.
     let desc = unsafe { dlpack::describe(description, Flags(flags.cast_unsigned())) }?;
-    if let Ok(room) = isize::try_from(room)
-        && room >= 0
-    {
-        check_room(&desc, room)?;
+    if room >= 0 {
+        check_room(&desc, before as isize, room as isize)?;
     }
     // SAFETY: Java describes memory that it keeps until the token comes back.
     let tensor = keep(unsafe { Tensor::from_raw_parts(&desc, try_owner(token)?) })?;
     Ok(give(tensor.into_raw()))
 }
 
-/// Refuses a shape that does not fit a byte buffer, whose size is known.
-fn check_room(desc: &TensorDesc<'_>, room: isize) -> Result<()> {
+/// Refuses a shape that does not fit a byte buffer, which has `before` bytes in front of the first element and `room` bytes
+/// from there on.
+fn check_room(desc: &TensorDesc<'_>, before: isize, room: isize) -> Result<()> {
     let padded = desc.flags.has(Flags::SUBBYTE_PADDED);
     let Layout { lowest, end, .. } = layout::check(desc.dtype, padded, desc.shape, desc.strides)?;
-    if lowest >= 0 && end <= room {
+    if lowest >= -before && end <= room {
         return Ok(());
     }
     let (shape, dtype) = (desc.shape, desc.dtype);
@@ -44,7 +44,8 @@ fn check_room(desc: &TensorDesc<'_>, room: isize) -> Result<()> {
         None => refuse!(DEVX_INVALID_SHAPE, "shape {shape:?} of {dtype} takes {end} bytes: the buffer has {room}"),
         Some(strides) => refuse!(
             DEVX_INVALID_SHAPE,
-            "strides {strides:?} with shape {shape:?} of {dtype} reach from {lowest} to {end} bytes: the buffer has {room}"
+            "strides {strides:?} with shape {shape:?} of {dtype} reach from {lowest} to {end} bytes: the buffer has \
+             {room} from its position on and {before} in front of it"
         ),
     }
 }

@@ -109,7 +109,7 @@ final class Native {
 
     // tensor.rs
 
-    static native long tensorCreate(long description, long flags, long room, long token);
+    static native long tensorCreate(long description, long flags, long before, long room, long token);
 
     static native long tensorAllocate(long description, long stream);
 

@@ -54,7 +54,8 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * segment must stay open.
      *
      * @param data a direct buffer in native byte order; the first element is at its position, and nothing beyond its
-     *     limit is used. A read-only buffer makes a read-only tensor
+     *     limit is used. With negative strides, elements may lie in front of the position, from the beginning of the
+     *     buffer on. A read-only buffer makes a read-only tensor
      * @param dtype type of the elements
      * @param shape extents; empty for a scalar
      * @param strides in elements; null for compact row-major
@@ -68,8 +69,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     public static Tensor create(
             ByteBuffer data, DType dtype, long[] shape, long[] strides, long flags, Runnable release) {
         long all = data.isReadOnly() ? flags | Flags.READ_ONLY : flags;
-        return make(HostMemory.address(data, "data"), Device.CPU, dtype, shape, strides, all, data.remaining(), data,
-                release);
+        return make(HostMemory.address(data, "data"), Device.CPU, dtype, shape, strides, all, data, release);
     }
 
     /**
@@ -91,7 +91,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      */
     public static Tensor create(
             long address, Device device, DType dtype, long[] shape, long[] strides, long flags, Runnable release) {
-        return make(address, device, dtype, shape, strides, flags, -1, null, release);
+        return make(address, device, dtype, shape, strides, flags, null, release);
     }
 
     private static Tensor make(
@@ -101,8 +101,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
             long[] shape,
             long[] strides,
             long flags,
-            long room,
-            Object kept,
+            ByteBuffer data,
             Runnable release) {
         if (strides != null && strides.length != shape.length) {
             throw new DevExchangeException(
@@ -111,11 +110,13 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
         }
         Tensor tensor = new Tensor();
         Scratch scratch = Description.write(address, device, dtype, shape, strides);
-        boolean owned = kept != null || release != null;
-        Long token = owned ? ReleaseQueue.register(kept, release) : Long.valueOf(0);
+        long before = data == null ? 0 : data.position();
+        long room = data == null ? -1 : data.remaining();
+        boolean owned = data != null || release != null;
+        Long token = owned ? ReleaseQueue.register(data, release) : Long.valueOf(0);
         long made = 0;
         try {
-            made = Native.tensorCreate(scratch.address, flags, room, token);
+            made = Native.tensorCreate(scratch.address, flags, before, room, token);
         } finally {
             if (made == 0) {
                 ReleaseQueue.cancel(token);

@@ -116,7 +116,35 @@ class TensorTest {
         refused(
                 Status.INVALID_SHAPE,
                 () -> Tensor.create(memory, DType.INT32, four, new long[] {-1}, 0, null),
-                "strides [-1]", "from -12", "the buffer has 16");
+                "strides [-1]", "from -12", "the buffer has 16 from its position on and 0 in front of it");
+    }
+
+    @Test
+    void negativeStridesMayReachToTheBeginningOfABuffer() {
+        ByteBuffer memory = Direct.ints(1, 2, 3, 4).position(12);
+        long[] back = {-1};
+        try (Tensor reversed = Tensor.create(memory, DType.INT32, new long[] {4}, back, 0, null)) {
+            assertEquals(4, reversed.getLong(0));
+            assertEquals(1, reversed.getLong(3));
+        }
+        refused(
+                Status.INVALID_SHAPE,
+                () -> Tensor.create(memory, DType.INT32, new long[] {5}, back, 0, null),
+                "from -16", "the buffer has 4 from its position on and 12 in front of it");
+        ByteBuffer second = memory.duplicate().order(memory.order()).position(4).limit(8);
+        ByteBuffer part = second.slice().order(memory.order());
+        refused(
+                Status.INVALID_SHAPE,
+                () -> Tensor.create(part, DType.INT32, new long[] {2}, back, 0, null),
+                "the buffer has 4 from its position on and 0 in front of it");
+        // Nothing beyond the limit.
+        refused(
+                Status.INVALID_SHAPE,
+                () -> Tensor.create(second, DType.INT32, new long[] {2}, new long[] {1}, 0, null),
+                "the buffer has 4 from its position on and 4 in front of it");
+        try (Tensor both = Tensor.create(second, DType.INT32, new long[] {2}, back, 0, null)) {
+            assertEquals(1, both.getLong(1));
+        }
     }
 
     @Test
