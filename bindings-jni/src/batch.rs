@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::handle::{address, batch, give, schema, take};
 use crate::native::plain;
 use crate::queue::{keep, try_owner};
-use crate::stream::{optional, stream};
+use crate::stream::{of_copy, optional};
 
 plain! { batch_create(schema: jlong, device: jlong, nodes: jlong, count: jlong, token: jlong) -> jlong }
 /// Makes a batch over Java-owned memory. `device` has the device type in its lower 32 bits and the id in the upper
@@ -135,13 +135,17 @@ fn batch_copy(handle: jlong) -> Result<jlong> {
 }
 
 plain! { batch_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
-/// Copies the batch to another device, in the order of a stream.
+/// Copies the batch to another device, in the order of a stream; without one, the host copies.
 fn batch_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let (batch, target) = (unsafe { batch(handle) }?, device(packed)?);
     // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| batch.stream_to(target, number)) }?;
-    Ok(give(batch.copy_to(target, stream)?.into_raw()))
+    let stream = unsafe { of_copy(queue, (batch.device(), target), |number| batch.stream_to(target, number)) }?;
+    let copy = match stream {
+        Some(stream) => batch.copy_to(target, stream),
+        None => batch.copy(),
+    };
+    Ok(give(copy?.into_raw()))
 }
 
 plain! { batch_share(handle: jlong) -> jlong }
@@ -191,6 +195,13 @@ fn batch_describe(handle: jlong, out: jlong, room: jlong) -> Result<()> {
     // SAFETY: as above.
     unsafe { after.write([matches!(batch.ready(), Ready::Now).into(), own as i64]) };
     Ok(())
+}
+
+plain! { batch_require_host(handle: jlong) }
+/// Checks that the host can read the buffers where they are, now.
+fn batch_require_host(handle: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { batch(handle) }?.require_host()?)
 }
 
 plain! { batch_schema(handle: jlong) -> jlong }

@@ -84,6 +84,23 @@ pub(crate) unsafe fn optional(
     (handle != 0).then(|| unsafe { stream(handle, of_data) }).transpose()
 }
 
+/// The stream for a copy between two devices. `None` for 0, which leaves the copy to the host, if the source is host memory
+/// and the target plain host memory; any other copy is queued on a stream.
+///
+/// # Safety
+/// As [`stream`].
+pub(crate) unsafe fn of_copy(
+    handle: jlong,
+    (from, to): (Device, Device),
+    of_data: impl FnOnce(RawStream) -> CoreResult<Stream>,
+) -> Result<Option<Stream>> {
+    if handle == 0 && !(from.is_host() && to == Device::CPU) {
+        return refuse!(DEVX_INVALID_STREAM, "stream is null: a copy between {from} and {to} is queued on a stream");
+    }
+    // SAFETY: the caller's contract.
+    unsafe { optional(handle, of_data) }
+}
+
 /// The stream as a number that names its device; [`RawStream::NO_SYNC`] for 0.
 ///
 /// # Safety

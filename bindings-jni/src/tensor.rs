@@ -3,7 +3,7 @@
 use devexchange_core::abi::dlpack::DLTensor;
 use devexchange_core::layout::{self, Layout};
 use devexchange_core::order::Ready;
-use devexchange_core::{DType, Device, Flags, Tensor, TensorDesc, dlpack};
+use devexchange_core::{DType, Device, Flags, Stream, Tensor, TensorDesc, dlpack};
 use jni::sys::jlong;
 
 use crate::device::device;
@@ -12,7 +12,7 @@ use crate::handle::{give, take, tensor};
 use crate::memory::beginning;
 use crate::native::plain;
 use crate::queue::{keep, try_owner};
-use crate::stream::{optional, stream};
+use crate::stream::{of_copy, optional};
 
 plain! { tensor_create(description: jlong, flags: jlong, before: jlong, room: jlong, token: jlong) -> jlong }
 /// Makes a tensor over Java-owned memory. `description` is the address of a `DLTensor`; `before` is the number of bytes in
@@ -102,6 +102,13 @@ fn tensor_describe(handle: jlong, out: jlong) -> Result<()> {
     Ok(())
 }
 
+plain! { tensor_require_host(handle: jlong) }
+/// Checks that the host can read the elements where they are, now.
+fn tensor_require_host(handle: jlong) -> Result<()> {
+    // SAFETY: Java gives a living handle.
+    Ok(unsafe { tensor(handle) }?.require_host()?)
+}
+
 plain! { tensor_share(handle: jlong) -> jlong }
 /// Returns another reference to the same tensor.
 fn tensor_share(handle: jlong) -> Result<jlong> {
@@ -127,38 +134,52 @@ fn tensor_copy(handle: jlong) -> Result<jlong> {
 }
 
 plain! { tensor_copy_to(handle: jlong, device: jlong, stream: jlong) -> jlong }
-/// Copies the tensor to another device, in the order of a stream.
+/// Copies the tensor to another device, in the order of a stream; without one, the host copies.
 fn tensor_copy_to(handle: jlong, packed: jlong, queue: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let (tensor, target) = (unsafe { tensor(handle) }?, device(packed)?);
     // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| tensor.stream_to(target, number)) }?;
-    Ok(give(tensor.copy_to(target, stream)?.into_raw()))
+    let stream = unsafe { of_copy(queue, (tensor.device(), target), |number| tensor.stream_to(target, number)) }?;
+    let copy = match stream {
+        Some(stream) => tensor.copy_to(target, stream),
+        None => tensor.copy(),
+    };
+    Ok(give(copy?.into_raw()))
 }
 
 plain! { tensor_read(handle: jlong, into: jlong, bytes: jlong, stream: jlong) }
-/// Reads all elements into a byte buffer, and waits for them.
+/// Reads all elements into a byte buffer, and waits for them; without a stream, the host reads.
 fn tensor_read(handle: jlong, into: jlong, bytes: jlong, queue: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| tensor.stream_to(Device::CPU, number)) }?;
+    let stream = unsafe { with_host(queue, &tensor) }?;
     // SAFETY: Java gives a writable buffer of its caller with `bytes` bytes.
     let into = unsafe { std::slice::from_raw_parts_mut(beginning(into, bytes), bytes.cast_unsigned() as usize) };
-    Ok(tensor.read(into, Some(stream))?)
+    Ok(tensor.read(into, stream)?)
 }
 
 plain! { tensor_write(handle: jlong, source: jlong, bytes: jlong, stream: jlong) }
-/// Writes all elements from a byte buffer.
+/// Writes all elements from a byte buffer; without a stream, the host writes.
 fn tensor_write(handle: jlong, source: jlong, bytes: jlong, queue: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
     // SAFETY: as above.
-    let stream = unsafe { stream(queue, |number| tensor.stream_to(Device::CPU, number)) }?;
+    let stream = unsafe { with_host(queue, &tensor) }?;
     // SAFETY: Java gives a buffer of its caller with `bytes` bytes.
     let source = unsafe { std::slice::from_raw_parts(beginning(source, bytes), bytes.cast_unsigned() as usize) };
     // SAFETY: Java's caller ensures that nobody else uses the elements.
-    Ok(unsafe { tensor.write(source, Some(stream)) }?)
+    Ok(unsafe { tensor.write(source, stream) }?)
+}
+
+/// The stream for a copy between a tensor and a byte buffer.
+///
+/// # Safety
+/// `queue` is 0 or a living handle.
+unsafe fn with_host(queue: jlong, tensor: &Tensor) -> Result<Option<Stream>> {
+    let between = (tensor.device(), Device::CPU);
+    // SAFETY: the caller's contract.
+    unsafe { of_copy(queue, between, |number| tensor.stream_to(Device::CPU, number)) }
 }
 
 plain! { tensor_check_pointers(handle: jlong) }

@@ -330,7 +330,6 @@ impl<'a> Column<'a> {
 
     #[inline]
     pub(crate) fn require_host(self) -> Result<()> {
-        self.batch.device().require_host()?;
-        self.batch.ready().require_now()
+        self.batch.require_host()
     }
 }

@@ -196,8 +196,7 @@ impl Batch {
     /// # Errors
     /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, and those of `allocate`.
     pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
-        self.device().require_host()?;
-        self.ready().require_now()?;
+        self.require_host()?;
         let (order, taken) = (self.schema().depth_first()?, Taken::of(self, true, None)?);
         let parts = self.parts(&order, &taken, None)?;
         let mut room = Room::NONE;
@@ -255,10 +254,7 @@ impl Batch {
     pub(crate) fn copy_bytes(&self, stream: Option<Stream>) -> Result<usize> {
         match stream {
             Some(stream) => self.wait(stream)?,
-            None => {
-                self.device().require_host()?;
-                self.ready().require_now()?;
-            }
+            None => self.require_host()?,
         }
         let parts = self.parts(&self.schema().depth_first()?, &Taken::of(self, stream.is_none(), stream)?, stream)?;
         let mut room = Room::NONE;

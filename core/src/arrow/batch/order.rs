@@ -56,6 +56,17 @@ impl Batch {
         &self.0.header().ready
     }
 
+    /// Checks that the host can read the buffers where they are, now. Buffers that were filled on a stream pass once that work
+    /// is done.
+    ///
+    /// # Errors
+    /// `DEVX_DEVICE` for device memory, `DEVX_NOT_READY`, `DEVX_DRIVER`.
+    #[inline]
+    pub fn require_host(&self) -> Result<()> {
+        self.device().require_host()?;
+        self.ready().require_now()
+    }
+
     /// The stream that a number stands for, for work with this batch; see [`crate::Tensor::stream`].
     ///
     /// # Errors

@@ -481,19 +481,19 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * to seven rows in front of a slice that has bits, with an offset.
      *
      * @param target where to place the copy
-     * @param stream a stream of this device or of the target; for a copy within host memory, any stream
-     * @return the copy, which the caller closes; its data is ready for work that is queued on {@code stream} afterwards
-     * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#INVALID_BUFFERS}, {@link Status#DEVICE},
-     *     {@link Status#DRIVER}, {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
+     * @param stream as in {@link Tensor#copyTo}; {@code null} if the host is to copy by itself
+     * @return the copy, which the caller closes; its data is ready for work that is queued on {@code stream}
+     *     afterwards, without a stream at once
+     * @throws DevExchangeException as {@link Tensor#copyTo}; also {@link Status#INVALID_BUFFERS}
      */
     public Batch copyTo(Device target, DeviceStream stream) {
         long batch = enter("Batch.copyTo");
         try {
-            long queue = stream.enter("Batch.copyTo");
+            long queue = DeviceStream.enterIfAny(stream, "Batch.copyTo");
             try {
                 return new Batch(fields, metadata).of(Native.batchCopyTo(batch, target.packed(), queue));
             } finally {
-                stream.exit();
+                DeviceStream.exitIfAny(stream);
             }
         } finally {
             exit();
@@ -570,6 +570,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     /** Refuses to read values that are not in host memory or not ready yet. The caller must be inside. */
     void requireHost() {
         BatchTable is = isInside();
-        is.device.requireHost(is.ready);
+        if (!(is.ready && is.device.isHost())) {
+            Native.batchRequireHost(handle.address());
+        }
     }
 }

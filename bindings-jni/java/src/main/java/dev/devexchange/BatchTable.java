@@ -49,7 +49,7 @@ final class BatchTable {
 
     final Device device;
 
-    /** Whether the data is ready now, not only after work that is queued on a stream. */
+    /** Whether the data is ready for good; otherwise it is when work on a stream is done, as only the library knows. */
     final boolean ready;
 
     private final int nodes;
@@ -63,7 +63,10 @@ final class BatchTable {
     /** The row that all columns share, the row of the root, and the longs of each other node. */
     private final long[] table;
 
-    /** By node, the buffers that values were read from; all {@link Column}s of one array use the same ones. */
+    /**
+     * By node, the buffers that values were read from; all {@link Column}s of one array use the same ones. Not used if
+     * the data is not {@link #ready}.
+     */
     private volatile Buffers[] buffers;
 
     private BatchTable(Scratch scratch) {
@@ -161,8 +164,14 @@ final class BatchTable {
         return HostMemory.view(table + (long) index * Long.BYTES, Long.BYTES).getLong(0);
     }
 
-    /** The values of a node. The caller must be inside the batch. */
+    /**
+     * The values of a node, which may be kept if the data is {@link #ready}. Otherwise these are new ones for one call,
+     * because {@link Buffers} ask only when they first read whether the host may. The caller must be inside the batch.
+     */
     Buffers buffers(Batch batch, int node) {
+        if (!ready) {
+            return new Buffers(batch, this, node, batch.field(node).layout());
+        }
         Buffers[] all = buffers;
         if (all == null) {
             all = new Buffers[nodes()];

@@ -10,8 +10,12 @@ import java.util.Map;
  *
  * <p>Rows are counted from 0, with the slices of all arrays above the column applied. Values are read from host memory
  * in place, without a copy of the column; in pinned and managed memory only when the data is ready (else {@link
- * Status#NOT_READY}). To read many numbers fast, use {@link #valuesBuffer()}; to read a value of any type, use {@link
- * #getObject}.
+ * Status#NOT_READY}): when the work on a stream that fills it is done ({@link DeviceStream#synchronize}). To read many
+ * numbers fast, use {@link #valuesBuffer()}; to read a value of any type, use {@link #getObject}.
+ *
+ * <p>Every read counts itself in and out of the batch, so that no other thread releases the memory meanwhile. Threads
+ * that read one batch value by value contend for that count: give each its own {@link Batch#share}, or let them use
+ * {@link #valuesBuffer()}.
  *
  * <p>In a dictionary, a union or runs, a row refers to a value that is stored elsewhere. The methods {@code get…} and
  * {@link #list} follow these references ({@link #resolve}). If the value, or a row on the way to it, is null, a method

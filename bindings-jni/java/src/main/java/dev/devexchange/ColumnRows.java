@@ -56,7 +56,9 @@ abstract class ColumnRows {
         Buffers known = buffers;
         if (known == null) {
             known = table.buffers(batch, node);
-            buffers = known;
+            if (table.ready) {
+                buffers = known;
+            }
         }
         return known;
     }

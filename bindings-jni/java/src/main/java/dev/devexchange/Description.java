@@ -10,7 +10,7 @@ import java.util.Arrays;
  * @param bytes the bytes of all elements when they lie compactly
  * @param lowest bytes from the first element to the lowest one
  * @param end bytes from the first element to the end of the highest one
- * @param ready whether the data is ready now
+ * @param ready whether the data is ready for good; otherwise only the library knows when it is
  * @param strides in elements
  */
 record Description(

@@ -77,14 +77,10 @@ public record Device(DeviceType type, int id) {
         return type.equals(DeviceType.CPU) || type.equals(DeviceType.CUDA_HOST) || type.equals(DeviceType.CUDA_MANAGED);
     }
 
-    /** Refuses to read values on the host that are not in host memory, or not ready yet. */
-    void requireHost(boolean ready) {
+    /** Refuses what the host cannot read. */
+    void requireHost() {
         if (!isHost()) {
             throw new DevExchangeException(Status.DEVICE, "device is " + this + ", not host memory");
-        }
-        if (!ready) {
-            throw new DevExchangeException(
-                    Status.NOT_READY, "the data is queued on a stream: copy it to the host first");
         }
     }
 

@@ -4,6 +4,7 @@ import java.util.Arrays;
 
 /** Reads single elements of a tensor in host memory. The caller must keep the memory alive. */
 final class Elements {
+    private final Tensor tensor;
     private final Description of;
 
     /** The element type; null for a type that Java cannot read. */
@@ -11,7 +12,8 @@ final class Elements {
 
     private volatile HostMemory memory;
 
-    Elements(Description of) {
+    Elements(Tensor tensor, Description of) {
+        this.tensor = tensor;
         this.of = of;
         this.element = Element.of(of.dtype());
     }
@@ -56,7 +58,9 @@ final class Elements {
     }
 
     private HostMemory memory() {
-        of.device().requireHost(of.ready());
+        if (memory == null || !of.ready()) {
+            tensor.requireHost(of);
+        }
         if (memory == null) {
             long bytes = of.end() - of.lowest();
             if (bytes < 0 || bytes > HostMemory.MOST_BYTES) {

@@ -72,7 +72,7 @@ public final class Memory extends Owned<Memory> implements AutoCloseable {
     public ByteBuffer byteBuffer() {
         enter("Memory.byteBuffer");
         try {
-            Device.unpack(device).requireHost(true);
+            Device.unpack(device).requireHost();
             if (bytes > Integer.MAX_VALUE) {
                 throw new DevExchangeException(
                         Status.UNSUPPORTED,

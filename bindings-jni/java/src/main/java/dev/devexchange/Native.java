@@ -115,6 +115,8 @@ final class Native {
 
     static native void tensorDescribe(long tensor, long out);
 
+    static native void tensorRequireHost(long tensor);
+
     static native long tensorShare(long tensor);
 
     static native long tensorSlice(long tensor, int dimension, long offset, long length);
@@ -195,6 +197,8 @@ final class Native {
     static native void batchExport(long batch, long out, boolean device);
 
     static native void batchDescribe(long batch, long out, long room);
+
+    static native void batchRequireHost(long batch);
 
     static native long batchSchema(long batch);
 

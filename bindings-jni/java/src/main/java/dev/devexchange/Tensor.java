@@ -379,7 +379,9 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     // ---- reading ----
 
     /**
-     * The elements of a compact row-major tensor in host memory, without a copy.
+     * The elements of a compact row-major tensor in host memory, without a copy. Those in pinned and managed memory can
+     * be read, here and one by one, when the data is ready: when the work on a stream that fills them is done ({@link
+     * DeviceStream#synchronize}).
      *
      * @return a buffer in native byte order, read-only if the tensor is. It must not be used after the tensor is
      *     closed, which nothing checks; while it is reachable, the garbage collector does not close the tensor
@@ -391,7 +393,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
         enter("Tensor.byteBuffer");
         try {
             Description is = isInside();
-            is.device().requireHost(is.ready());
+            requireHost(is);
             if (!is.rowMajor()) {
                 throw new DevExchangeException(
                         Status.COPY_REQUIRED,
@@ -451,7 +453,7 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
     private Elements elementsInside() {
         Elements known = elements;
         if (known == null) {
-            known = new Elements(isInside());
+            known = new Elements(this, isInside());
             elements = known;
         }
         return known;
@@ -468,3 +470,10 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
         }
     }
 }
+    /** Refuses to read elements that are not in host memory or not ready yet. The caller must be inside. */
+    void requireHost(Description is) {
+        if (!(is.ready() && is.device().isHost())) {
+            Native.tensorRequireHost(handle.address());
+        }
+    }
+

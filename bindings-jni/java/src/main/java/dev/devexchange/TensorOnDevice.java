@@ -16,20 +16,23 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
      * pinned. Such a copy is row-major, whatever the order of the elements; any other copy keeps the strides.
      *
      * @param target where to place the copy
-     * @param stream a stream of this device or of the target; for a copy within host memory, any stream
+     * @param stream a stream of this device or of the target; for a copy within host memory, any stream. {@code null}
+     *     if the host is to copy by itself, without a driver: from host memory, also pinned or managed, whose data is
+     *     ready, into host memory that is not pinned
      * @return the copy, with {@link Flags#IS_COPIED} and writable, which the caller closes; its data is ready for work
-     *     that is queued on {@code stream} afterwards
+     *     that is queued on {@code stream} afterwards, without a stream ready at once
      * @throws DevExchangeException {@link Status#OUT_OF_MEMORY}, {@link Status#DEVICE}, {@link Status#DRIVER},
-     *     {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}
+     *     {@link Status#UNSUPPORTED} if the stream is being captured, {@link Status#CLOSED}; without a stream, {@link
+     *     Status#INVALID_STREAM} for a copy that takes one, {@link Status#NOT_READY}
      */
     public Tensor copyTo(Device target, DeviceStream stream) {
         long tensor = enter("Tensor.copyTo");
         try {
-            long queue = stream.enter("Tensor.copyTo");
+            long queue = DeviceStream.enterIfAny(stream, "Tensor.copyTo");
             try {
                 return new Tensor().of(Native.tensorCopyTo(tensor, target.packed(), queue));
             } finally {
-                stream.exit();
+                DeviceStream.exitIfAny(stream);
             }
         } finally {
             exit();
@@ -41,11 +44,13 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
      *
      * @param into a direct buffer in native byte order, whose remaining bytes are exactly those of the elements; its
      *     position does not change
-     * @param stream the stream that the copy is queued on
+     * @param stream the stream that the copy is queued on; {@code null} if the host is to read by itself, without a
+     *     driver: from host memory, also pinned or managed, whose data is ready
      * @throws java.nio.ReadOnlyBufferException if the buffer is read-only
      * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or a wrong
      *     number of bytes, {@link Status#COPY_REQUIRED} if the elements do not lie compactly, {@link Status#DRIVER},
-     *     {@link Status#CLOSED}
+     *     {@link Status#CLOSED}; without a stream, {@link Status#INVALID_STREAM} for device memory, {@link
+     *     Status#NOT_READY}
      */
     public void read(ByteBuffer into, DeviceStream stream) {
         if (into.isReadOnly()) {
@@ -60,10 +65,8 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
      *
      * @param from a direct buffer in native byte order, whose remaining bytes are exactly those of the elements; its
      *     position does not change
-     * @param stream the stream that the copy is queued on
-     * @throws DevExchangeException {@link Status#INVALID_ARGUMENT} for a heap buffer, another byte order or a wrong
-     *     number of bytes, {@link Status#READ_ONLY}, {@link Status#COPY_REQUIRED} if the elements do not lie compactly,
-     *     {@link Status#DRIVER}, {@link Status#CLOSED}
+     * @param stream the stream that the copy is queued on; {@code null} as in {@link #read}
+     * @throws DevExchangeException also {@link Status#READ_ONLY}; otherwise as {@link #read}
      */
     public void write(ByteBuffer from, DeviceStream stream) {
         transfer("Tensor.write", from, "from", stream, Native::tensorWrite);
@@ -76,7 +79,17 @@ abstract class TensorOnDevice extends Held<Tensor, Description> {
     private void transfer(String method, ByteBuffer buffer, String name, DeviceStream stream, Transfer transfer) {
         long host = HostMemory.address(buffer, name);
         try {
-            order(method, stream, (tensor, queue) -> transfer.apply(tensor, host, buffer.remaining(), queue));
+            long tensor = enter(method);
+            try {
+                long queue = DeviceStream.enterIfAny(stream, method);
+                try {
+                    transfer.apply(tensor, host, buffer.remaining(), queue);
+                } finally {
+                    DeviceStream.exitIfAny(stream);
+                }
+            } finally {
+                exit();
+            }
         } finally {
             Reference.reachabilityFence(buffer);
         }

@@ -2,6 +2,8 @@ package dev.devexchange;
 
 import static dev.devexchange.DeviceScenario.CUDA;
 import static dev.devexchange.DeviceScenario.check;
+import static dev.devexchange.DeviceScenario.closeGate;
+import static dev.devexchange.DeviceScenario.openGate;
 import static dev.devexchange.DeviceScenario.refused;
 import static dev.devexchange.DeviceScenario.same;
 import static dev.devexchange.DeviceScenario.settle;
@@ -23,6 +25,8 @@ final class DeviceBatches {
                 DeviceStream consumer = DeviceStream.create(CUDA)) {
             Batch host = batch(released::incrementAndGet);
             Batch device = host.copyTo(CUDA, stream);
+            String why = "stream is null: a copy between cpu:0 and cuda:0 is queued on a stream";
+            refused(Status.INVALID_STREAM, () -> host.copyTo(CUDA, null), why);
             try (Batch said = host.share(Map.of("k", "v"));
                     Batch copy = said.copyTo(CUDA, stream)) {
                 same(Map.of("k", "v"), copy.metadata());
@@ -54,12 +58,10 @@ final class DeviceBatches {
                 check(array.memory().getLong(Records.ARROW_DEVICE_ARRAY.at("sync_event")) != 0);
                 refused(Status.DEVICE, () -> device.exportShare(array.address()), "cuda:0");
                 try (Batch imported = Batch.importArrowDevice(array.address(), schema.address());
-                        Batch pinned = imported.copyTo(new Device(DeviceType.CUDA_HOST, 0), consumer);
                         Batch back = imported.copyTo(Device.CPU, consumer);
                         Tensor numbers = imported.column("l").child(0).toTensor(Copy.NEVER)) {
                     holds(back);
-                    refused(Status.NOT_READY, () -> pinned.column("n").getInt(0), "queued on a stream");
-                    refused(Status.NOT_READY, () -> pinned.column("n").valuesBuffer(), "queued on a stream");
+                    readWhenTheWorkIsDone(imported, consumer);
                     imported.waitOn(consumer);
                     ByteBuffer values = Direct.room(16);
                     numbers.read(values, consumer);
@@ -83,6 +85,50 @@ final class DeviceBatches {
                 }
             }
         }
+    }
+
+    /** Data in memory that the host can read is read when the work that fills it is done, and not before. */
+    private static void readWhenTheWorkIsDone(Batch device, DeviceStream stream) {
+        for (DeviceType type : List.of(DeviceType.CUDA_HOST, DeviceType.CUDA_MANAGED)) {
+            Device place = new Device(type, 0);
+            same(0, closeGate(stream.value()));
+            try (Batch part = device.column("n").share();
+                    Batch copy = part.copyTo(place, stream)) {
+                refused(Status.NOT_READY, () -> copy.root().getInt(0), "queued on stream 0x");
+                openGate();
+                stream.synchronize();
+                same(3, copy.root().valuesBuffer().getInt(8));
+                // Later work does not concern a copy.
+                same(0, closeGate(stream.value()));
+                same(3, copy.root().getInt(2));
+                openGate();
+            }
+            try (Batch copy = device.copyTo(place, stream)) {
+                stream.synchronize();
+                holds(copy);
+                copy.producedOn(stream);
+                Column numbers = copy.column("n");
+                for (int round = 0; round < 2; round++) {
+                    same(0, closeGate(stream.value()));
+                    String why = "queued on stream 0x" + Long.toHexString(stream.value());
+                    refused(Status.NOT_READY, () -> numbers.getInt(0), why, "synchronize it first");
+                    refused(Status.NOT_READY, () -> numbers.isNull(1), why);
+                    refused(Status.NOT_READY, numbers::valuesBuffer, why);
+                    refused(Status.NOT_READY, () -> copy.column("t").getString(0), why);
+                    refused(Status.NOT_READY, () -> copy.copyTo(Device.CPU, null), why);
+                    openGate();
+                    stream.synchronize();
+                    holds(copy);
+                    same(1, numbers.getInt(0));
+                    check(numbers.isNull(1));
+                    same(3, numbers.valuesBuffer().getInt(8));
+                    try (Batch host = copy.copyTo(Device.CPU, null)) {
+                        holds(host);
+                    }
+                }
+            }
+        }
+        refused(Status.INVALID_STREAM, () -> device.copyTo(Device.CPU, null), "stream is null", "cuda:0");
     }
 
     /** Strings, nulls, bools, a dictionary, lists, views, a union, runs, a map. */

@@ -64,6 +64,7 @@ final class DeviceScenario {
         exportsForAStream();
         producers();
         producedAgain();
+        readWhenTheWorkIsDone();
         pointers();
         DeviceBatches.run();
         matrices();
@@ -198,8 +199,6 @@ final class DeviceScenario {
             plain.write(Direct.ints(1, 2, 3, 4, 5, 6), perThread);
             holds(plain, perThread);
             for (Tensor shared : List.of(pinned, managed)) {
-                refused(Status.NOT_READY, () -> shared.getLong(0), "queued on a stream");
-                refused(Status.NOT_READY, shared::byteBuffer, "queued on a stream");
                 holds(shared, stream);
             }
             ByteBuffer part = Direct.ints(0, 1, 2, 3, 4, 5, 6, 7).position(4).limit(28);
@@ -307,18 +306,78 @@ final class DeviceScenario {
                 CStruct array = CStruct.arrowDeviceArray()) {
             tensor.byteBuffer().putInt(0, 7);
             same(7L, tensor.getLong(0));
+            same(0, closeGate(stream.value()));
             tensor.producedOn(stream);
-            refused(Status.NOT_READY, tensor::byteBuffer, "queued on a stream");
-            refused(Status.NOT_READY, () -> tensor.getLong(0), "queued on a stream");
+            refused(Status.NOT_READY, tensor::byteBuffer, "queued on stream 0x", "synchronize it first");
+            refused(Status.NOT_READY, () -> tensor.getLong(0), "queued on stream 0x");
             Batch.create(schema, pinned, List.of(Node.ofAddresses(6, 0, tensor.address())), null)
                     .exportMoveDevice(array.address());
             array.memory().putLong(Records.ARROW_DEVICE_ARRAY.at("sync_event"), 0);
             try (Batch batch = Batch.importArrowDevice(array.address(), schema)) {
                 same(7, batch.root().getInt(0));
                 batch.producedOn(stream);
-                refused(Status.NOT_READY, () -> batch.root().valuesBuffer(), "queued on a stream");
-                refused(Status.NOT_READY, () -> batch.root().getInt(0), "queued on a stream");
+                refused(Status.NOT_READY, () -> batch.root().valuesBuffer(), "queued on stream 0x");
+                refused(Status.NOT_READY, () -> batch.root().getInt(0), "queued on stream 0x");
+                openGate();
+                stream.synchronize();
+                same(7, batch.root().getInt(0));
+                same(7, tensor.byteBuffer().getInt(0));
             }
+        }
+    }
+
+    /** Data in memory that the host can read is read when the work that fills it is done, and not before. */
+    private static void readWhenTheWorkIsDone() {
+        for (DeviceType type : List.of(DeviceType.CUDA_HOST, DeviceType.CUDA_MANAGED)) {
+            Device place = new Device(type, 0);
+            try (DeviceStream stream = DeviceStream.create(CUDA);
+                    Tensor source = filled(stream)) {
+                same(0, closeGate(stream.value()));
+                try (Tensor copy = source.copyTo(place, stream)) {
+                    cannotBeRead(copy);
+                    openGate();
+                    stream.synchronize();
+                    canBeRead(copy);
+                    // Later work does not concern a copy.
+                    same(0, closeGate(stream.value()));
+                    canBeRead(copy);
+                    // It does concern what was said to be filled on the stream.
+                    copy.producedOn(stream);
+                    for (int round = 0; round < 2; round++) {
+                        cannotBeRead(copy);
+                        openGate();
+                        stream.synchronize();
+                        canBeRead(copy);
+                        same(0, closeGate(stream.value()));
+                    }
+                    openGate();
+                }
+                refused(Status.INVALID_STREAM, () -> source.read(Direct.room(24), null), "stream is null", "cuda:0");
+                refused(Status.INVALID_STREAM, () -> source.write(Direct.room(24), null), "stream is null", "cuda:0");
+                refused(Status.INVALID_STREAM, () -> source.copyTo(Device.CPU, null), "stream is null", "cuda:0");
+                refused(Status.INVALID_STREAM, () -> source.copyTo(place, null), "stream is null", "cuda:0");
+            }
+        }
+    }
+
+    private static void cannotBeRead(Tensor tensor) {
+        refused(Status.NOT_READY, () -> tensor.getLong(5), "queued on stream 0x", "synchronize it first");
+        refused(Status.NOT_READY, () -> tensor.getDouble(5), "queued on stream 0x");
+        refused(Status.NOT_READY, tensor::byteBuffer, "queued on stream 0x");
+        refused(Status.NOT_READY, tensor::copy, "queued on stream 0x");
+        refused(Status.NOT_READY, () -> tensor.copyTo(Device.CPU, null), "queued on stream 0x");
+        refused(Status.NOT_READY, () -> tensor.read(Direct.room(24), null), "queued on stream 0x");
+    }
+
+    private static void canBeRead(Tensor tensor) {
+        same(6L, tensor.getLong(5));
+        same(6.0, tensor.getDouble(5));
+        same(Direct.ints(1, 2, 3, 4, 5, 6), tensor.byteBuffer());
+        ByteBuffer read = Direct.room(24);
+        tensor.read(read, null);
+        same(Direct.ints(1, 2, 3, 4, 5, 6), read);
+        try (Tensor host = tensor.copyTo(Device.CPU, null)) {
+            same(2L, host.getLong(1));
         }
     }
 

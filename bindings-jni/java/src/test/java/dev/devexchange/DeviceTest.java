@@ -61,6 +61,24 @@ class DeviceTest {
         assertEquals(0, DevExchange.releasesLost());
     }
 
+    @Test
+    void theHostCopiesWithinItsMemoryWithoutAStream() {
+        try (Tensor tensor = Tensor.create(Direct.ints(1, 2, 3), DType.INT32, new long[] {3}, null);
+                Tensor copy = tensor.copyTo(Device.CPU, null);
+                Batch batch = Streams.batch(7, null);
+                Batch same = batch.copyTo(Device.CPU, null)) {
+            assertEquals(Direct.ints(1, 2, 3), copy.byteBuffer());
+            assertEquals(Flags.IS_COPIED, copy.flags());
+            assertNotEquals(tensor.address(), copy.address());
+            copy.write(Direct.ints(4, 5, 6), null);
+            ByteBuffer into = Direct.room(12);
+            copy.read(into, null);
+            assertEquals(Direct.ints(4, 5, 6), into);
+            assertEquals(batch.root().getObject(0), same.root().getObject(0));
+            assertNotEquals(batch.root().bufferAddress(1), same.root().bufferAddress(1));
+        }
+    }
+
     private static boolean thereIsADriver() {
         try {
             Device.count(DeviceType.CUDA);
@@ -83,7 +101,6 @@ class DeviceTest {
             tensor.byteBuffer().putDouble(40, 2.5);
             assertEquals(2.5, tensor.getDouble(1, 2));
             tensor.checkPointers();
-            assertThrows(NullPointerException.class, () -> tensor.copyTo(Device.CPU, null));
             assertThrows(NullPointerException.class, () -> tensor.usedOn(null));
             ByteBuffer readOnly = Direct.room(48).asReadOnlyBuffer();
             assertThrows(ReadOnlyBufferException.class, () -> tensor.read(readOnly, null));
