@@ -304,7 +304,8 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     public Batch slice(long offset, long length) {
         enter("Batch.slice");
         try {
-            return new Column(this, isInside(), BatchTable.ROOT).part(offset, length).shareInside(metadata);
+            Column rows = new Column(this, isInside(), BatchTable.ROOT).part(offset, length);
+            return rows.shareInside(fields, metadata);
         } finally {
             exit();
         }
@@ -314,6 +315,10 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * Where the buffers are.
      *
      * @return the device
+    Fields fields() {
+        return fields;
+    }
+
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Device device() {

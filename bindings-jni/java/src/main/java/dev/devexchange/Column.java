@@ -328,15 +328,18 @@ public final class Column extends ColumnValues {
     public Batch share() {
         batch.enter("Column.share");
         try {
-            return shareInside(Map.of());
+            return shareInside(node == BatchTable.ROOT ? batch.fields() : new Fields(), Map.of());
         } finally {
             batch.exit();
         }
     }
 
-    /** Same as {@link #share}, with metadata that no longer changes. The caller must be inside the batch. */
-    Batch shareInside(Map<String, String> pairs) {
-        return new Batch(new Fields(), pairs).of(Native.columnShare(batch.handle.address(), record().address));
+    /**
+     * Same as {@link #share}, with metadata that no longer changes. {@code fields} are those of this column, read or
+     * not. The caller must be inside the batch.
+     */
+    Batch shareInside(Fields fields, Map<String, String> pairs) {
+        return new Batch(fields, pairs).of(Native.columnShare(batch.handle.address(), record().address));
     }
 
     /**

@@ -40,6 +40,8 @@ class BatchTest {
             assertEquals(said, slice.metadata());
             assertEquals(said, copy.metadata());
             assertEquals(Map.of(), root.metadata());
+            assertSame(batch.fields(), slice.fields());
+            assertSame(batch.fields(), root.fields());
         }
     }
 
