@@ -130,8 +130,22 @@ TEST(bad_names_are_refused) {
     memset(endless, 'x', long_enough - 1);
     one = foreign_schema(&tally, "i", endless);
     atomic_store(&tally.releases, 0);
-    CHECK_CALL(refuse_schema("endless", &one, one, &tally, DEVX_INVALID_TEXT, "no end within"));
+    CHECK_CALL(refuse_schema("endless", &one, one, &tally, DEVX_INVALID_TEXT, "name has no end within 1048576 bytes"));
     free(endless);
+}
+
+TEST(a_name_may_be_as_long_as_the_limit) {
+    size_t const limit = (size_t)1 << 20;
+    char *name = support_memory(limit + 2);
+    memset(name, 'x', limit + 1);
+    devx_field const field = {"i", name, NULL, 0, 0, 0};
+    devx_schema_t *schema = UNWRITTEN;
+    CHECK_CALL(check_refusal("longer", devx_schema_create(&field, 1, &schema, &error), DEVX_INVALID_TEXT,
+                             "name has no end within 1048576 bytes"));
+    name[limit] = '\0';
+    CHECK_OK(devx_schema_create(&field, 1, &schema, &error));
+    devx_schema_release(&schema);
+    free(name);
 }
 
 TEST(bad_metadata_is_refused) {

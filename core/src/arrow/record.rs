@@ -286,8 +286,8 @@ pub(super) unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str
         return Ok(text);
     }
     // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
-    let length = unsafe { libc::strnlen(from, MAX_TEXT) };
-    if length == MAX_TEXT {
+    let length = unsafe { libc::strnlen(from, MAX_TEXT + 1) };
+    if length > MAX_TEXT {
         return refuse!(DEVX_INVALID_TEXT, "{what} has no end within {MAX_TEXT} bytes");
     }
     // SAFETY: `length` bytes were read above.

@@ -219,7 +219,7 @@ public final class ArrayBuilder {
                 arrays.stream().map(array -> array.release).filter(Objects::nonNull).toList();
         try (Schema schema = Schema.of(field(arrays))) {
             Batch batch = BatchMaker.make(
-                    schema, device, nodes, i -> "array \"" + arrays.get(i).name + "\"", ReleaseQueue.all(releases));
+                    schema, device, nodes, i -> "array " + Names.shown(arrays.get(i).name), ReleaseQueue.all(releases));
             arrays.forEach(array -> array.isBuilt = true);
             return batch;
         }
@@ -248,11 +248,11 @@ public final class ArrayBuilder {
             ArrayBuilder array = waiting.remove(waiting.size() - 1);
             if (array.isBuilt) {
                 throw new DevExchangeException(
-                        Status.INVALID_ARGUMENT, "array \"" + array.name + "\" was built already");
+                        Status.INVALID_ARGUMENT, "array " + Names.shown(array.name) + " was built already");
             }
             if (!seen.add(array)) {
                 throw new DevExchangeException(
-                        Status.INVALID_ARGUMENT, "array \"" + array.name + "\" is in the tree twice");
+                        Status.INVALID_ARGUMENT, "array " + Names.shown(array.name) + " is in the tree twice");
             }
             arrays.add(array);
             if (array.dictionary != null) {

@@ -219,7 +219,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * Returns another reference to the same batch.
      *
      * @return the batch, which the caller closes, too
-     * @throws DevExchangeException {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#INVALID_TEXT} for half surrogate pairs, {@link Status#CLOSED}
      */
     public Batch share() {
         return shareWith(metadata);
@@ -233,7 +233,9 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Batch share(Map<String, String> pairs) {
-        return shareWith(Metadata.copy(pairs));
+        Map<String, String> copy = Metadata.copy(pairs);
+        Metadata.requireUnicode(copy);
+        return shareWith(copy);
     }
 
     /** Same as {@link #share(Map)}, for pairs that no longer change. */
@@ -386,7 +388,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
             exit();
         }
         throw new DevExchangeException(
-                Status.OUT_OF_RANGE, "name is \"" + name + "\": the batch has no such column");
+                Status.OUT_OF_RANGE, "name is " + Names.shown(name) + ": the batch has no such column");
     }
 
     private int lookedFor(String name, BatchTable is) {

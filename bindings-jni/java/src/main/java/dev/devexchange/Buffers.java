@@ -224,6 +224,6 @@ final class Buffers {
 
     /** A message that names the column. */
     private String named(String what) {
-        return "column \"" + batch.field(node).name() + "\": " + what;
+        return "column " + Names.shown(batch.field(node).name()) + ": " + what;
     }
 }

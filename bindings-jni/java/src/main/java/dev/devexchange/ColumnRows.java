@@ -140,7 +140,7 @@ abstract class ColumnRows {
 
     /** A message that names the column. */
     final String named(String what) {
-        return "column \"" + is().name() + "\": " + what;
+        return "column " + Names.shown(is().name()) + ": " + what;
     }
 
     final DevExchangeException broken(String what) {
@@ -163,7 +163,7 @@ abstract class ColumnRows {
 
     final DevExchangeException isNullAt(long row) {
         return new DevExchangeException(
-                Status.INVALID_ARGUMENT, "row " + row + " of column \"" + is().name() + "\" is null");
+                Status.INVALID_ARGUMENT, "row " + row + " of column " + Names.shown(is().name()) + " is null");
     }
 
     final void require(boolean fits, String wanted) {
@@ -175,8 +175,8 @@ abstract class ColumnRows {
     private DevExchangeException mismatch(String wanted) {
         return new DevExchangeException(
                 Status.MISMATCH,
-                "the values of column \"" + is().name() + "\" have format " + is().format() + " (" + is().typeName()
-                        + "): not " + wanted);
+                "the values of column " + Names.shown(is().name()) + " have format " + is().format() + " ("
+                        + is().typeName() + "): not " + wanted);
     }
 
     private String decode(byte[] bytes, long row) {

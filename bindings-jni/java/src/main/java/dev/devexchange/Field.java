@@ -333,7 +333,7 @@ public final class Field {
             return Arrays.stream(format.substring(4).split(",", -1)).map(Integer::valueOf).toList();
         } catch (NumberFormatException e) {
             throw new DevExchangeException(
-                    Status.INVALID_FORMAT, "field \"" + name + "\": format is \"" + format + "\"");
+                    Status.INVALID_FORMAT, "field " + Names.shown(name) + ": format is \"" + format + "\"");
         }
     }
 
@@ -435,7 +435,7 @@ public final class Field {
     static byte[] encode(String text, String what) {
         Objects.requireNonNull(text, what);
         return encode(text, () -> new DevExchangeException(
-                Status.INVALID_TEXT, what + " \"" + text + "\" is not valid Unicode"));
+                Status.INVALID_TEXT, what + " " + Names.shown(text) + " is not valid Unicode"));
     }
 
     /** Refuses a text that is not valid Unicode, which JNI would alter. */
@@ -444,13 +444,13 @@ public final class Field {
     }
 
     private DevExchangeException invalid(String what, String value, String why) {
-        String shown = value.replace("\0", "\\0");
-        return new DevExchangeException(Status.INVALID_TEXT, context() + what + " \"" + shown + "\" " + why);
+        String shown = Names.shown(value.replace("\0", "\\0"));
+        return new DevExchangeException(Status.INVALID_TEXT, context() + what + " " + shown + " " + why);
     }
 
     /** The beginning of the message of a refusal. */
     private String context() {
-        return "field \"" + name.replace("\0", "\\0") + "\": ";
+        return "field " + Names.shown(name.replace("\0", "\\0")) + ": ";
     }
 
     /** Reads a field and everything below it, as {@code schema.rs} writes them, and moves the position past them. */

@@ -22,6 +22,14 @@ final class Metadata {
         return Collections.unmodifiableMap(copy);
     }
 
+    /** Refuses half surrogate pairs, which UTF-8 cannot encode. */
+    static void requireUnicode(Map<String, String> pairs) {
+        pairs.forEach((key, value) -> {
+            Field.requireUnicode(key, "metadata");
+            Field.requireUnicode(value, "metadata");
+        });
+    }
+
     /** The block of these pairs; {@code context} begins the message of a refusal. */
     static byte[] block(Map<String, String> pairs, String context) {
         List<byte[]> parts = new ArrayList<>();
@@ -30,7 +38,7 @@ final class Metadata {
             for (String part : List.of(pair.getKey(), pair.getValue())) {
                 byte[] bytes = Field.encode(part, () -> new DevExchangeException(
                         Status.INVALID_TEXT,
-                        context + "metadata \"" + part.replace("\0", "\\0") + "\" is not valid Unicode"));
+                        context + "metadata " + Names.shown(part.replace("\0", "\\0")) + " is not valid Unicode"));
                 parts.add(bytes);
                 size += Integer.BYTES + bytes.length;
             }

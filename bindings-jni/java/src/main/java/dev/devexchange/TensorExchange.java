@@ -309,7 +309,7 @@ abstract class TensorExchange extends TensorOnDevice {
         for (String name : names) {
             Field.requireUnicode(name, "name");
             if (name.indexOf(0) >= 0) {
-                throw new DevExchangeException(Status.INVALID_TEXT, "name \"" + name + "\" has a NUL in it");
+                throw new DevExchangeException(Status.INVALID_TEXT, "name " + Names.shown(name) + " has a NUL in it");
             }
         }
         long tensor = enter("Tensor.toBatch");

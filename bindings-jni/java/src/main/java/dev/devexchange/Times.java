@@ -88,7 +88,7 @@ final class Times {
     private static DevExchangeException outOfRange(ColumnRows column, long row, long value, String what) {
         return new DevExchangeException(
                 Status.OUT_OF_RANGE,
-                "row " + row + " of column \"" + column.is().name() + "\" is " + value + ", of format \""
+                "row " + row + " of column " + Names.shown(column.is().name()) + " is " + value + ", of format \""
                         + column.is().format() + "\": no " + what);
     }
 }

@@ -42,7 +42,25 @@ class BatchTest {
             assertEquals(Map.of(), root.metadata());
             assertSame(batch.fields(), slice.fields());
             assertSame(batch.fields(), root.fields());
+            for (Map<String, String> half : List.of(Map.of("k", "\ud800"), Map.of("\udc00", "v"))) {
+                refused(Status.INVALID_TEXT, () -> plain.share(half), "metadata", "is not valid Unicode");
+            }
         }
+    }
+
+    @Test
+    void aLongNameLeavesRoomForWhatIsWrong() {
+        String name = "x".repeat(127) + "\ud83d\ude00" + "y".repeat(1 << 20);
+        String shown = '"' + "x".repeat(127) + "\"…";
+        try (Batch batch = ArrayBuilder.batch(1)
+                .child(ArrayBuilder.of(name.substring(0, 1 << 19), Format.INT8, 1).buffer(null).buffer(Direct.bytes(1)))
+                .build(Device.CPU)) {
+            refused(Status.OUT_OF_RANGE, () -> batch.column(name), "name is " + shown + ": the batch has no such");
+            Column column = batch.column(0);
+            refused(Status.OUT_OF_RANGE, () -> column.getInt(1), "column " + shown + ": row is 1");
+            refused(Status.MISMATCH, () -> column.getString(0), "column " + shown + " have format");
+        }
+        refused(Status.INVALID_TEXT, () -> Schema.of(Field.of(name, "c\0")), "field " + shown + ": format");
     }
 
     private static final ByteBuffer NONE = null;

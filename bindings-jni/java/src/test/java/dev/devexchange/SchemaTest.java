@@ -290,6 +290,11 @@ class SchemaTest {
                 "dictionary", "float64");
         refuse(Status.INVALID_TEXT, Field.of("a\0b", Format.INT8), "name", "a\\0b", "NUL");
         refuse(Status.INVALID_TEXT, Field.of("x", "c\0"), "format", "NUL");
+        String most = "x".repeat(1 << 20);
+        try (Schema schema = Schema.of(Field.of(most, Format.INT8))) {
+            assertEquals(most, schema.root().name());
+        }
+        refuse(Status.INVALID_TEXT, Field.of(most + "x", Format.INT8), "name has no end within 1048576 bytes");
         refuse(Status.INVALID_TEXT, Field.of("half \ud83d", Format.INT8), "name", "Unicode");
         refuse(
                 Status.INVALID_TEXT,
