@@ -1,11 +1,11 @@
 package dev.devexchange;
 
+import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.Locale;
 
 /** Finds and loads the native half of this binding. */
@@ -86,8 +86,9 @@ final class NativeLibrary {
             Path file = Files.createTempFile("devexchange-", "-" + FILE).toAbsolutePath();
             try {
                 // Written into this very file, which only its user may write: a new file in its place would not have
-                // these permissions.
-                try (OutputStream out = Files.newOutputStream(file, StandardOpenOption.WRITE)) {
+                // these permissions. Not through a channel, which takes direct memory: if there is none just now, no
+                // class of this library could be used any more.
+                try (OutputStream out = new FileOutputStream(file.toFile())) {
                     library.transferTo(out);
                 }
                 System.load(file.toString());

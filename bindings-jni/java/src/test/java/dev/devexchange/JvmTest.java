@@ -106,6 +106,11 @@ class JvmTest {
     }
 
     @Test
+    void theFirstCallNeedsNoDirectMemoryToLoadTheLibrary() throws IOException, InterruptedException {
+        assertTrue(endsWell(run("late", "-XX:MaxDirectMemorySize=64k")).contains("version " + DevExchange.version()));
+    }
+
+    @Test
     void theTraceNamesWhatNobodyClosed() throws IOException, InterruptedException {
         String output = endsWell(
                 Jvm.run(List.of(), Map.of("DEVEXCHANGE_TRACE", "1"), Scenario.class, "forgotten"));

@@ -37,6 +37,7 @@ final class Scenario {
             case "forgotten" -> forgotten();
             case "failing" -> failing();
             case "full" -> full();
+            case "late" -> late();
             case "virtual" -> virtual();
             case "awaited" -> awaited();
             case "version" -> System.out.println("version " + DevExchange.version());
@@ -452,16 +453,37 @@ final class Scenario {
         throw new DevExchangeException(Status.UNSUPPORTED, "a broken allocator");
     }
 
-    /** The threads of the library start while there is no memory for direct buffers; later there is. */
-    private static void full() throws InterruptedException {
+    /** All the memory that there is for direct buffers. */
+    private static List<ByteBuffer> allDirectMemory() {
         List<ByteBuffer> all = new ArrayList<>();
         try {
             while (true) {
                 all.add(ByteBuffer.allocateDirect(1024));
             }
         } catch (OutOfMemoryError full) {
-            check(ReleaseQueue.pending() == 0);
+            return all;
         }
+    }
+
+    /** The first call comes while there is no memory for direct buffers; the library can be used later all the same. */
+    private static void late() {
+        List<ByteBuffer> all = allDirectMemory();
+        System.out.println("version " + DevExchange.version());
+        try (Tensor tensor = Tensor.allocate(Device.CPU, DType.INT8, new long[] {1}, null)) {
+            throw new AssertionError(tensor);
+        } catch (OutOfMemoryError full) {
+            all.clear();
+        }
+        System.gc();
+        try (Tensor tensor = Tensor.allocate(Device.CPU, DType.INT8, new long[] {1}, null)) {
+            check(tensor.bytes() == 1);
+        }
+    }
+
+    /** The threads of the library start while there is no memory for direct buffers; later there is. */
+    private static void full() throws InterruptedException {
+        List<ByteBuffer> all = allDirectMemory();
+        check(ReleaseQueue.pending() == 0);
         // An allocation that fails takes half a second.
         Thread.sleep(2000);
         all.clear();
