@@ -1,12 +1,10 @@
 package dev.devexchange;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.function.IntFunction;
 
 /**
  * A record batch: an Arrow array of type struct with its schema; its children are the columns. An array of any other
@@ -17,7 +15,7 @@ import java.util.function.IntFunction;
  * longer needed. Its data must not be changed.
  */
 @SuppressWarnings("exports") // What is held is for this package only.
-public final class Batch extends Held<Batch, BatchTable> implements AutoCloseable {
+public final class Batch extends BatchExchange implements AutoCloseable {
     /** The largest number of columns that a look-up by name searches one by one, without a map. */
     private static final int FEW = 64;
 
@@ -34,7 +32,6 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     Batch(Fields fields, Map<String, String> metadata) {
-        super(Handle.Kind.BATCH);
         this.fields = fields;
         this.metadata = metadata;
     }
@@ -119,7 +116,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * @param arrayAddress of an {@code ArrowArray} that the caller owns
      * @param schemaAddress of an {@code ArrowSchema} that the caller owns
      * @return the batch, which the caller closes
-     * @throws DevExchangeException as {@link #importArrow(long, Schema)} and {@link Schema#importArrow}
+     * @throws DevExchangeException as {@link #importArrow(long, Schema)} and {@link Schema#importArrow(long)}
      */
     public static Batch importArrow(long arrayAddress, long schemaAddress) {
         return new Batch().of(Native.batchImportBoth(arrayAddress, schemaAddress, false));
@@ -149,6 +146,38 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
         return new Batch().of(Native.batchImportBoth(arrayAddress, schemaAddress, true));
     }
 
+    /**
+     * Same as {@link #importArrow(long, Schema)} or {@link #importArrowDevice(long, Schema)}, as the struct is.
+     *
+     * @param array an {@code ArrowArray} or {@code ArrowDeviceArray} with content
+     * @param schema the schema of the array; it is shared and stays open
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException also {@link Status#MISMATCH} for a struct of another kind
+     */
+    public static Batch importArrow(CStruct array, Schema schema) {
+        String method = "Batch.importArrow";
+        return array.lend(method, address -> take(method, address, schema, isDevice(array)), ARRAYS);
+    }
+
+    /**
+     * Same as {@link #importArrow(long, long)} or {@link #importArrowDevice(long, long)}, as the first struct is.
+     *
+     * @param array an {@code ArrowArray} or {@code ArrowDeviceArray} with content
+     * @param schema an {@code ArrowSchema} with content
+     * @return the batch, which the caller closes
+     * @throws DevExchangeException also {@link Status#MISMATCH} for a struct of another kind
+     */
+    public static Batch importArrow(CStruct array, CStruct schema) {
+        String method = "Batch.importArrow";
+        return array.lend(
+                method,
+                address -> schema.lend(
+                        method,
+                        fields -> new Batch().of(Native.batchImportBoth(address, fields, isDevice(array))),
+                        Handle.Kind.ARROW_SCHEMA),
+                ARRAYS);
+    }
+
     private static Batch take(String method, long arrayAddress, Schema schema, boolean device) {
         long open = schema.enter(method);
         try {
@@ -159,67 +188,10 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
     }
 
     /**
-     * Hands the batch to a consumer and keeps it. The consumer releases the struct. Child arrays may be moved out of
-     * the struct and outlive it (C data interface, "Moving child structures").
-     *
-     * @param address of memory for an {@code ArrowArray}; its previous content is overwritten, not released
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#DEVICE} for
-     *     memory other than host memory, which this struct cannot express; on any error nothing is written
-     */
-    public void exportShare(long address) {
-        export("Batch.exportShare", address, false);
-    }
-
-    /**
-     * Hands the batch to a consumer and closes it here. The consumer releases the struct. On failure the batch stays
-     * open.
-     *
-     * @param address of memory for an {@code ArrowArray}; its previous content is overwritten, not released
-     * @throws DevExchangeException as {@link #exportShare}
-     */
-    public void exportMove(long address) {
-        move("Batch.exportMove", address, Handle.Kind.ARROW_ARRAY);
-    }
-
-    /**
-     * Same as {@link #exportShare}, with device and event.
-     *
-     * @param address of memory for an {@code ArrowDeviceArray}; its previous content is overwritten, not released
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; on any error nothing is written
-     */
-    public void exportShareDevice(long address) {
-        export("Batch.exportShareDevice", address, true);
-    }
-
-    /**
-     * Same as {@link #exportMove}, with device and event.
-     *
-     * @param address of memory for an {@code ArrowDeviceArray}; its previous content is overwritten, not released
-     * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}; on any error nothing is written
-     */
-    public void exportMoveDevice(long address) {
-        move("Batch.exportMoveDevice", address, Handle.Kind.ARROW_DEVICE_ARRAY);
-    }
-
-    private void export(String method, long address, boolean asDevice) {
-        long batch = enter(method);
-        try {
-            Native.batchExport(batch, address, asDevice);
-        } finally {
-            exit();
-        }
-    }
-
-    private void move(String method, long address, Handle.Kind struct) {
-        export(method, address, struct == Handle.Kind.ARROW_DEVICE_ARRAY);
-        moved(method, struct, address);
-    }
-
-    /**
      * Returns another reference to the same batch.
      *
      * @return the batch, which the caller closes, too
-     * @throws DevExchangeException {@link Status#INVALID_TEXT} for half surrogate pairs, {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Batch share() {
         return shareWith(metadata);
@@ -230,7 +202,7 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      *
      * @param pairs keys and values, in the order of the map; copied
      * @return the batch, which the caller closes, too
-     * @throws DevExchangeException {@link Status#CLOSED}
+     * @throws DevExchangeException {@link Status#INVALID_TEXT} for half surrogate pairs, {@link Status#CLOSED}
      */
     public Batch share(Map<String, String> pairs) {
         Map<String, String> copy = Metadata.copy(pairs);
@@ -317,10 +289,6 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      * Where the buffers are.
      *
      * @return the device
-    Fields fields() {
-        return fields;
-    }
-
      * @throws DevExchangeException {@link Status#CLOSED}
      */
     public Device device() {
@@ -345,6 +313,10 @@ public final class Batch extends Held<Batch, BatchTable> implements AutoCloseabl
      */
     public Column root() {
         return new Column(this, is("Batch.root"), BatchTable.ROOT);
+    }
+
+    Fields fields() {
+        return fields;
     }
 
     /** The field of a node. The caller must be inside. */

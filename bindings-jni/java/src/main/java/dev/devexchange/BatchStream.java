@@ -22,6 +22,9 @@ import java.util.stream.StreamSupport;
  * <p>Close a stream when it is no longer needed, even before its end.
  */
 public final class BatchStream extends Owned<BatchStream> implements AutoCloseable, Iterable<Batch> {
+    /** The structs that a stream comes in. */
+    private static final Handle.Kind[] STREAMS = {Handle.Kind.ARROW_STREAM, Handle.Kind.ARROW_DEVICE_STREAM};
+
     /** Produces the batches of a stream. */
     @FunctionalInterface
     public interface Source {
@@ -156,22 +159,35 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
      * @param address of an {@code ArrowArrayStream} that the caller owns; its callbacks may be called from any thread
      * @return the stream, which the caller closes
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#RELEASED}, {@link Status#CALLBACK} with
-     *     the producer's code and text if it gives no schema, and those of {@link Schema#importArrow}
+     *     the producer's code and text if it gives no schema, and those of {@link Schema#importArrow(long)}
      */
     public static BatchStream importArrow(long address) {
         return new BatchStream(true).of(Native.batchStreamImport(address, false));
     }
 
     /**
-     * Same as {@link #importArrow}, for arrays that carry their device and event.
+     * Same as {@link #importArrow(long)}, for arrays that carry their device and event.
      *
      * @param address of an {@code ArrowDeviceArrayStream} that the caller owns
      * @return the stream, which the caller closes
-     * @throws DevExchangeException as {@link #importArrow}; also {@link Status#DEVICE} for a device type that is
+     * @throws DevExchangeException as {@link #importArrow(long)}; also {@link Status#DEVICE} for a device type that is
      *     unknown or that this library has no runtime for
      */
     public static BatchStream importArrowDevice(long address) {
         return new BatchStream(true).of(Native.batchStreamImport(address, true));
+    }
+
+    /**
+     * Same as {@link #importArrow(long)} or {@link #importArrowDevice(long)}, as the struct is.
+     *
+     * @param stream an {@code ArrowArrayStream} or {@code ArrowDeviceArrayStream} with content
+     * @return the stream, which the caller closes
+     * @throws DevExchangeException also {@link Status#MISMATCH} for a struct of another kind
+     */
+    public static BatchStream importArrow(CStruct stream) {
+        boolean device = stream.kind() == Handle.Kind.ARROW_DEVICE_STREAM;
+        return stream.lend(
+                "BatchStream.importArrow", device ? BatchStream::importArrowDevice : BatchStream::importArrow, STREAMS);
     }
 
     /**
@@ -191,7 +207,7 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
     }
 
     /**
-     * Same as {@link #exportArrow}, with the device type.
+     * Same as {@link #exportArrow(long)}, with the device type.
      *
      * @param address of memory for an {@code ArrowDeviceArrayStream}; its previous content is overwritten, not released
      * @throws DevExchangeException {@link Status#NULL_ARGUMENT}, {@link Status#CLOSED}, {@link Status#BUSY} while
@@ -199,6 +215,19 @@ public final class BatchStream extends Owned<BatchStream> implements AutoCloseab
      */
     public void exportArrowDevice(long address) {
         export("BatchStream.exportArrowDevice", address, Handle.Kind.ARROW_DEVICE_STREAM);
+    }
+
+    /**
+     * Same as {@link #exportArrow(long)} or {@link #exportArrowDevice(long)}, as the struct is.
+     *
+     * @param stream an {@code ArrowArrayStream} or {@code ArrowDeviceArrayStream} without content
+     * @throws DevExchangeException also {@link Status#MISMATCH} for a struct of another kind, {@link
+     *     Status#INVALID_ARGUMENT} for one with content
+     */
+    public void exportArrow(CStruct stream) {
+        String method = "BatchStream.exportArrow";
+        check(method);
+        stream.fill(method, address -> export(method, address, stream.kind()), STREAMS);
     }
 
     private void export(String method, long address, Handle.Kind struct) {

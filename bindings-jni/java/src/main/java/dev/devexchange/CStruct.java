@@ -1,11 +1,18 @@
 package dev.devexchange;
 
 import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.function.LongConsumer;
+import java.util.function.LongFunction;
+import java.util.stream.Collectors;
 
 /**
  * Zeroed off-heap memory for one struct of Arrow or of the CUDA Array Interface, which a producer exports to or a
  * consumer imports from. The {@code memoryAddress()} of Arrow Java's {@code ArrowArray}, {@code ArrowSchema} or {@code
  * ArrowArrayStream} serves the same purpose.
+ *
+ * <p>The methods that take the address of such a struct also take this object. Then they refuse a struct of another
+ * kind, and an export refuses one that still has content, which would be lost.
  *
  * <p>Closing it releases the content of the struct, if there is any (an import moves it out), and frees the memory: the
  * address must not be used after that.
@@ -107,6 +114,60 @@ public final class CStruct extends Owned<CStruct> implements AutoCloseable {
         } finally {
             exitAlone();
         }
+    }
+
+    /**
+     * Makes a call that reads or moves the content. The struct stays open meanwhile.
+     *
+     * @param wanted the kinds of struct that the call can take
+     */
+    <T> T lend(String method, LongFunction<T> call, Handle.Kind... wanted) {
+        long address = enter(method);
+        try {
+            if (!Arrays.asList(wanted).contains(kind)) {
+                throw new DevExchangeException(
+                        Status.MISMATCH,
+                        method + ": the struct is of kind " + name(kind) + ", not "
+                                + Arrays.stream(wanted).map(CStruct::name).collect(Collectors.joining(" or ")));
+            }
+            return call.apply(address);
+        } finally {
+            exit();
+        }
+    }
+
+    /** Makes a call that fills the struct in, which must not have any content. */
+    void fill(String method, LongConsumer call, Handle.Kind... wanted) {
+        lend(
+                method,
+                address -> {
+                    if (memory.getLong(release) != 0) {
+                        throw new DevExchangeException(
+                                Status.INVALID_ARGUMENT,
+                                method + ": the struct has content, which would be lost: release it first");
+                    }
+                    call.accept(address);
+                    return null;
+                },
+                wanted);
+    }
+
+    /** The name of a struct in C. */
+    private static String name(Handle.Kind kind) {
+        return switch (kind) {
+            case ARROW_ARRAY -> "ArrowArray";
+            case ARROW_SCHEMA -> "ArrowSchema";
+            case ARROW_DEVICE_ARRAY -> "ArrowDeviceArray";
+            case ARROW_STREAM -> "ArrowArrayStream";
+            case ARROW_DEVICE_STREAM -> "ArrowDeviceArrayStream";
+            case CUDA_ARRAY -> "devx_cuda_array";
+            default -> throw new AssertionError(kind);
+        };
+    }
+
+    /** Which struct this is. */
+    Handle.Kind kind() {
+        return kind;
     }
 
     /** The struct's bytes, without any checks; must not be used after this is closed. */

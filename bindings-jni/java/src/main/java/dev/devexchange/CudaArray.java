@@ -51,6 +51,19 @@ public record CudaArray(Tensor tensor, Tensor mask) implements AutoCloseable {
         return take(address, request, true);
     }
 
+    /**
+     * Same as {@link #importCudaArray(long, CudaArrayRequest)}.
+     *
+     * @param array a {@code devx_cuda_array} with content
+     * @param request the consumer's stream, and the policy for producers without one
+     * @return elements and mask, which the caller closes
+     * @throws DevExchangeException also {@link Status#MISMATCH} for a struct of another kind
+     */
+    public static CudaArray importCudaArray(CStruct array, CudaArrayRequest request) {
+        return array.lend(
+                "CudaArray.importCudaArray", address -> importCudaArray(address, request), Handle.Kind.CUDA_ARRAY);
+    }
+
     static CudaArray take(long address, CudaArrayRequest request, boolean withMask) {
         Tensor tensor = new Tensor();
         Tensor mask = withMask ? new Tensor() : null;

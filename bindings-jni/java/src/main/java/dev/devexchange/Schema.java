@@ -95,6 +95,17 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
     }
 
     /**
+     * Same as {@link #importArrow(long)}.
+     *
+     * @param schema an {@code ArrowSchema} with content
+     * @return the schema, which the caller closes
+     * @throws DevExchangeException also {@link Status#MISMATCH} for a struct of another kind
+     */
+    public static Schema importArrow(CStruct schema) {
+        return schema.lend("Schema.importArrow", Schema::importArrow, Handle.Kind.ARROW_SCHEMA);
+    }
+
+    /**
      * Hands the schema to a consumer and keeps it. The consumer releases the struct.
      *
      * @param address of memory for an {@code ArrowSchema}; its previous content is overwritten, not released
@@ -107,6 +118,18 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
         } finally {
             exit();
         }
+    }
+
+    /**
+     * Same as {@link #exportArrow(long)}.
+     *
+     * @param schema an {@code ArrowSchema} without content
+     * @throws DevExchangeException also {@link Status#MISMATCH} for a struct of another kind, {@link
+     *     Status#INVALID_ARGUMENT} for one with content
+     */
+    public void exportArrow(CStruct schema) {
+        check("Schema.exportArrow");
+        schema.fill("Schema.exportArrow", this::exportArrow, Handle.Kind.ARROW_SCHEMA);
     }
 
     /**

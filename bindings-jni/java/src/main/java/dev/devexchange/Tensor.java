@@ -276,10 +276,23 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
      * @param request the consumer's stream, and the policy for producers without one
      * @return the tensor, which the caller closes
      * @throws DevExchangeException {@link Status#UNSUPPORTED} if there is a mask, which a tensor cannot express, and
-     *     those of {@link CudaArray#importCudaArray}
+     *     those of {@link CudaArray#importCudaArray(long, CudaArrayRequest)}
      */
     public static Tensor importCudaArray(long address, CudaArrayRequest request) {
         return CudaArray.take(address, request, false).tensor();
+    }
+
+    /**
+     * Same as {@link #importCudaArray(long, CudaArrayRequest)}.
+     *
+     * @param array a {@code devx_cuda_array} with content
+     * @param request the consumer's stream, and the policy for producers without one
+     * @return the tensor, which the caller closes
+     * @throws DevExchangeException also {@link Status#MISMATCH} for a struct of another kind
+     */
+    public static Tensor importCudaArray(CStruct array, CudaArrayRequest request) {
+        return array.lend(
+                "Tensor.importCudaArray", address -> importCudaArray(address, request), Handle.Kind.CUDA_ARRAY);
     }
 
     // ---- looking ----
@@ -459,6 +472,13 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
         return known;
     }
 
+    /** Refuses to read elements that are not in host memory or not ready yet. The caller must be inside. */
+    void requireHost(Description is) {
+        if (!(is.ready() && is.device().isHost())) {
+            Native.tensorRequireHost(handle.address());
+        }
+    }
+
     /** {@return type, shape and device, or that it is closed} */
     @Override
     public String toString() {
@@ -470,10 +490,3 @@ public final class Tensor extends TensorExchange implements AutoCloseable {
         }
     }
 }
-    /** Refuses to read elements that are not in host memory or not ready yet. The caller must be inside. */
-    void requireHost(Description is) {
-        if (!(is.ready() && is.device().isHost())) {
-            Native.tensorRequireHost(handle.address());
-        }
-    }
-

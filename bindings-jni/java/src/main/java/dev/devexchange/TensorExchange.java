@@ -148,16 +148,48 @@ abstract class TensorExchange extends TensorOnDevice {
     }
 
     /**
-     * Same as {@link #exportShareCudaArray}, but closes the tensor here. On failure it stays open.
+     * Same as {@link #exportShareCudaArray(CudaArrayRequest, long)}, but closes the tensor here. On failure it stays
+     * open.
      *
      * @param request what the consumer can read, and the stream to order the data on
      * @param address of memory for a {@code devx_cuda_array}; its previous content is overwritten, not released
-     * @throws DevExchangeException as {@link #exportShareCudaArray}
+     * @throws DevExchangeException as {@link #exportShareCudaArray(CudaArrayRequest, long)}
      */
     public void exportMoveCudaArray(CudaArrayRequest request, long address) {
         String method = "Tensor.exportMoveCudaArray";
         exportCudaArray(method, request, address);
         moved(method, Handle.Kind.CUDA_ARRAY, address);
+    }
+
+    /**
+     * Same as {@link #exportShareCudaArray(CudaArrayRequest, long)}.
+     *
+     * @param request what the consumer can read, and the stream to order the data on
+     * @param array a {@code devx_cuda_array} without content
+     * @throws DevExchangeException also {@link Status#MISMATCH} for a struct of another kind; {@link
+     *     Status#INVALID_ARGUMENT} for one with content
+     */
+    public void exportShareCudaArray(CudaArrayRequest request, CStruct array) {
+        check("Tensor.exportShareCudaArray");
+        array.fill(
+                "Tensor.exportShareCudaArray",
+                address -> exportShareCudaArray(request, address),
+                Handle.Kind.CUDA_ARRAY);
+    }
+
+    /**
+     * Same as {@link #exportMoveCudaArray(CudaArrayRequest, long)}.
+     *
+     * @param request what the consumer can read, and the stream to order the data on
+     * @param array a {@code devx_cuda_array} without content
+     * @throws DevExchangeException as {@link #exportShareCudaArray(CudaArrayRequest, CStruct)}
+     */
+    public void exportMoveCudaArray(CudaArrayRequest request, CStruct array) {
+        check("Tensor.exportMoveCudaArray");
+        array.fill(
+                "Tensor.exportMoveCudaArray",
+                address -> exportMoveCudaArray(request, address),
+                Handle.Kind.CUDA_ARRAY);
     }
 
     private void exportCudaArray(String method, CudaArrayRequest request, long address) {

@@ -20,7 +20,7 @@
  * </ul>
  *
  * <p>Structs of those standards are passed as addresses ({@code long}), for example from Arrow Java's {@code
- * ArrowArray.memoryAddress()} or from {@link dev.devexchange.CStruct}.
+ * ArrowArray.memoryAddress()}; a {@link dev.devexchange.CStruct} can be passed itself.
  *
  * <p>Rules that hold everywhere:
  * <ul>

@@ -1,5 +1,6 @@
 package dev.devexchange;
 
+import static dev.devexchange.Check.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -68,6 +69,88 @@ class CStructTest {
                 assertTrue(array.isReleased());
                 release.assertOnce();
             }
+        }
+    }
+
+    @Test
+    void aStructIsPassedItself() {
+        for (CStruct array : List.of(CStruct.arrowArray(), CStruct.arrowDeviceArray())) {
+            try (array;
+                    CStruct fields = CStruct.arrowSchema();
+                    Batch batch = Streams.batch(4, null)) {
+                batch.exportShare(array);
+                try (Schema schema = batch.schema()) {
+                    schema.exportArrow(fields);
+                }
+                try (Batch back = Batch.importArrow(array, fields)) {
+                    assertEquals(4, back.root().getInt(0));
+                    assertTrue(array.isReleased() && fields.isReleased());
+                    back.share().exportMove(array);
+                    try (Schema schema = back.schema();
+                            Batch again = Batch.importArrow(array, schema)) {
+                        assertEquals(5, again.root().getInt(1));
+                        schema.exportArrow(fields);
+                        Schema.importArrow(fields).close();
+                    }
+                }
+            }
+        }
+        for (CStruct stream : List.of(CStruct.arrowStream(), CStruct.arrowDeviceStream())) {
+            try (stream) {
+                Streams.stream(2).exportArrow(stream);
+                try (BatchStream back = BatchStream.importArrow(stream)) {
+                    assertEquals(2, back.stream().peek(Batch::close).count());
+                }
+            }
+        }
+    }
+
+    @Test
+    void aStructOfAnotherKindIsRefused() {
+        try (CStruct array = CStruct.arrowArray();
+                CStruct fields = CStruct.arrowSchema();
+                CStruct cuda = CStruct.cudaArray();
+                CStruct device = CStruct.arrowDeviceStream();
+                Batch batch = Streams.batch(4, null);
+                Schema schema = batch.schema();
+                BatchStream stream = Streams.stream(1);
+                Tensor tensor = Tensor.create(Direct.bytes(1), DType.INT8, new long[] {1}, null)) {
+            String arrays = "the struct is of kind ArrowSchema, not ArrowArray or ArrowDeviceArray";
+            refused(Status.MISMATCH, () -> batch.exportShare(fields), "Batch.exportShare", arrays);
+            refused(Status.MISMATCH, () -> batch.exportMove(fields), "Batch.exportMove", arrays);
+            refused(Status.MISMATCH, () -> Batch.importArrow(fields, schema), "Batch.importArrow", arrays);
+            refused(Status.MISMATCH, () -> Batch.importArrow(fields, fields), "Batch.importArrow", arrays);
+            refused(Status.MISMATCH, () -> Batch.importArrow(array, cuda), "devx_cuda_array, not ArrowSchema");
+            refused(Status.MISMATCH, () -> schema.exportArrow(array), "Schema.exportArrow", "not ArrowSchema");
+            refused(Status.MISMATCH, () -> Schema.importArrow(device), "ArrowDeviceArrayStream, not ArrowSchema");
+            refused(Status.MISMATCH, () -> stream.exportArrow(array), "not ArrowArrayStream or ArrowDeviceArrayStream");
+            refused(Status.MISMATCH, () -> BatchStream.importArrow(array), "BatchStream.importArrow");
+            CudaArrayRequest request = CudaArrayRequest.DEFAULT;
+            refused(Status.MISMATCH, () -> tensor.exportShareCudaArray(request, array), "not devx_cuda_array");
+            refused(Status.MISMATCH, () -> tensor.exportMoveCudaArray(request, array), "not devx_cuda_array");
+            refused(Status.MISMATCH, () -> Tensor.importCudaArray(array, request), "not devx_cuda_array");
+            refused(Status.MISMATCH, () -> CudaArray.importCudaArray(array, request), "not devx_cuda_array");
+            refused(Status.RELEASED, () -> Batch.importArrow(array, schema));
+            CStruct closed = CStruct.arrowArray();
+            closed.close();
+            refused(Status.CLOSED, () -> batch.exportShare(closed), "Batch.exportShare: the struct is closed");
+            refused(Status.CLOSED, () -> Batch.importArrow(closed, fields), "Batch.importArrow: the struct is closed");
+        }
+    }
+
+    @Test
+    void anExportDoesNotOverwriteContent() throws InterruptedException {
+        Release release = new Release();
+        Batch second = Streams.batch(2, null);
+        try (CStruct array = CStruct.arrowArray()) {
+            Streams.batch(1, release).exportMove(array);
+            refused(Status.INVALID_ARGUMENT, () -> second.exportMove(array), "Batch.exportMove", "has content");
+            assertFalse(second.isClosed());
+            release.assertNotYet();
+            array.release();
+            release.assertOnce();
+            second.exportMove(array);
+            assertTrue(second.isClosed());
         }
     }
 

@@ -174,8 +174,8 @@ class HandleTest {
         if (type == Device.class) {
             return Device.CPU;
         }
-        if (type == DeviceStream.class) {
-            // Without a driver there is no stream; a closed object says that it is closed before it looks at one.
+        if (type == DeviceStream.class || type == CStruct.class) {
+            // Without a driver there is no stream; a closed object says that it is closed before it looks at either.
             return null;
         }
         throw new AssertionError("no value of " + type);
@@ -211,6 +211,9 @@ class HandleTest {
             refused(Status.NULL_ARGUMENT, () -> Batch.importArrow(0, schema));
             refused(Status.MISMATCH, () -> Batch.create(schema, Device.CPU, List.of(), null));
             refused(Status.DEVICE, () -> BatchStream.of(schema, new DeviceType(99), () -> null, null));
+            refused(Status.MISMATCH, () -> schema.exportArrow(struct));
+            refused(Status.RELEASED, () -> Batch.importArrow(struct, schema));
+            batch.exportShare(struct);
             all.forEach(each -> assertNobodyIsInside(each, "as an argument"));
         }
     }
