@@ -113,7 +113,8 @@ end
     limited_manager(inner::MemoryManager, limit=nothing) -> MemoryManager
 
 Makes a manager that lets `inner` have at most `limit` bytes in use, over all devices; with `nothing` it only counts.
-`inner` is shared and may be closed.
+`inner` is shared and may be closed. Memory ceases to count when it is given up; a `release` function of a manager in
+Julia may run later ([`drain`](@ref)).
 
 Throws `DEVX_INVALID_ARGUMENT` for a negative limit, `DEVX_TOO_DEEP` for more than 64 managers on top of each other,
 `DEVX_CLOSED`.

@@ -12,8 +12,9 @@ use crate::trace;
 /// The most managers in a stack of managers: each calls the next one, all on one call stack.
 const MAX_LEVELS: usize = 64;
 
-/// A manager that lets another one allocate, up to a limit of bytes in use at a time, over all devices. Cleanup that it defers
-/// is deferred in the other one, until it resumes it or is dropped.
+/// A manager that lets another one allocate, up to a limit of bytes in use at a time, over all devices. Memory ceases to count
+/// when it is given up; the other manager may give it back later, such as one in Java, which only queues its release. Cleanup
+/// that this one defers is deferred in the other one, until it resumes it or is dropped.
 #[derive(Debug)]
 pub struct Limited {
     inner: Shared,

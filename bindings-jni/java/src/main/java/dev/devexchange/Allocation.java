@@ -9,7 +9,8 @@ import java.util.Objects;
  * @param address of the first byte; 0 only if no bytes were asked for
  * @param device where it is
  * @param release gives the memory back; may be null. It is run once, on the thread of the {@link ReleaseQueue}, when
- *     nobody uses the memory any more, even after a reset of the manager. If the stream of the request is closed before
+ *     nobody uses the memory any more, even after a reset of the manager. The manager's limit and statistics cease to
+ *     count the memory when the release is queued, before it runs. If the stream of the request is closed before
  *     that, it is destroyed only afterwards
  * @param kept an object that stays reachable until the release; may be null
  */

@@ -97,7 +97,9 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
 
     /**
      * Creates a manager that limits the bytes that another manager has in use through it. The other manager is shared
-     * and stays open.
+     * and stays open. Memory ceases to count when it is given up: if an {@link Allocator} made it, its release is
+     * queued then and may not have run yet ({@link ReleaseQueue#flush}), so for a while there can be more memory than
+     * the limit.
      *
      * @param inner the manager that allocates
      * @param limit the most bytes in use at any time, over all devices; with {@link #NO_LIMIT} the new manager only
@@ -324,7 +326,8 @@ public final class MemoryManager extends Owned<MemoryManager> implements AutoClo
     }
 
     /**
-     * Returns the numbers of allocations that were made and given back.
+     * Returns the numbers of allocations that were made and given back. Memory of an {@link Allocator} counts as given
+     * back when its release is queued, which can be before {@link Allocation#release} has run.
      *
      * @return the numbers as they are now
      * @throws DevExchangeException {@link Status#CLOSED}

@@ -68,7 +68,9 @@
  * <li><b>Threads.</b> Everything may be used from any thread. Closing while another thread is inside a call is safe:
  *     that call ends as if it had come first. Only {@code ByteBuffer}s are not guarded; they must not be used after the
  *     handle that they came from is closed. An interrupt ends only calls that throw {@code InterruptedException}: a
- *     thread that waits for a source or an allocator written in Java goes on waiting, and stays interrupted.
+ *     thread that waits for a source or an allocator written in Java goes on waiting, and stays interrupted. Every call
+ *     counts itself in and out of its handle, so threads that make many short calls, such as reads of single values,
+ *     are faster with a handle each ({@link dev.devexchange.Batch#share}, {@link dev.devexchange.Tensor#share}).
  * </ul>
  */
 package dev.devexchange;
