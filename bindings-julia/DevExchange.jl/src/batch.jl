@@ -25,7 +25,8 @@ if forgotten, by the finalizer. The columns of a batch keep it from being finali
 they throw `DEVX_CLOSED`, too.
 
 **Device memory.** As for [`Tensor`](@ref): columns of a batch on a device have a name, a length and buffers, but their
-elements can be read only after [`copy_to`](@ref). Nulls can be counted on the device ([`null_count`](@ref)).
+elements can be read only after [`copy_to`](@ref), in pinned and managed memory also after [`synchronize`](@ref). Nulls
+can be counted on the device ([`null_count`](@ref)).
 """
 struct Batch
     handle::Handle{TAG_BATCH}

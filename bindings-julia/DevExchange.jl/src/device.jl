@@ -77,7 +77,7 @@ is_cuda(d::DLDevice) = d.device_type in (kDLCUDA, kDLCUDAHost, kDLCUDAManaged)
 # The error for memory that Julia does not touch: it is not host memory, or work on a stream may still be writing it.
 @noinline function not_readable(d::DLDevice)
     is_host(d) && return DevExchangeError(DEVX_NOT_READY, "the data on $(device_name(d)) may be queued on " *
-        "a stream: wait for it with `synchronize(tensor, stream)`, or copy it to the host with `copy_to`")
+        "a stream: wait for it with `synchronize(data, stream)`, or copy it to the host with `copy_to`")
     return DevExchangeError(DEVX_DEVICE, "the memory is on $(device_name(d)): its " *
         "elements cannot be read here; copy them to the host with `copy_to` or `read!`")
 end

@@ -60,20 +60,54 @@ end
 
 """
     synchronize(t::Tensor, stream) -> Tensor
+    synchronize(b::Batch, stream) -> Batch
 
-Waits until the data of a tensor in pinned or managed memory may be touched, in the order of a stream, and for the work
-queued on that stream. Returns another reference to the tensor, whose elements can be read here. Nothing is copied.
+Waits until the data of a tensor or a batch in pinned or managed memory may be touched, in the order of a stream, and for
+the work queued on that stream. Returns another reference to the data, whose elements can be read here. Nothing is copied.
 
 Throws `DEVX_DEVICE` for memory that the host cannot read, and the errors of [`wait_on`](@ref).
 """
 function synchronize(t::Tensor{T,N}, stream::AnyStream) where {T,N}
     is_host(t.device) || throw(not_readable(t.device))
     in_order(t.handle, stream) do tensor, stream
-        named = Ref{Int64}(0)
         @checked devx_tensor_wait(tensor::Ptr{Cvoid}, stream::Int64)
-        # The memory determines which device a default stream belongs to.
-        @checked devx_tensor_stream(tensor::Ptr{Cvoid}, stream::Int64, named::Ptr{Int64})
-        @checked devx_stream_synchronize(t.device::DLDevice, named[]::Int64)
+        wait_here(tensor, t.device, stream)
     end
     return Tensor{T,N}(share_handle(t.handle), t.data, t.size, t.strides, t.flags, t.device, true)
+end
+
+function synchronize(b::Batch, stream::AnyStream)
+    is_host(b.device) || throw(not_readable(b.device))
+    address = any_address(b, root_record(b))
+    # Without a buffer there is nothing to wait for.
+    address == C_NULL || in_order(b.handle, stream) do batch, stream
+        @checked devx_batch_wait(batch::Ptr{Cvoid}, stream::Int64)
+        memory = Tensor(address, (1,); device=b.device)
+        try
+            held(tensor -> wait_here(tensor, b.device, stream), memory.handle)
+        finally
+            close(memory)
+        end
+    end
+    return Batch(share_handle(b.handle), b.rows, b.columns, b.device, true)
+end
+
+# Waits for the work on a stream. The memory of the tensor determines which device a default stream belongs to.
+function wait_here(tensor::Ptr{Cvoid}, device::DLDevice, stream::Int64)
+    named = Ref{Int64}(0)
+    @checked devx_tensor_stream(tensor::Ptr{Cvoid}, stream::Int64, named::Ptr{Int64})
+    @checked devx_stream_synchronize(device::DLDevice, named[]::Int64)
+end
+
+# The first buffer of an array or of what is below it; NULL if there is none.
+function any_address(b::Batch, record::DevxColumn)
+    for k in 1:record.n_buffers
+        address = GC.@preserve b buffer(record, k)
+        address == C_NULL || return address
+    end
+    for k in 1:record.n_children
+        address = any_address(b, child_record(b, record, k))
+        address == C_NULL || return address
+    end
+    return Ptr{UInt8}(C_NULL)
 end

@@ -219,6 +219,18 @@ function pinned_and_managed()
             ok &= all(x -> x.readable == readable, made)
             foreach(close, made)
         end
+        # A whole batch, too, whose first buffer is in a child.
+        host = Batch((n=[(a=1, b="x"), (a=2, b="yz")],))
+        moved = copy_to(host, GPU, s)
+        late = copy_to(moved, place, s)
+        ok &= refused(() -> late[1][1], DX.DEVX_NOT_READY, "synchronize(data, stream)")
+        for stream in (s, DX.LEGACY_STREAM)
+            whole = synchronize(late, stream)
+            ok &= whole.readable && whole[1][2].b == "yz" && whole[1][1].a == 1 && !late.readable
+            close(whole)
+        end
+        ok &= refused(() -> synchronize(moved, s), DX.DEVX_DEVICE, "the memory is on cuda:0")
+        foreach(close, (host, moved, late))
         foreach(close, (t, there, back, ready))
     end
     ok &= releases_done()

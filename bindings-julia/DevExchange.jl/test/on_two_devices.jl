@@ -166,8 +166,9 @@ function pinned_for_the_other_device()
         used_on(t, stream)
         let_go(gate)
         ready = synchronize(t, stream)
-        ok &= ready == [1, 2, 3]
-        foreach(close, (t, ready, there, b))
+        whole = synchronize(b, stream)
+        ok &= ready == [1, 2, 3] && root(whole) == [1, 2, 3]
+        foreach(close, (t, ready, whole, there, b))
         ok &= releases_done() && called[] == 1
         ok &= ccall(driver(:cuMemFreeHost), Cint, (Ptr{Cvoid},), address[]) == 0
     end
