@@ -326,7 +326,7 @@ fn require_no_padding(tensor: &Tensor) -> Result<()> {
     if tensor.is_padded() {
         return refuse!(
             DEVX_UNSUPPORTED,
-            "flags has SUBBYTE_TYPE_PADDED: a struct of DLPack without flags cannot express it"
+            "flags has SUBBYTE_PADDED: a struct of DLPack without flags cannot express it"
         );
     }
     Ok(())

@@ -103,6 +103,14 @@ impl Error {
         self
     }
 
+    /// The same error with the code of a driver call that it follows from.
+    pub(crate) fn with_driver_code(mut self, driver_code: i32) -> Self {
+        if let Some(reason) = &mut self.0 {
+            reason.driver_code = driver_code;
+        }
+        self
+    }
+
     /// Code of the failed device driver call, or 0.
     pub fn driver_code(&self) -> i32 {
         self.reason().driver_code

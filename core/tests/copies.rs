@@ -101,6 +101,31 @@ fn new_memory_of_the_host_is_zero() {
     );
 }
 
+/// The host cannot read or copy device memory; each error says what does.
+#[test]
+fn what_the_host_cannot_do_with_device_memory_names_the_way() {
+    let described = TensorDesc {
+        data: std::ptr::dangling_mut::<f32>().cast(),
+        device: Device::cuda(0),
+        dtype: DType::FLOAT32,
+        shape: &[2],
+        strides: None,
+        byte_offset: 0,
+        flags: Flags::default(),
+    };
+    // SAFETY: nothing is done with the memory.
+    let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
+    let stream = "device is cuda:0, not host memory: name a stream";
+    for (error, says) in [
+        (tensor.read(&mut [0; 8], None).unwrap_err(), stream),
+        // SAFETY: nothing is written.
+        (unsafe { tensor.write(&[0; 8], None) }.unwrap_err(), stream),
+        (tensor.copy().unwrap_err(), "device is cuda:0, not host memory: copy_to copies it, on a stream"),
+    ] {
+        assert_eq!((error.status(), error.message()), (DEVX_DEVICE, says));
+    }
+}
+
 /// Each element has its own byte, so elements share none.
 #[test]
 fn strided_elements_with_padding_are_copied() {

@@ -193,7 +193,11 @@ fn a_borrowed_description_owns_nothing_and_refuses_what_it_cannot_say() {
         let described = TensorDesc { flags, dtype, ..desc(&mut data, &[2]) };
         // SAFETY: the array outlives the tensor.
         let tensor = unsafe { Tensor::from_raw_parts(&described, Owner::none()) }.unwrap();
-        assert_eq!(dlpack::borrow(&tensor, RawStream::NO_SYNC).unwrap_err().status(), status);
+        let refused = dlpack::borrow(&tensor, RawStream::NO_SYNC).unwrap_err();
+        assert_eq!(refused.status(), status);
+        // By the names of the constants.
+        let name = if flags == Flags::READ_ONLY { "READ_ONLY" } else { "SUBBYTE_PADDED" };
+        assert!(refused.message().starts_with(&format!("flags has {name}: ")), "{refused}");
     }
 }
 

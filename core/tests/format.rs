@@ -204,6 +204,7 @@ fn metadata_is_as_long_as_it_says() {
     for block in [&[][..], &block[..3], &block[..block.len() - 1], &longer] {
         let error = metadata::check_bytes(block).unwrap_err();
         assert_eq!((error.status(), error.message().contains(&format!(" {} bytes", block.len()))), (INVALID, true));
+        assert!(error.message().ends_with("a count, then each key and value behind its length"), "{error}");
     }
 }
 

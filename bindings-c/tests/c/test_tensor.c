@@ -246,7 +246,7 @@ TEST(what_the_legacy_struct_cannot_say_is_refused) {
     DLTensor const description = {padded, {kDLCPU, 0}, 1, {kDLInt, 4, 1}, extent, NULL, 0};
     CHECK_OK(devx_tensor_create(&description, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, NULL, &tensor, &error));
     CHECK_REFUSED(devx_tensor_export_share_legacy(tensor, NULL, &legacy, &error), DEVX_UNSUPPORTED,
-                  "SUBBYTE_TYPE_PADDED");
+                  "SUBBYTE_PADDED");
     devx_tensor_release(&tensor);
     CHECK_NOTHING_OUTSTANDING();
 }

@@ -129,7 +129,11 @@ pub fn check_bytes(block: &[u8]) -> Result<()> {
     });
     match parts {
         Some(()) if rest.is_empty() => Ok(()),
-        _ => refuse!(DEVX_INVALID_METADATA, "metadata of {} bytes is not a block of that size", block.len()),
+        _ => refuse!(
+            DEVX_INVALID_METADATA,
+            "metadata of {} bytes is not a metadata block of that size: a count, then each key and value behind its length",
+            block.len()
+        ),
     }
 }
 

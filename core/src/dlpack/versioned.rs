@@ -75,7 +75,7 @@ fn version_for(request: &Request, tensor: &Tensor) -> Result<DLPackVersion> {
     if minor == 0 && tensor.is_padded() {
         return refuse!(
             DEVX_UNSUPPORTED,
-            "flags has SUBBYTE_TYPE_PADDED, but max_version is 1.0: only a reader of 1.1 knows that flag"
+            "flags has SUBBYTE_PADDED, but max_version is 1.0: only a reader of 1.1 knows that flag"
         );
     }
     Ok(DLPackVersion { major: VERSION.major, minor })

@@ -258,10 +258,9 @@ fn export<T: Exportable>(given: &T, copying: Copying) -> Result<Exported> {
     let mut regions = Regions::of(given.device());
     match (given.describe(&mut regions), copying) {
         (Ok(what), Copying::Never | Copying::IfNeeded) => finish(given.clone(), order(given)?, regions, what),
-        // This refusal carries the driver's code.
-        (Err(error), Copying::Never) if error.driver_code() != 0 => Err(error),
         (seen, _) => {
-            plan(given, seen.map(drop))?.allow(copying)?;
+            let code = seen.as_ref().map_or_else(Error::driver_code, |_| 0);
+            plan(given, seen.map(drop))?.allow(copying).map_err(|error| error.with_driver_code(code))?;
             let device = given.device();
             if device == Device::CPU {
                 return share(given, given.copy_on_host()?);

@@ -182,10 +182,19 @@ impl Tensor {
     /// elements are ready.
     fn queued_on(&self, stream: Option<Stream>) -> Result<Option<Stream>> {
         let Some(stream) = stream else {
-            self.require_host()?;
+            self.require_host_or("name a stream")?;
             return Ok(None);
         };
         Ok((!transfer::is_by_host(self.device(), Device::CPU)).then_some(stream))
+    }
+
+    /// Like [`Tensor::require_host`], but the error about device memory says what to do instead.
+    fn require_host_or(&self, instead: &str) -> Result<()> {
+        let device = self.device();
+        if !device.is_host() {
+            return refuse!(DEVX_DEVICE, "device is {device}, not host memory: {instead}");
+        }
+        self.ready().require_now()
     }
 
     fn require_bytes(&self, bytes: usize) -> Result<()> {
@@ -224,7 +233,7 @@ impl Tensor {
     /// # Errors
     /// Those of [`Tensor::copy`] and those of `allocate`.
     pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
-        self.require_host()?;
+        self.require_host_or("copy_to copies it, on a stream")?;
         let Layout { bytes, row_major, .. } = self.layout();
         let flags = self.flags().without(Flags::READ_ONLY).with(Flags::IS_COPIED);
         let width = self.width_to_gather(row_major)?;

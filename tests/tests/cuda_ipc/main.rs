@@ -351,6 +351,11 @@ fn what_cannot_be_shared_says_why() {
         }
         let error = ipc::export_tensor(&tensor, Copying::Never).expect_err("refused");
         assert!(error.status() == DEVX_COPY_REQUIRED && error.message().contains(why), "{error}");
+        let says = ": a copy of 64 bytes is needed, which was not allowed";
+        assert!(error.message().ends_with(says), "{error}");
+        // What the driver said of the memory is still there.
+        assert_eq!(error.driver_code() != 0, why.contains("pool"), "{error:?}");
+        assert_eq!(error.message().contains("a manager's shareable pool is"), why.contains("pool"), "{error}");
     }
     // A process does not open its own memory. It does open its own pool, but not the event behind which the memory is
     // ready.

@@ -65,8 +65,9 @@ unsafe impl Sync for Stream {}
 impl AsyncWriter {
     /// Takes a handler from its consumer; the writer releases it.
     ///
-    /// All batches are on devices of `device_type`. `metadata` is a block for the whole stream. `wake`, if there is
-    /// one, is called when the consumer has asked for something.
+    /// All batches are on devices of `device_type`. `metadata` is for the whole stream: a block of pairs in Arrow's form,
+    /// which [`arrow::metadata::encode`](metadata::encode) makes. It is copied. `wake`, if there is one, is called when the
+    /// consumer has asked for something.
     ///
     /// # Errors
     /// `DEVX_NULL_ARGUMENT`, `DEVX_RELEASED`, `DEVX_INVALID_ARGUMENT` if a callback is missing, `DEVX_DEVICE` for an
@@ -204,8 +205,8 @@ impl AsyncWriter {
         }
     }
 
-    /// Sends a batch to the consumer, with its metadata, if the consumer has requested one. Pass a clone to share the
-    /// batch, the batch itself to move it.
+    /// Sends a batch to the consumer, with its metadata (a block of [`arrow::metadata::encode`](metadata::encode)), if the
+    /// consumer has requested one. Pass a clone to share the batch, the batch itself to move it.
     ///
     /// # Errors
     /// `DEVX_NOT_READY` if the consumer requested no more, `DEVX_DEVICE` or `DEVX_MISMATCH` if the batch does not fit
@@ -227,8 +228,9 @@ impl AsyncWriter {
         self.acting(|stream| stream.ended(|writing| writing.finish()))
     }
 
-    /// Tells the consumer of an error (an `errno` code, a text, and metadata) and releases the handler, whether the
-    /// stream was started or not. Also succeeds if the consumer cancelled; then it is not told.
+    /// Tells the consumer of an error (an `errno` code, a text, and metadata, a block of
+    /// [`arrow::metadata::encode`](metadata::encode)) and releases the handler, whether the stream was started or not. Also
+    /// succeeds if the consumer cancelled; then it is not told.
     ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` for the code 0, `DEVX_CLOSED` if the stream was ended already, `DEVX_INVALID_METADATA`,

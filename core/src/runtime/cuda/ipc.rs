@@ -100,8 +100,8 @@ fn unshareable(error: Error, why: &str) -> Error {
 }
 
 fn share_of_pool(driver: &Driver, pool: CUmemoryPool, base: CUdeviceptr) -> Result<How> {
-    let why = "the memory is of a pool that was not made to be shared (a device's default pool never is), \
-               or another process's";
+    let why = "the memory is of a pool that was not made to be shared (a manager's shareable pool is, a device's \
+               default pool never is), or another process's";
     let mut fd = -1_i32;
     // SAFETY: the pool that the driver named, and room for a descriptor.
     let code = unsafe { (driver.mem_pool_export)((&raw mut fd).cast(), pool, FILE_DESCRIPTOR, 0) };

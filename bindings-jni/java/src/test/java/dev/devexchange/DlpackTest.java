@@ -95,7 +95,7 @@ class DlpackTest {
         }
         DType int4 = new DType(DType.CODE_INT, 4, 1);
         try (Tensor padded = Tensor.create(Direct.room(3), int4, new long[] {3}, null, Flags.SUBBYTE_PADDED, null)) {
-            refused(Status.UNSUPPORTED, () -> padded.exportShareLegacy(DlpackRequest.DEFAULT), "SUBBYTE_TYPE_PADDED");
+            refused(Status.UNSUPPORTED, () -> padded.exportShareLegacy(DlpackRequest.DEFAULT), "SUBBYTE_PADDED");
         }
     }
 
