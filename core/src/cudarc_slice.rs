@@ -117,10 +117,10 @@ impl Tensor {
     /// dropped, on any thread, when nobody uses the tensor any more.
     ///
     /// # Errors
-    /// `DEVX_MISMATCH` if the shape does not have as many elements as the slice, `DEVX_INVALID_SHAPE`, `DEVX_UNSUPPORTED` if
-    /// the context is not the device's primary one or if cudarc would have to make a stream wait that is being captured,
-    /// `DEVX_OUT_OF_MEMORY`, `DEVX_DEVICE`, `DEVX_DRIVER`. The last also reports earlier failures that cudarc could not report
-    /// when they happened. The slice is given back.
+    /// `DEVX_INVALID_SHAPE` if the shape does not have as many elements as the slice, `DEVX_UNSUPPORTED` if the context is not
+    /// the device's primary one or if cudarc would have to make a stream wait that is being captured, `DEVX_OUT_OF_MEMORY`,
+    /// `DEVX_DEVICE`, `DEVX_DRIVER`. The last also reports earlier failures that cudarc could not report when they happened.
+    /// The slice is given back.
     pub fn from_cuda_slice<T: Element>(
         mut slice: CudaSlice<T>,
         shape: &[i64],
@@ -149,7 +149,7 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
     let queued = unsafe { Stream::from_cudarc(&stream) }?;
     let elements = shape.iter().try_fold(1_i64, |elements, extent| elements.checked_mul(*extent));
     if elements != Some(slice.len() as i64) {
-        return refuse!(DEVX_MISMATCH, "shape is {shape:?}: the slice has {} elements", slice.len());
+        return refuse!(DEVX_INVALID_SHAPE, "shape is {shape:?}: the slice has {} elements", slice.len());
     }
     // cudarc would draw what is outside of the capture into it, and its events of the capture could not be waited for later.
     if stream.context().is_managing_stream_synchronization() {

@@ -48,6 +48,26 @@ dtypes! {
     FLOAT32 = kDLFloat 32;
     /// IEEE double.
     FLOAT64 = kDLFloat 64;
+    /// Two IEEE singles: real and imaginary part.
+    COMPLEX64 = kDLComplex 64;
+    /// Two IEEE doubles: real and imaginary part.
+    COMPLEX128 = kDLComplex 128;
+    /// Float of 8 bits: 3 of the exponent, 4 of the mantissa.
+    FLOAT8_E3M4 = kDLFloat8_e3m4 8;
+    /// Float of 8 bits: 4 of the exponent, 3 of the mantissa.
+    FLOAT8_E4M3 = kDLFloat8_e4m3 8;
+    /// Like [`DType::FLOAT8_E4M3FNUZ`], but with a bias of 11.
+    FLOAT8_E4M3B11FNUZ = kDLFloat8_e4m3b11fnuz 8;
+    /// Like [`DType::FLOAT8_E4M3`], but without infinities.
+    FLOAT8_E4M3FN = kDLFloat8_e4m3fn 8;
+    /// Like [`DType::FLOAT8_E4M3FN`], but without a negative zero, whose bits are the NaN.
+    FLOAT8_E4M3FNUZ = kDLFloat8_e4m3fnuz 8;
+    /// Float of 8 bits: 5 of the exponent, 2 of the mantissa.
+    FLOAT8_E5M2 = kDLFloat8_e5m2 8;
+    /// Like [`DType::FLOAT8_E5M2`], but without infinities, and without a negative zero, whose bits are the NaN.
+    FLOAT8_E5M2FNUZ = kDLFloat8_e5m2fnuz 8;
+    /// A power of two: 8 bits of the exponent, no sign.
+    FLOAT8_E8M0FNU = kDLFloat8_e8m0fnu 8;
     /// Boolean of one byte (Arrow's booleans are bits).
     BOOL = kDLBool 8;
 }
@@ -232,6 +252,22 @@ mod sealed {
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// The type as the protocols name it.
     const DTYPE: DType;
+}
+
+/// A Rust type whose values can be stored as elements. Every [`Element`] is one, and so is `bool`: its elements are not read as
+/// `bool`, because a producer of another language may have stored bytes other than 0 and 1.
+pub trait Storable: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// The type as the protocols name it.
+    const STORED_AS: DType;
+}
+
+impl<T: Element> Storable for T {
+    const STORED_AS: DType = T::DTYPE;
+}
+
+impl sealed::Sealed for bool {}
+impl Storable for bool {
+    const STORED_AS: DType = DType::BOOL;
 }
 
 macro_rules! elements {

@@ -66,7 +66,7 @@ mod view;
 
 pub use arrow::{Batch, BatchStream, Column, Schema};
 pub use device::{Device, DeviceType};
-pub use dtype::{DType, Element};
+pub use dtype::{DType, Element, Storable};
 pub use error::{Error, Refused, Result};
 pub use memory::{Borrowed, Owner};
 pub use stream::{RawStream, Stream};

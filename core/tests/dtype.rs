@@ -59,6 +59,28 @@ fn every_type_is_found_by_the_name_that_it_is_shown_by() {
 }
 
 #[test]
+fn constants_are_named_like_their_types() {
+    let constants = [
+        (DType::COMPLEX64, "complex64"),
+        (DType::COMPLEX128, "complex128"),
+        (DType::FLOAT8_E3M4, "float8_e3m4"),
+        (DType::FLOAT8_E4M3, "float8_e4m3"),
+        (DType::FLOAT8_E4M3B11FNUZ, "float8_e4m3b11fnuz"),
+        (DType::FLOAT8_E4M3FN, "float8_e4m3fn"),
+        (DType::FLOAT8_E4M3FNUZ, "float8_e4m3fnuz"),
+        (DType::FLOAT8_E5M2, "float8_e5m2"),
+        (DType::FLOAT8_E5M2FNUZ, "float8_e5m2fnuz"),
+        (DType::FLOAT8_E8M0FNU, "float8_e8m0fnu"),
+        (DType::BOOL, "bool"),
+        (DType::BFLOAT16, "bfloat16"),
+    ];
+    for (dtype, name) in constants {
+        assert_eq!((dtype.to_string().as_str(), name.parse()), (name, Ok(dtype)));
+        assert_eq!(DType::from_dlpack(dtype.to_dlpack()), Ok(dtype));
+    }
+}
+
+#[test]
 fn other_names_are_refused() {
     for name in [
         "",

@@ -196,7 +196,7 @@ fn tensor(run: &Run) -> Option<Tensor> {
 fn tensors(run: &Run) {
     let host = run.attempt(|| Tensor::allocate(Device::CPU, DType::FLOAT64, &[2, 3], None));
     let values = vec![1_i32, 2];
-    let own = run.attempt(|| Tensor::from_vec(values, &[2]));
+    let own = run.attempt(|| Ok(Tensor::from_vec(values, &[2])?));
     let copy = tensor(run).and_then(|tensor| run.attempt(|| tensor.copy()));
     drop((host, own, copy));
 }

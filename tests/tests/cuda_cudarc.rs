@@ -9,7 +9,8 @@ use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::{
-    DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_DRIVER, DEVX_MISMATCH, DEVX_PANIC, DEVX_READ_ONLY, DEVX_UNSUPPORTED,
+    DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_DRIVER, DEVX_INVALID_SHAPE, DEVX_MISMATCH, DEVX_PANIC, DEVX_READ_ONLY,
+    DEVX_UNSUPPORTED,
 };
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::runtime::releases_waiting;
@@ -351,7 +352,7 @@ fn what_does_not_fit_is_refused_and_given_back() {
         let mut slice = written(&stream);
         for shape in [&[N as i64 + 1][..], &[], &[i64::MAX, 4]] {
             let refused = Tensor::from_cuda_slice(slice, shape).expect_err("another number of elements");
-            assert_eq!(refused.error.status(), DEVX_MISMATCH, "{}", refused.error);
+            assert_eq!(refused.error.status(), DEVX_INVALID_SHAPE, "{}", refused.error);
             assert!(refused.error.message().ends_with("the slice has 256 elements"), "{}", refused.error);
             slice = refused.returned;
         }

@@ -107,9 +107,14 @@ impl Owner {
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn try_new<T: Send + 'static>(value: T) -> Result<Self> {
-        let mut owner = Self::in_room(Vacant::new()?, value);
+        Ok(Self::keeping(Vacant::new()?, value))
+    }
+
+    /// Like [`Owner::new`], but in room that was allocated before.
+    pub(crate) fn keeping<T: Send + 'static>(room: Vacant<T>, value: T) -> Self {
+        let mut owner = Self::in_room(room, value);
         owner.entry = Some(Entry::open(Kind::Owner));
-        Ok(owner)
+        owner
     }
 
     /// Calls `release` when nothing refers to the memory any more. A panic in `release` is caught and traced. `release` must

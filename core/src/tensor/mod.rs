@@ -16,10 +16,10 @@ use crate::abi::dlpack::{
     DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
 };
 use crate::device::{Device, DeviceType};
-use crate::dtype::{DType, Element};
+use crate::dtype::{DType, Element, Storable};
 use crate::error::{Refused, Result, refuse};
 use crate::layout::{self, Layout};
-use crate::memory::{Borrowed, Owner, Room, Slab, TailSize, entry, held_by_bindings, set_entry};
+use crate::memory::{Borrowed, Owner, Room, Slab, TailSize, Vacant, entry, held_by_bindings, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::pointer;
 use crate::stream::Stream;
@@ -292,31 +292,20 @@ impl Tensor {
         }
     }
 
-    /// Creates a row-major host tensor over a vector.
+    /// Creates a row-major host tensor over a vector. Elements of `bool` can be created, but are read as bytes
+    /// ([`Tensor::as_bytes`]).
     ///
     /// # Errors
-    /// `DEVX_INVALID_SHAPE` if the number of elements in the shape is not the vector's.
-    pub fn from_vec<T: Element>(mut values: Vec<T>, shape: &[i64]) -> Result<Self> {
-        let desc = TensorDesc {
-            data: values.as_mut_ptr().cast(),
-            device: Device::CPU,
-            dtype: T::DTYPE,
-            shape,
-            strides: None,
-            byte_offset: 0,
-            flags: Flags::default(),
-        };
-        let elements = layout::check(T::DTYPE, false, shape, None)?.elements;
-        if elements != values.len() {
-            return refuse!(
-                DEVX_INVALID_SHAPE,
-                "shape {shape:?} has {elements} elements, the vector has {}",
-                values.len()
-            );
+    /// `DEVX_INVALID_SHAPE` if the number of elements in the shape is not the vector's, `DEVX_OUT_OF_MEMORY`. The vector is
+    /// given back.
+    pub fn from_vec<T: Storable>(mut values: Vec<T>, shape: &[i64]) -> std::result::Result<Self, Refused<Vec<T>>> {
+        match described_over(&mut values, shape).and_then(|tensor| Ok((tensor, Vacant::new()?))) {
+            Ok((mut tensor, room)) => {
+                tensor.adopt(Owner::keeping(room, values));
+                Ok(tensor)
+            }
+            Err(error) => Err(Refused { error, returned: values }),
         }
-        // SAFETY: the vector has exactly the elements of the shape, and its memory does not move while the
-        // owner holds it.
-        Ok(unsafe { Self::from_raw_parts(&desc, Owner::try_new(values)?) }?)
     }
 
     /// Returns the address of the first element; NULL if there are no elements.
@@ -402,10 +391,12 @@ impl Tensor {
     }
 
     pub(crate) fn require_elements<T: Element>(&self) -> Result<()> {
-        if self.dtype() == T::DTYPE {
-            return Ok(());
-        }
-        refuse!(DEVX_MISMATCH, "dtype is {}, not {}", self.dtype(), T::DTYPE)
+        self.require_dtype(T::DTYPE)
+    }
+
+    fn require_dtype(&self, wanted: DType) -> Result<()> {
+        let dtype = self.dtype();
+        if dtype == wanted { Ok(()) } else { refuse!(DEVX_MISMATCH, "dtype is {dtype}, not {wanted}") }
     }
 
     /// Checks with the driver that all of the memory is where the tensor says, which no description can prove. Memory of the
@@ -539,6 +530,18 @@ unsafe fn numbers<'a>(first: *const i64, ndim: i32) -> &'a [i64] {
     }
     // SAFETY: the caller's contract.
     unsafe { std::slice::from_raw_parts(first, ndim as usize) }
+}
+
+/// Describes a vector as a tensor without an owner yet.
+fn described_over<T: Storable>(values: &mut Vec<T>, shape: &[i64]) -> Result<Tensor> {
+    let dtype = T::STORED_AS;
+    let elements = layout::check(dtype, false, shape, None)?.elements;
+    if elements != values.len() {
+        return refuse!(DEVX_INVALID_SHAPE, "shape {shape:?} has {elements} elements, the vector has {}", values.len());
+    }
+    let data = values.as_mut_ptr().cast();
+    let device = Device::CPU;
+    Tensor::describe(&TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags: Flags::default() })
 }
 
 /// Checks the rules that every description has to meet, our own and foreign ones alike.

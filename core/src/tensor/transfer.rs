@@ -3,10 +3,10 @@
 use super::gather::gather;
 use super::{Flags, Tensor, TensorDesc};
 use crate::device::Device;
-use crate::dtype::DType;
+use crate::dtype::{DType, Element, Storable};
 use crate::error::{Result, refuse};
 use crate::layout::{self, Layout};
-use crate::memory::Owner;
+use crate::memory::{Owner, vector};
 use crate::runtime::cuda::copy::{self, Copied};
 use crate::stream::Stream;
 use crate::transfer::{self, Memory};
@@ -153,6 +153,24 @@ impl Tensor {
         self.done(copied, stream)
     }
 
+    /// Like [`Tensor::read`], but returns the elements in a new vector.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::read`]; `DEVX_MISMATCH` for another element type, `DEVX_OUT_OF_MEMORY`.
+    pub fn read_vec<T: Element>(&self, stream: Option<Stream>) -> Result<Vec<T>> {
+        self.require_elements::<T>()?;
+        let Layout { elements, bytes, .. } = self.layout();
+        let mut values: Vec<T> = vector(elements)?;
+        let room = values.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+        // SAFETY: there is room for that many elements of this size.
+        unsafe { room.write_bytes(0, bytes) };
+        // SAFETY: as above, and initialised now.
+        self.read(unsafe { std::slice::from_raw_parts_mut(room, bytes) }, stream)?;
+        // SAFETY: all elements are initialised, and every bit pattern is an `Element`.
+        unsafe { values.set_len(elements) };
+        Ok(values)
+    }
+
     /// Writes all elements from host memory, in row-major order. The host waits until they are written. Without a stream, the
     /// host itself writes the elements, as in [`Tensor::read`].
     ///
@@ -176,6 +194,21 @@ impl Tensor {
         // SAFETY: both are as large as the compact elements, and the host waits for the copy.
         let copied = unsafe { copy::now(self.device(), Device::CPU, copy, stream) };
         self.done(copied, stream)
+    }
+
+    /// Like [`Tensor::write`], but from values of the element type.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::write`]; `DEVX_MISMATCH` for another element type.
+    ///
+    /// # Safety
+    /// Same as [`Tensor::write`].
+    pub unsafe fn write_from<T: Storable>(&self, values: &[T], stream: Option<Stream>) -> Result<()> {
+        self.require_dtype(T::STORED_AS)?;
+        // SAFETY: these are the bytes of the values, which have no padding.
+        let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
+        // SAFETY: the caller's contract.
+        unsafe { self.write(bytes, stream) }
     }
 
     /// Returns the stream for a copy between the elements and host memory; `None` if the host itself copies, for which the

@@ -82,7 +82,8 @@ impl BatchStream {
     /// `source` is called on whatever thread pulls, and not again after `None` or an error.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` for a device type that is unknown or that this library has no runtime for.
+    /// `DEVX_DEVICE` for a device type that is unknown or that this library has no runtime for, `DEVX_OUT_OF_MEMORY`. The
+    /// source is dropped; to keep it in this case, use [`BatchStream::with`].
     pub fn new(
         schema: &Schema,
         device_type: DeviceType,
