@@ -78,7 +78,7 @@ plain! { tensor_describe(handle: jlong, out: jlong) }
 fn tensor_describe(handle: jlong, out: jlong) -> Result<()> {
     // SAFETY: Java gives a living handle.
     let tensor = unsafe { tensor(handle) }?;
-    let Layout { elements, bytes, lowest, end, row_major } = tensor.layout();
+    let Layout { elements, bytes, lowest, end, row_major, .. } = tensor.layout();
     let ready = matches!(tensor.ready(), Ready::Now);
     let flags = tensor.flags().0.cast_signed();
     let numbers = [flags, elements as i64, bytes as i64, row_major.into(), lowest as i64, end as i64, ready.into()];

@@ -29,6 +29,7 @@ pub(crate) fn plan(py: Python<'_>, plan: Plan) -> Result<Bound<'_, PyAny>> {
         Plan::View => PLAN.make(py, ("view", 0, ""))?,
         Plan::Copy { bytes, reason } => PLAN.make(py, ("copy", bytes, reason))?,
         Plan::Impossible { reason } => PLAN.make(py, ("impossible", 0, reason))?,
+        other => return refuse!(DEVX_UNSUPPORTED, "the plan is {other}: Python has no name for it"),
     })
 }
 

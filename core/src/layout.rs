@@ -9,6 +9,7 @@ pub const MAX_NDIM: usize = 64;
 
 /// What a checked shape and its strides amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Layout {
     /// Number of elements.
     pub elements: usize,

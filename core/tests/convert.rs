@@ -26,6 +26,7 @@ fn reason(plan: Plan) -> String {
     match plan {
         Plan::View => "view".into(),
         Plan::Copy { reason, .. } | Plan::Impossible { reason } => reason.into_owned(),
+        other => other.to_string(),
     }
 }
 

@@ -79,6 +79,7 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
         Value::List(values) => list(py, values)?.into_any(),
         Value::Map(entries) => map(py, entries)?.into_any(),
         Value::Struct(column, row) => fields(py, column, row)?.into_any(),
+        other => return refuse!(DEVX_UNSUPPORTED, "row {row} is {other}: Python has no value for {}", column.ty()),
     })
 }
 

@@ -45,6 +45,7 @@ impl TimeUnit {
 
 /// A type of the Arrow columnar format. What else a format string says (a time zone) stays in the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Type {
     /// No values and no buffers.
     Null,

@@ -10,6 +10,7 @@ use crate::error::Result;
 
 /// One value in host memory.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Value<'a> {
     /// No value.
     Null,

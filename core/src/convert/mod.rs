@@ -52,6 +52,7 @@ use crate::text;
 
 /// How a conversion can be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Plan {
     /// As a view of the same memory.
     View,

@@ -12,6 +12,7 @@ use crate::text;
 
 /// The name and UUID of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// The name of the device.
     pub name: String,
