@@ -56,7 +56,7 @@ impl Copying {
 }
 
 /// A consumer's request for an export (array API, `__dlpack__`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Highest version that the consumer reads.
     pub max_version: DLPackVersion,

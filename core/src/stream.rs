@@ -1,5 +1,6 @@
 //! Streams of a device, by their raw handle. Whoever made a stream destroys it; what is done with it is up to the runtime.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::{Result, refuse};
@@ -24,6 +25,16 @@ impl PartialEq for Stream {
 
 impl Eq for Stream {}
 
+/// The same for values that are equal.
+impl Hash for Stream {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.handle.hash(state);
+        if self.is_default() {
+            (self.ordinal, self.thread).hash(state);
+        }
+    }
+}
+
 /// The legacy default stream, as DLPack and the CUDA Array Interface write it.
 pub const LEGACY: i64 = 1;
 /// The default stream of the calling thread.
@@ -39,7 +50,7 @@ pub const NO_SYNC: i64 = -1;
 ///
 /// The number of a default stream does not name its device. It stands for a default stream of the data's device, unless
 /// [`RawStream::on`] names another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawStream(i64);
 
 /// The high bits that mark a number as a default stream together with its device. Such a number is no handle, and nobody

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
 use devexchange_core::abi::arrow_data::ArrowArray;
 use devexchange_core::abi::types::*;
 use devexchange_core::arrow::schema::{EXTENSION_METADATA, EXTENSION_NAME};
-use devexchange_core::arrow::{ArrayBuilder, MAX_DEPTH, Type};
+use devexchange_core::arrow::{ArrayBuilder, MAX_DEPTH, Type, Value};
 use devexchange_core::{Batch, Device, Owner, Result};
 
 /// A tree of fields and arrays that a test writes down in one place.
@@ -187,6 +187,38 @@ fn lists_of_all_kinds() {
     assert!(list.batch().unwrap().root().value(0).unwrap_err().message().contains("offset -1 and size 1"));
     let list = node(c"+w:2", 2, vec![null()]).slice(1, 1).child(numbers(4));
     assert_eq!(shown(&list), ["[12, 13]"]);
+}
+
+#[test]
+fn values_are_compared() {
+    let offsets = [0_i32, 2, 4, 4, 5];
+    let list = || node(c"+l", 4, vec![at([0b1011_u8]), at(offsets)]).child(numbers(6));
+    let of = |node: &Node| node.batch().unwrap();
+    let (one, other) = (of(&list()), of(&list()));
+    for row in 0..4 {
+        for at in 0..4 {
+            let same = one.root().value(row).unwrap() == other.root().value(at).unwrap();
+            assert_eq!(same, row == at, "{row} {at}");
+        }
+    }
+    let members = |name| node(c"+s", 2, vec![null()]).child(numbers(2).named(name));
+    let (one, other) = (of(&members(c"a")), of(&members(c"b")));
+    let value = |batch: &Batch, row| batch.root().value(row).map(|value| value == one.root().value(0).unwrap());
+    assert_eq!((value(&one, 0), value(&one, 1), value(&other, 0)), (Ok(true), Ok(false), Ok(false)));
+    let map = |keys| {
+        let entries = node(c"+s", 3, vec![null()]).child(numbers(3).named(keys)).child(numbers(3).named(c"v"));
+        of(&node(c"+m", 2, vec![null(), at([0_i32, 2, 3])]).child(entries))
+    };
+    let (one, other) = (map(c"k"), map(c"key"));
+    let entries = |batch: &Batch, row| batch.root().value(row).map(|value| value == one.root().value(0).unwrap());
+    assert_eq!((entries(&other, 0), entries(&other, 1)), (Ok(true), Ok(false)));
+    let floats = of(&node(c"g", 2, vec![null(), at([f64::NAN, 1.5])]));
+    let float = |row| floats.root().value(row).unwrap();
+    assert!(float(1) == float(1) && float(0) != float(0) && float(0) != Value::Null);
+    assert!(Value::Int(1) != Value::UInt(1) && Value::Text("a") == Value::Text("a") && Value::Null == Value::Null);
+    assert!(Value::Bool(true) != Value::Bool(false) && Value::Binary(b"a") != Value::Binary(b"b"));
+    let interval = |days| Value::Interval { months: 1, days, nanoseconds: 2 };
+    assert!(interval(1) == interval(1) && interval(1) != interval(2));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod order;
 
 use core::ffi::c_void;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::check::read_nodes;
 use super::column::Column;
@@ -106,6 +107,11 @@ impl Source {
 unsafe impl Send for Header {}
 // SAFETY: as above.
 unsafe impl Sync for Header {}
+
+// What a panic can interrupt leaves a batch as it was: its description does not change, and its order and uses are changed
+// under locks or atomically.
+impl UnwindSafe for Batch {}
+impl RefUnwindSafe for Batch {}
 
 impl Batch {
     /// Makes a batch over the caller's memory, which `owner` keeps alive. It takes one block of memory: the addresses

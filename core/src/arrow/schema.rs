@@ -3,6 +3,7 @@
 use core::ffi::c_char;
 use std::ffi::CStr;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::MAX_NODES;
 use super::field::Field;
@@ -119,6 +120,10 @@ impl<'a> FieldDesc<'a> {
         Ok(Self { format, name, metadata, flags: field.flags, n_children, has_dictionary })
     }
 }
+
+// Nothing of a schema changes but the table of names, which is made under a lock.
+impl UnwindSafe for Schema {}
+impl RefUnwindSafe for Schema {}
 
 impl Schema {
     /// Takes a schema from its producer.

@@ -1,6 +1,7 @@
 //! The value of one row, whatever its type: for readers that look at a few rows, and for showing rows to people. Whole
 //! columns are read through [`Column::values`] and its neighbours.
 
+use std::ffi::CStr;
 use std::fmt;
 
 use super::column::Column;
@@ -145,6 +146,54 @@ fn interval<'a>(ty: Type, bytes: &[u8]) -> Value<'a> {
         _ => (part(0, 4), part(4, 4), part(8, 8)),
     };
     Value::Interval { months: months as i32, days: days as i32, nanoseconds }
+}
+
+/// Values are equal if they are of one kind and say the same: decimals with the same digits and scale, lists and maps with
+/// equal values in the same order, structs with equal members of the same names in the same order. What cannot be read is
+/// equal to nothing, and neither is NaN.
+impl PartialEq for Value<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (*self, *other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(one), Self::Bool(other)) => one == other,
+            (Self::Int(one), Self::Int(other)) => one == other,
+            (Self::UInt(one), Self::UInt(other)) => one == other,
+            (Self::Float32(one), Self::Float32(other)) => one == other,
+            (Self::Float64(one), Self::Float64(other)) => one == other,
+            (Self::Decimal(one), Self::Decimal(other)) => one == other,
+            (Self::Temporal(one), Self::Temporal(other)) => one == other,
+            (Self::Interval { months, days, nanoseconds }, Self::Interval { months: m, days: d, nanoseconds: n }) => {
+                (months, days, nanoseconds) == (m, d, n)
+            }
+            (Self::Text(one), Self::Text(other)) => one == other,
+            (Self::Binary(one), Self::Binary(other)) => one == other,
+            (Self::List(one), Self::List(other)) => {
+                one.length() == other.length() && (0..one.length()).all(|row| is_same((one, row), (other, row)))
+            }
+            // What keys and values are called means nothing.
+            (Self::Map(one), Self::Map(other)) => {
+                one.length() == other.length() && (0..one.length()).all(|row| are_same((one, row), (other, row)))
+            }
+            (Self::Struct(one, row), Self::Struct(other, at)) => {
+                are_same((one, row), (other, at)) && one.children().map(raw_name).eq(other.children().map(raw_name))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn raw_name<'a>(member: Column<'a>) -> &'a CStr {
+    member.field().raw_name()
+}
+
+/// Whether the members of two structs have equal values.
+fn are_same((one, row): (Column<'_>, i64), (other, at): (Column<'_>, i64)) -> bool {
+    one.children().len() == other.children().len()
+        && one.children().zip(other.children()).all(|(one, other)| is_same((one, row), (other, at)))
+}
+
+fn is_same((one, row): (Column<'_>, i64), (other, at): (Column<'_>, i64)) -> bool {
+    matches!((one.value(row), other.value(at)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// How a value is shown:

@@ -9,6 +9,8 @@ use core::ffi::c_void;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
+use std::ops::BitOr;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
 
 use crate::abi::dlpack::{
@@ -25,7 +27,7 @@ use crate::runtime::cuda::pointer;
 use crate::stream::Stream;
 
 /// Properties of a tensor that DLPack carries as bits (`DLPACK_FLAG_BITMASK_…`). Unknown bits are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u64);
 
 impl Flags {
@@ -57,6 +59,15 @@ impl Flags {
     /// consumer" (DLPack 1.3, `DLPACK_FLAG_BITMASK_IS_COPIED`).
     pub(crate) fn shared(self) -> Self {
         self.without(Self::IS_COPIED)
+    }
+}
+
+/// Same as [`Flags::with`].
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.with(other)
     }
 }
 
@@ -143,6 +154,11 @@ impl Drop for Header {
 unsafe impl Send for Header {}
 // SAFETY: as above.
 unsafe impl Sync for Header {}
+
+// What a panic can interrupt leaves a tensor as it was: its description does not change, and its order and uses are changed
+// under locks or atomically.
+impl UnwindSafe for Tensor {}
+impl RefUnwindSafe for Tensor {}
 
 impl Tensor {
     /// Creates a tensor over the caller's memory, which `owner` keeps alive. Takes one block of memory; shape and strides are

@@ -11,7 +11,7 @@ use std::time::Duration;
 use devexchange_core::abi::types::DEVX_CLOSED;
 use devexchange_core::arrow::asynchronous::{self, AsyncReader, AsyncWriter};
 use devexchange_core::{Batch, DeviceType, ledger};
-use futures_core::Stream;
+use futures_core::{FusedStream, Stream};
 use futures_sink::Sink;
 use futures_util::{SinkExt, StreamExt, TryStreamExt};
 
@@ -58,7 +58,9 @@ fn a_stream_reads_what_a_sink_writes() {
             let next = block_on(poll_fn(|cx| Pin::new(&mut reader).poll_next(cx))).unwrap().unwrap();
             assert_eq!(next.length(), i);
         }
+        assert!(!reader.is_terminated(), "the end was not seen yet");
         assert!(block_on(poll_fn(|cx| Pin::new(&mut reader).poll_next(cx))).is_none());
+        assert!(reader.is_terminated());
     });
     drop((reader, schema));
     assert_eq!(ledger::outstanding(), 0);
@@ -70,6 +72,34 @@ impl Wake for Count {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, SeqCst);
     }
+}
+
+/// `select!` polls no stream that is terminated: what came and the end itself must be taken first.
+#[test]
+fn a_stream_is_terminated_when_its_end_was_seen() {
+    let _alone = alone();
+    let (reader, writer) = pair(2);
+    let schema = schema();
+    writer.start(&schema).unwrap();
+    writer.try_send(batch(&schema, 1), None).map_err(|refused| refused.error).unwrap();
+    writer.fail(5, "failed", None).unwrap();
+    assert!(!reader.is_terminated());
+    assert!(matches!(reader.try_batch(), Poll::Ready(Some(Ok(_)))));
+    assert!(!reader.is_terminated());
+    assert!(matches!(reader.try_batch(), Poll::Ready(Some(Err(_)))));
+    assert!(!reader.is_terminated());
+    assert!(matches!(reader.try_batch(), Poll::Ready(None)));
+    assert!(reader.is_terminated());
+    drop((reader, writer));
+
+    let (reader, writer) = pair(2);
+    writer.start(&schema).unwrap();
+    reader.cancel();
+    assert!(!reader.is_terminated());
+    assert!(matches!(reader.try_batch(), Poll::Ready(None)));
+    assert!(reader.is_terminated());
+    drop((reader, writer, schema));
+    assert_eq!(ledger::outstanding(), 0);
 }
 
 #[test]

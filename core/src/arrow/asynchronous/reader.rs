@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -252,6 +253,17 @@ impl futures_core::Stream for AsyncReader {
         self.poll_batch(cx).map(|next| next.map(|next| next.map(|(batch, _metadata)| batch)))
     }
 }
+
+/// Terminated once `None` was returned: a `select!` sees that end, too.
+impl futures_core::FusedStream for AsyncReader {
+    fn is_terminated(&self) -> bool {
+        self.0.header().state.with(|reading| reading.is_over())
+    }
+}
+
+// A step of the state is complete or does not happen: no code of the user or of the producer runs within one.
+impl UnwindSafe for AsyncReader {}
+impl RefUnwindSafe for AsyncReader {}
 
 impl fmt::Debug for AsyncReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

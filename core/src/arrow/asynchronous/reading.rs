@@ -100,6 +100,8 @@ pub(super) struct Reading<T, S> {
     outcome: Option<Outcome>,
     /// Whether the user knows of the failure.
     told: bool,
+    /// Whether the user knows that nothing more comes.
+    over: bool,
     cancel: Cancel,
     /// Number of the producer's callbacks that have not returned.
     callbacks: usize,
@@ -125,6 +127,7 @@ impl<T, S: Clone> Reading<T, S> {
             wanted: 0,
             outcome: None,
             told: false,
+            over: false,
             cancel: Cancel::No,
             callbacks: 0,
             called_by: None,
@@ -309,8 +312,16 @@ impl<T, S: Clone> Reading<T, S> {
                 self.told = true;
                 Poll::Ready(Next::Error(error.clone()))
             }
-            Some(_) => Poll::Ready(Next::End),
+            Some(_) => {
+                self.over = true;
+                Poll::Ready(Next::End)
+            }
         }
+    }
+
+    /// Whether the user knows that there is nothing more.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
     }
 
     /// A task that was taken turned out to be bad. Returns the error for the user, once. If the producer has reported

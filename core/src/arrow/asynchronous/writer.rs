@@ -3,6 +3,7 @@
 use core::ffi::c_char;
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -444,6 +445,10 @@ impl futures_sink::Sink<Batch> for AsyncWriter {
         Poll::Ready(self.finish())
     }
 }
+
+// A step of the state is complete or does not happen: no code of the user or of the consumer runs within one.
+impl UnwindSafe for AsyncWriter {}
+impl RefUnwindSafe for AsyncWriter {}
 
 impl fmt::Debug for AsyncWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,6 +11,7 @@ mod interface;
 
 use std::fmt;
 use std::iter::FusedIterator;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use alone::Alone;
 
@@ -75,6 +76,10 @@ struct State {
 }
 
 type Source = Box<dyn FnMut() -> Result<Option<Batch>> + Send>;
+
+// A source that panics ends its stream; everything else that changes does so in one step.
+impl UnwindSafe for BatchStream {}
+impl RefUnwindSafe for BatchStream {}
 
 impl BatchStream {
     /// Makes a stream of what `source` returns: batches, then `None`.

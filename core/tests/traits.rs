@@ -1,0 +1,52 @@
+//! What the types can be used for in Rust: in sets, in comparisons, across `catch_unwind`.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use devexchange_core::abi::dlpack::DLPackVersion;
+use devexchange_core::arrow::{AsyncReader, AsyncWriter};
+use devexchange_core::dlpack::{Copying, Request};
+use devexchange_core::{Batch, BatchStream, Flags, RawStream, Schema, Stream, Tensor};
+
+#[test]
+fn handles_pass_through_a_caught_panic() {
+    fn passes<T: UnwindSafe + RefUnwindSafe + Send + Sync>() {}
+    passes::<Tensor>();
+    passes::<Batch>();
+    passes::<Schema>();
+    passes::<BatchStream>();
+    passes::<AsyncReader>();
+    passes::<AsyncWriter>();
+}
+
+#[test]
+fn streams_are_keys() {
+    fn set<T: Hash + Eq>(all: impl IntoIterator<Item = T>) -> usize {
+        all.into_iter().collect::<HashSet<_>>().len()
+    }
+    // SAFETY: no work is queued.
+    let handle = |ordinal| Stream::new(ordinal, unsafe { RawStream::new(64) }).expect("a handle");
+    // A handle alone says which stream it is; a default stream also needs its device, and its thread.
+    assert_eq!(set([handle(0), handle(1)]), 1);
+    assert_eq!(set([Stream::legacy(0), Stream::legacy(0), Stream::legacy(1)]), 2);
+    let mine = || Stream::new(0, RawStream::PER_THREAD).expect("of this thread");
+    let other = std::thread::spawn(mine).join().expect("of another thread");
+    assert_eq!(set([mine(), mine(), other]), 2);
+    assert_eq!(set([RawStream::LEGACY, RawStream::LEGACY.on(1), RawStream::LEGACY]), 2);
+}
+
+#[test]
+fn flags_are_combined_and_compared() {
+    assert_eq!(Flags::READ_ONLY | Flags::IS_COPIED, Flags::READ_ONLY.with(Flags::IS_COPIED));
+    assert_eq!(HashSet::from([Flags::default(), Flags(0), Flags(9)]).len(), 2);
+}
+
+#[test]
+fn requests_are_compared() {
+    assert_eq!(Request::default(), Request::default());
+    assert_ne!(Request::default(), Request { copy: Copying::Always, ..Request::default() });
+    let older = DLPackVersion { major: 1, minor: 0 };
+    assert_ne!(Request::default(), Request { max_version: older, ..Request::default() });
+    assert_ne!(Request::default(), Request { stream: RawStream::LEGACY, ..Request::default() });
+}
