@@ -3,8 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use devexchange_core::abi::types::DevxOwner;
+use devexchange_core::abi::arrow_stream::ArrowArrayStream;
+use devexchange_core::abi::types::{DEVX_OUT_OF_MEMORY, DevxOwner};
+use devexchange_core::arrow::asynchronous::Wake;
+use devexchange_core::arrow::release_stream;
+use devexchange_core::arrow::schema::FieldDesc;
+use devexchange_core::manager::{Allocated, Manager, Request, Shared, Statistics};
 use devexchange_core::memory::{Owner, ReleaseQueue};
+use devexchange_core::{BatchStream, DeviceType, Error, Result, Schema};
 
 #[test]
 fn a_release_that_panics_ends_there() {
@@ -114,4 +120,55 @@ fn a_queue_is_empty_when_all_is_delivered() {
     assert!(!queue.is_empty());
     assert_eq!((queue.drain(&mut token), token), (1, [2]));
     assert!(queue.is_empty());
+}
+
+/// A consumer in another language may be the one that gives it up, and cannot catch a panic.
+#[test]
+fn what_a_program_gave_may_panic_in_its_drop() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("this text is expected in the output: in a drop");
+        }
+    }
+    struct Kept(Panics);
+    impl std::fmt::Debug for Kept {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_tuple("Kept").field(&size_of_val(&self.0)).finish()
+        }
+    }
+    // SAFETY: there is no memory.
+    unsafe impl Manager for Kept {
+        fn allocate(&self, _: &Request) -> Result<Allocated> {
+            Err(Error::new(DEVX_OUT_OF_MEMORY, "there is none"))
+        }
+
+        fn statistics(&self) -> Statistics {
+            Statistics::default()
+        }
+    }
+
+    let schema = Schema::new(&[FieldDesc::new(c"n", c"i")]).expect("a schema");
+    let held = Panics;
+    let source = move || {
+        let _held = &held;
+        Ok(None)
+    };
+    let stream = BatchStream::new(&schema, DeviceType::CPU, source).expect("a stream");
+    let mut exported = ArrowArrayStream::RELEASED;
+    // SAFETY: there is room.
+    unsafe { stream.export(&mut exported) }.expect("exported");
+    // SAFETY: exported just now, and not used afterwards.
+    unsafe { release_stream(&mut exported) };
+
+    let held = Panics;
+    let wake = Wake::new(move || {
+        let _held = &held;
+        panic!("this text is expected in the output: in a wake callback");
+    });
+    let wake = wake.expect("a callback");
+    wake.call();
+    drop(wake);
+
+    drop(Shared::new(Kept(Panics)).expect("a manager"));
 }

@@ -30,7 +30,7 @@ use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Error, Result, refuse};
 use crate::layout;
-use crate::memory::{Owner, Slab, TailSize, Vacant, held_by_bindings};
+use crate::memory::{Owner, Shielded, Slab, TailSize, Vacant, held_by_bindings};
 use crate::order::Ready;
 use crate::runtime::cuda::ipc::{self, How};
 use crate::runtime::cuda::{Allocation, info};
@@ -337,7 +337,7 @@ pub struct Shared(Slab<Header>);
 
 #[derive(Debug)]
 struct Header {
-    manager: Box<dyn Manager>,
+    manager: Shielded<Box<dyn Manager>>,
     /// The deferrals of those who share the manager, without those of the managers that allocate from it.
     deferred: Depth,
 }
@@ -355,6 +355,7 @@ impl Shared {
     fn with<M: Manager + 'static>(make: impl FnOnce() -> Result<M>) -> Result<Self> {
         let (slab, room) = (Slab::room(TailSize::default())?, Vacant::new()?);
         let manager: Box<dyn Manager> = room.fill(make()?);
+        let manager = Shielded::new("a manager", manager);
         Ok(Self(slab.fill(Header { manager, deferred: Depth::default() })))
     }
 
@@ -393,7 +394,7 @@ impl Deref for Shared {
     type Target = dyn Manager;
 
     fn deref(&self) -> &Self::Target {
-        &*self.0.header().manager
+        &**self.0.header().manager
     }
 }
 

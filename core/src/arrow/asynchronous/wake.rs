@@ -4,8 +4,9 @@ use core::ffi::c_void;
 use std::fmt;
 
 use crate::abi::types::{DevxOwner, DevxWake};
-use crate::error::Result;
-use crate::memory::{Owner, Slab, TailSize, boxed};
+use crate::error::{Result, caught};
+use crate::memory::{Owner, Shielded, Slab, TailSize, boxed};
+use crate::trace;
 
 /// A callback for when there is something to poll for. It is called on any thread, and must only wake whoever polls.
 /// Cloning shares it; it is given up with the last clone.
@@ -13,7 +14,7 @@ use crate::memory::{Owner, Slab, TailSize, boxed};
 pub struct Wake(Slab<Target>);
 
 enum Target {
-    Function(Box<dyn Fn() + Send + Sync>),
+    Function(Shielded<Box<dyn Fn() + Send + Sync>>),
     Record { wake: Option<unsafe extern "C" fn(*mut c_void)>, context: *mut c_void, owner: Owner },
 }
 
@@ -23,13 +24,14 @@ unsafe impl Send for Target {}
 unsafe impl Sync for Target {}
 
 impl Wake {
-    /// Makes a callback out of a function. If there is no memory, the function is dropped.
+    /// Makes a callback out of a function. If there is no memory, the function is dropped. A panic in it, or in its drop, is
+    /// caught and traced: the peer may be the one that wakes.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Result<Self> {
         let room = Slab::room(TailSize::default())?;
-        Ok(Self(room.fill(Target::Function(boxed(wake)?))))
+        Ok(Self(room.fill(Target::Function(Shielded::new("a wake callback", boxed(wake)?)))))
     }
 
     /// Takes over a C record that a binding received.
@@ -57,7 +59,15 @@ impl Wake {
     /// Calls the callback.
     pub fn call(&self) {
         match self.0.header() {
-            Target::Function(wake) => wake(),
+            Target::Function(wake) => {
+                let called = caught(|| {
+                    wake();
+                    Ok(())
+                });
+                if let Err(error) = called {
+                    trace::say(format_args!("a wake callback panicked ({error}); the panic ends here"));
+                }
+            }
             // SAFETY: the record is released with its owner, not before.
             Target::Record { wake: Some(wake), context, .. } => unsafe { wake(*context) },
             Target::Record { wake: None, .. } => {}

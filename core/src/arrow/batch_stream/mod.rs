@@ -21,7 +21,7 @@ use super::schema::Schema;
 use crate::abi::types::DEVX_BUSY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, caught, refuse};
-use crate::memory::{Slab, TailSize, Vacant, held_by_bindings};
+use crate::memory::{Shielded, Slab, TailSize, Vacant, held_by_bindings};
 use crate::text::Name;
 
 /// A stream of batches. Cloning shares it: a batch that one clone pulls, the others do not get.
@@ -75,7 +75,11 @@ struct State {
     end: Option<Result<()>>,
 }
 
-type Source = Box<dyn FnMut() -> Result<Option<Batch>> + Send>;
+type Source = Shielded<Box<dyn FnMut() -> Result<Option<Batch>> + Send>>;
+
+fn source(pull: Box<dyn FnMut() -> Result<Option<Batch>> + Send>) -> Source {
+    Shielded::new("a stream's source", pull)
+}
 
 // A source that panics ends its stream; everything else that changes does so in one step.
 impl UnwindSafe for BatchStream {}
@@ -84,7 +88,8 @@ impl RefUnwindSafe for BatchStream {}
 impl BatchStream {
     /// Makes a stream of what `source` returns: batches, then `None`.
     ///
-    /// `source` is called on whatever thread pulls, and not again after `None` or an error.
+    /// `source` is called on whatever thread pulls, and not again after `None` or an error. A panic in it is an error
+    /// ([`BatchStream::next`]); one in its drop is caught and traced.
     ///
     /// # Errors
     /// `DEVX_DEVICE` for a device type that is unknown or that this library has no runtime for, `DEVX_OUT_OF_MEMORY`. The
@@ -129,11 +134,11 @@ impl BatchStream {
         require_runtime(device_type)?;
         let room = Vacant::new()?;
         // A closure without captures takes no memory.
-        let state = Alone::new(State { source: Box::new(|| Ok(None)), end: None });
+        let state = Alone::new(State { source: source(Box::new(|| Ok(None))), end: None });
         let header = Header { schema: schema.clone(), device_type, depth, state };
         let mut slab = Slab::new(header, TailSize::default())?;
         if let Some(state) = slab.unique().map(|header| header.state.get_mut()) {
-            state.source = room.fill(take());
+            state.source = source(room.fill(take()));
         }
         Ok(Self(slab))
     }
@@ -162,7 +167,7 @@ impl BatchStream {
             if let Some(end) = &state.end {
                 return end.clone().map(|()| None);
             }
-            let given = caught(&mut state.source);
+            let given = caught(&mut **state.source);
             let next = given.and_then(|batch| match batch {
                 Some(batch) => header.require_fit(&batch).map(|()| Some(batch)),
                 None => Ok(None),
