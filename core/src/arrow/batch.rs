@@ -34,22 +34,15 @@ use crate::view::Whole;
 /// An export to a consumer in C, whose part this example plays in Rust (for arrow-rs, see `arrow_rs`):
 ///
 /// ```
-/// use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 /// use devexchange_core::dlpack::Copying;
-/// use devexchange_core::{Batch, Result, Tensor, convert};
+/// use devexchange_core::{Result, Tensor, convert};
 ///
 /// # fn main() -> Result<()> {
 /// let rows = Tensor::from_vec(vec![0.5_f64, 1.5, 2.5], &[3, 1])?;
 /// let batch = convert::batch(&rows, &["x"], Copying::Never)?;
 ///
-/// let (mut schema, mut array) = (ArrowSchema::RELEASED, ArrowArray::RELEASED);
-/// // SAFETY: there is room for both, and nothing in it that would have to be released.
-/// unsafe { batch.schema().export(&mut schema) }?;
-/// // SAFETY: as above.
-/// unsafe { batch.export(&mut array) }?;
-///
-/// // SAFETY: valid structs, which nobody else has; both are left released.
-/// let seen = unsafe { Batch::import_pair(&mut array, &mut schema) }?;
+/// let mut handed = batch.export_owned()?; // the addresses of array and schema are for the consumer (`as_mut_ptrs`)
+/// let seen = handed.import()?;
 /// assert_eq!(seen.column_named("x").unwrap().values::<f64>()?, rows.as_slice::<f64>()?);
 /// # Ok(())
 /// # }

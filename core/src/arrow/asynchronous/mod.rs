@@ -11,7 +11,7 @@
 //! Both ends in one program. Nothing waits here, because no more batches are sent than are requested at once:
 //!
 //! ```
-//! use devexchange_core::arrow::asynchronous::{AsyncReader, AsyncWriter, ReaderOptions};
+//! use devexchange_core::arrow::asynchronous::{ReaderOptions, channel};
 //! use devexchange_core::dlpack::Copying;
 //! use devexchange_core::{DeviceType, Result, Tensor, convert};
 //!
@@ -20,9 +20,7 @@
 //!     let rows = Tensor::from_vec(vec![first, first + 1], &[2, 1])?;
 //!     convert::batch(&rows, &["n"], Copying::Never)
 //! };
-//! let reader = AsyncReader::new(ReaderOptions::default(), None)?;
-//! // SAFETY: a valid handler, which goes to this producer only.
-//! let writer = unsafe { AsyncWriter::new(reader.handler()?, DeviceType::CPU, None, None) }?;
+//! let (writer, reader) = channel(ReaderOptions::default(), DeviceType::CPU)?;
 //!
 //! writer.start(batch(0)?.schema())?;
 //! for first in [0, 2] {
@@ -48,6 +46,7 @@ mod block;
 mod explore;
 mod handler;
 mod offers;
+mod owned;
 mod producer;
 mod reader;
 #[deny(unsafe_code)]
@@ -59,6 +58,7 @@ mod writer;
 mod writing;
 
 pub use block::MetadataBlock;
+pub use owned::{OwnedHandler, channel};
 pub use producer::QUARANTINE;
 pub use reader::{AsyncReader, ReaderOptions, Received};
 pub use wake::Wake;

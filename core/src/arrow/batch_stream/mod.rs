@@ -33,7 +33,6 @@ use crate::text::Name;
 /// A source in Rust for a consumer in C, whose part this example plays in Rust:
 ///
 /// ```
-/// use devexchange_core::abi::arrow_stream::ArrowArrayStream;
 /// use devexchange_core::dlpack::Copying;
 /// use devexchange_core::{BatchStream, DeviceType, Result, Tensor, convert};
 ///
@@ -45,11 +44,8 @@ use crate::text::Name;
 /// let schema = batch(0)?.schema().clone();
 /// let stream = BatchStream::of(&schema, DeviceType::CPU, [0, 3].map(batch))?;
 ///
-/// let mut handed = ArrowArrayStream::RELEASED;
-/// // SAFETY: there is room, and nothing in it that would have to be released.
-/// unsafe { stream.export(&mut handed) }?;
-/// // SAFETY: a valid stream, which nobody else has; it is left released.
-/// let pulled = unsafe { BatchStream::import(&mut handed) }?;
+/// let mut handed = stream.export_owned()?; // its address is for the consumer (`as_mut_ptr`)
+/// let pulled = handed.import()?;
 /// let mut values = Vec::new();
 /// while let Some(batch) = pulled.next()? {
 ///     values.extend_from_slice(batch.column_named("n").unwrap().values::<i64>()?);
