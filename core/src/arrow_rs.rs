@@ -31,8 +31,9 @@
 //! thread that was last.
 //!
 //! **Copies.** No values are copied, with two exceptions, which arrow-rs makes: on the way to this library, the
-//! validity of a slice that does not start at a whole byte; on the way to arrow-rs, a buffer that is not aligned as
-//! Rust requires (16 bytes for views and decimals of 128 bits).
+//! validity of a slice that does not start at a whole byte; on the way to arrow-rs, a buffer of values that is not
+//! aligned as Rust requires (16 bytes for views and for decimals of 128 and 256 bits). arrow-rs does not ask before such
+//! a copy. Offsets that are not aligned are refused; [`Batch::copy`] puts them right.
 //!
 //! **Only what the host can read goes to arrow-rs**: host memory that is ready. Everything else is refused, with
 //! `DEVX_DEVICE` or `DEVX_NOT_READY`. The values are checked as little as arrow-rs itself checks them: whoever made a
@@ -183,7 +184,7 @@ impl TryFrom<&RecordBatch> for Batch {
 impl TryFrom<&Batch> for RecordBatch {
     type Error = Error;
 
-    /// A record batch that shares the columns.
+    /// A record batch that shares the columns. As in [`Batch::to_arrow_rs`], arrow-rs copies values that are not aligned.
     ///
     /// # Errors
     /// Same as [`Batch::to_arrow_rs`]; also `DEVX_MISMATCH` if the batch is not a struct, `DEVX_INVALID_NULL_COUNT` for
@@ -223,11 +224,13 @@ impl Batch {
         })
     }
 
-    /// Shares the array with arrow-rs.
+    /// Shares the array with arrow-rs, which copies a buffer of values that is not aligned as Rust requires ([the
+    /// module](self)).
     ///
     /// # Errors
     /// `DEVX_DEVICE` if it is not in host memory, `DEVX_NOT_READY`, `DEVX_UNSUPPORTED` for a type that arrow-rs does
-    /// not have, `DEVX_INVALID_BUFFERS` for offsets or sizes that arrow-rs could not use, `DEVX_PANIC`.
+    /// not have, `DEVX_INVALID_BUFFERS` for offsets or sizes that arrow-rs could not use (some only as they lie, which
+    /// [`Batch::copy`] changes), `DEVX_PANIC`.
     pub fn to_arrow_rs(&self) -> Result<ArrayRef> {
         let field = arrow_schema::Field::try_from(self.schema().root())?;
         caught(|| {
@@ -379,7 +382,10 @@ unsafe fn require_sizes(array: &ArrowArray, index: usize, bytes: usize, places: 
     // SAFETY: the caller's contract.
     let sizes = unsafe { entry(array.buffers, index) };
     if !places.is_empty() && !sizes.addr().is_multiple_of(bytes) {
-        return refuse!(DEVX_INVALID_BUFFERS, "buffers[{index}] is {sizes:p}: not aligned to {bytes} bytes");
+        return refuse!(
+            DEVX_INVALID_BUFFERS,
+            "buffers[{index}] is {sizes:p}: not aligned to {bytes} bytes, as arrow-rs needs; copy the batch first (copy)"
+        );
     }
     for (place, data) in places.zip(2..) {
         let size: i64 = match bytes {

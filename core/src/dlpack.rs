@@ -204,6 +204,30 @@ pub unsafe fn import<M: Managed>(source: *mut M) -> Result<Tensor> {
 /// [`NO_SYNC`](crate::order::NO_SYNC), which requests nothing of the producer and says nothing about the data. The driver is
 /// only queried for the device that pinned or managed memory was made for, whose default stream is meant.
 ///
+/// ```no_run
+/// use core::ffi::c_void;
+/// use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
+/// use devexchange_core::{RawStream, Result, Stream, dlpack};
+///
+/// # fn launch(_: *mut c_void, _: i64) {}
+/// # fn asked_of_producer(_stream: i64) -> *mut DLManagedTensorVersioned { std::ptr::null_mut() }
+/// # fn main() -> Result<()> {
+/// let (stream, other) = (Stream::create(0)?, Stream::create(0)?);
+/// let asked = RawStream::from(stream);
+/// let managed = asked_of_producer(asked.value()); // `__dlpack__(stream=…)`, for example
+/// // SAFETY: a valid tensor, which nobody else owns. Its producer was asked for it with this stream.
+/// let tensor = unsafe { dlpack::import_on(managed, Some(asked)) }?;
+/// launch(tensor.data(), asked.value()); // a kernel of yours that reads the elements
+/// tensor.used_on(stream)?; // the memory is kept until that kernel is done
+///
+/// tensor.wait(other)?; // on another stream, work comes after that of the producer
+/// launch(tensor.data(), other.value());
+/// tensor.used_on(other)?;
+/// drop(tensor); // the deleter is called after both kernels, and nobody waits here
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// Those of [`import`]; `DEVX_INVALID_STREAM` for a stream that the tensor's device does not have.
 ///

@@ -142,7 +142,8 @@ pub struct Allocated {
     pub address: *mut c_void,
     /// The device that the memory is on.
     pub device: Device,
-    /// The number of bytes that were asked for.
+    /// The number of bytes at the address: at least as many as were asked for. What counts and limits memory ([`Statistics`],
+    /// [`Limited`]) counts the bytes that were asked for.
     pub bytes: usize,
     /// Gives the memory back once, on the thread that drops the owner. If the drop only makes another thread do so, the
     /// stream of the request is held until then ([`Hold`](crate::runtime::cuda::Hold)).
@@ -199,7 +200,8 @@ pub struct IpcHandle {
 
 /// Allocates memory for others, and decides when the memory is really given back. Only [`Manager::allocate`] and
 /// [`Manager::statistics`] have to be implemented; the other methods have defaults for a manager that keeps nothing for a
-/// device.
+/// device. A panic in a method reaches whoever called it; one in the drop of a manager that is [`Shared`], or of the owner of
+/// its memory, is caught and traced.
 ///
 /// ```
 /// use devexchange_core::manager::{Allocated, Driver, Manager, Request, Statistics};
@@ -243,9 +245,9 @@ pub unsafe trait Manager: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Allocates memory with arbitrary content: at least as many bytes as were asked for, on that device, or host memory that
-    /// both the host and the device can reach. Memory that is given up while work noted with [`Tensor::used_on`] is queued is
-    /// given back after that work.
+    /// Allocates memory with arbitrary content: at least as many bytes as were asked for ([`Allocated::bytes`]), on that
+    /// device, or host memory that both the host and the device can reach. Memory that is given up while work noted with
+    /// [`Tensor::used_on`] is queued is given back after that work.
     ///
     /// # Errors
     /// `DEVX_OUT_OF_MEMORY`, `DEVX_UNSUPPORTED` for a kind that this manager does not have, `DEVX_DEVICE`, `DEVX_DRIVER`;

@@ -49,6 +49,23 @@ impl Tensor {
     /// back in the order of another stream then goes back only after this work, too. The stream must outlive the tensor and
     /// everything exported from it, but may be [closed](Stream::close) before.
     ///
+    /// ```no_run
+    /// use core::ffi::c_void;
+    /// use devexchange_core::{DType, Device, Result, Stream, Tensor};
+    ///
+    /// # fn launch(_: *mut c_void, _: i64) {}
+    /// # fn main() -> Result<()> {
+    /// let device = Device::cuda(0);
+    /// let (own, work) = (Stream::create(0)?, Stream::create(0)?);
+    /// let mut tensor = Tensor::allocate(device, DType::FLOAT32, &[2, 3], Some(own))?;
+    /// tensor.wait(work)?; // the memory is there for work on `own`; on another stream, after it
+    /// launch(tensor.data(), work.value()); // a kernel of yours that writes the elements; the number is a `CUstream`
+    /// // SAFETY: all work that writes the data is queued on `work`.
+    /// unsafe { tensor.produced_on(work) }?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `DEVX_INVALID_ARGUMENT` if the tensor is shared already, `DEVX_DEVICE` if its device has no streams. For memory that is
     /// given back in the order of another stream, also those of [`Tensor::used_on`].
@@ -112,7 +129,9 @@ impl Tensor {
         self.device_of(stream).stream(stream).transpose()
     }
 
-    /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
+    /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait. Nothing has to be waited for
+    /// if the data is ready, as host memory that is not pinned always is: a copy to a device can be written the same for all
+    /// memory. [`import_on`](crate::dlpack::import_on) has an example.
     ///
     /// # Errors
     /// Same as [`Ready::wait`].
@@ -122,9 +141,11 @@ impl Tensor {
 
     /// Says that the work queued on `stream` uses the data: the memory is released only when that work is done. Any thread may
     /// call this, for any number of streams. The stream is needed for this call only.
+    /// [`import_on`](crate::dlpack::import_on) has an example.
     ///
     /// # Errors
-    /// `DEVX_DEVICE` if the tensor's device has no streams, `DEVX_DRIVER`, `DEVX_UNSUPPORTED` under capture.
+    /// `DEVX_DEVICE` if the tensor's device has no streams: host memory that is not pinned is never used by queued work, and
+    /// would not be kept for it. `DEVX_DRIVER`, `DEVX_UNSUPPORTED` under capture.
     pub fn used_on(&self, stream: Stream) -> Result<()> {
         self.device().require_streams()?;
         self.0.header().uses.add(stream)

@@ -283,6 +283,44 @@ fn values_that_are_not_aligned_are_copied() {
     assert_eq!(batch.to_arrow_rs().unwrap().as_primitive::<Decimal128Type>().values()[..], [7]);
 }
 
+/// Decimals of 256 bits begin at multiples of 16 bytes in Rust, too.
+#[test]
+fn wide_decimals_that_are_not_aligned_are_copied() {
+    let _alone = alone();
+    type Wide = <Decimal256Type as ArrowPrimitiveType>::Native;
+    #[repr(align(16))]
+    struct Bytes([u8; 40]);
+    for at in [0, 8] {
+        let mut bytes = Box::new(Bytes([0; 40]));
+        bytes.0[at..at + 32].copy_from_slice(&Wide::from_i128(7).to_le_bytes());
+        let first = bytes.0[at..].as_ptr();
+        let column = OurBuilder::new("", "d:5,2,256", 1).buffer(null()).buffer(first.cast());
+        // SAFETY: the owner has the bytes.
+        let batch = unsafe { column.owner(Owner::new(bytes)).build(Device::CPU) }.map_err(|refused| refused.error);
+        let theirs = batch.unwrap().to_arrow_rs().unwrap();
+        let values = theirs.as_primitive::<Decimal256Type>().values();
+        assert_eq!((values[0], values.as_ptr().cast() == first), (Wide::from_i128(7), at == 0));
+    }
+}
+
+/// The error says what helps.
+#[test]
+fn a_copy_has_offsets_that_are_aligned() {
+    let _alone = alone();
+    let mut bytes = vec![0_u8; 17];
+    let odd = usize::from(bytes.as_ptr().addr().is_multiple_of(2));
+    for (place, offset) in [0_i32, 1, 3].into_iter().enumerate() {
+        bytes[odd + 4 * place..][..4].copy_from_slice(&offset.to_ne_bytes());
+    }
+    let text = OurBuilder::new("t", "u", 2).buffer(null()).buffer(bytes[odd..].as_ptr().cast());
+    // SAFETY: the owner has the offsets, and the text is static.
+    let batch = unsafe { text.buffer(b"abc".as_ptr().cast()).owner(Owner::new(bytes)).build(Device::CPU) };
+    let batch = batch.map_err(|refused| refused.error).unwrap();
+    check_error(batch.to_arrow_rs(), DEVX_INVALID_BUFFERS, "copy the batch first (copy)");
+    let theirs = batch.copy().unwrap().to_arrow_rs().unwrap();
+    assert_eq!(theirs.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("a"), Some("bc")]);
+}
+
 #[test]
 fn nulls_where_arrow_rs_has_none() {
     let _alone = alone();

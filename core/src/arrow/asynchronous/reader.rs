@@ -123,7 +123,7 @@ impl AsyncReader {
         self.0.header().state.poll(cx, |reading| reading.schema())
     }
 
-    /// Returns the schema, when it has come.
+    /// Returns the schema, when it has come. The future may be dropped at any time: nothing is lost.
     ///
     /// # Errors
     /// Same as [`AsyncReader::try_schema`].
@@ -163,7 +163,7 @@ impl AsyncReader {
     }
 
     /// Returns the next batch with its metadata, when it has come; `None` at the end. As a stream, the reader returns
-    /// batches without metadata.
+    /// batches without metadata. The future may be dropped at any time: no batch is lost, the next caller gets it.
     ///
     /// # Errors
     /// Same as [`AsyncReader::try_batch`].

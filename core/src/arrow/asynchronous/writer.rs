@@ -168,7 +168,8 @@ impl AsyncWriter {
         self.polled(|| self.0.header().state().poll(cx, look))
     }
 
-    /// Waits until a batch can be sent. [`AsyncWriter::try_send`] then sends one with its metadata.
+    /// Waits until a batch can be sent. [`AsyncWriter::try_send`] then sends one with its metadata. The future may be dropped
+    /// at any time: nothing is lost.
     ///
     /// # Errors
     /// Same as [`AsyncWriter::try_ready`].

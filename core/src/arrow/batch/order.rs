@@ -112,7 +112,7 @@ impl Batch {
         }
     }
 
-    /// Makes `stream` wait, on the device, until the data may be touched. The host does not wait.
+    /// Makes `stream` wait, on the device, until the data may be touched; see [`crate::Tensor::wait`].
     ///
     /// # Errors
     /// Same as [`Ready::wait`].
