@@ -32,7 +32,7 @@ files_of() { # MODULE
     convert) echo core/src/convert/{mod,column,fixed_shape,matrix,tensor}.rs ;;
     order) echo core/src/{order,order/ready,order/uses,order/behind,tensor/order,arrow/batch/order,view}.rs ;;
     release-memory)
-      echo core/src/memory/{blocks,borrowed,counted,fallible,foreign,lazy,nesting,owner,queue,slab,sorted,table}.rs \
+      echo core/src/memory/{blocks,borrowed,counted,fallible,foreign,lazy,nesting,owner,queue,shielded,slab,sorted,table}.rs \
         core/src/local/{blocks,lines,list,nesting,slot}.rs core/src/{ledger,local,vacant}.rs ;;
     release-device) echo core/src/runtime/cuda/{closed,inbox,lost,reaper,waiting}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
@@ -41,9 +41,10 @@ files_of() { # MODULE
         core/src/arrow/check/{array,plain}.rs ;;
     value) echo core/src/arrow/{value,bitmap,temporal}.rs ;;
     batch) echo core/src/arrow/{batch,transfer,taken,offsets,column,builder,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
-    batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs ;;
+    batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs core/src/arrow/owned.rs ;;
     asynchronous)
-      echo core/src/arrow/asynchronous/{bell,block,handler,mod,offers,producer,reader,reading,task,wake,writer,writing}.rs ;;
+      echo core/src/arrow/asynchronous/{bell,block,handler,mod,offers,owned,producer,reader,reading}.rs \
+        core/src/arrow/asynchronous/{task,wake,writer,writing}.rs ;;
     manager) echo core/src/manager/{mod,books,driver,limited,own,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
     cuda-array) echo core/src/cuda_array.rs core/src/cuda_array/typestr.rs ;;
@@ -64,10 +65,10 @@ tests_of() { # MODULE
   case $1 in
     layout) echo --test layout ;;
     tensor | dlpack | convert)
-      echo --package devexchange-corpus --lib --test corpus --test dlpack --test copies --test dtype --test convert \
-        --test chains --test layout --test memory --test slices --package devexchange-tests --test cuda_order \
-        --test cuda_bad_input --test cuda_array --test cuda_devices --test cuda_default_streams --test cuda_manager \
-        --test cuda_views --test cuda_cudarc ;;
+      echo --package devexchange-corpus --lib --test corpus --test dlpack --test copies --test dtype --test elements \
+        --test traits --test convert --test chains --test layout --test memory --test slices \
+        --package devexchange-tests --test cuda_order --test cuda_bad_input --test cuda_array --test cuda_devices \
+        --test cuda_default_streams --test cuda_manager --test cuda_views --test cuda_cudarc ;;
     order)
       echo --package devexchange-tests --lib --test order --test cuda_order --test cuda_budget --test cuda_release \
         --test cuda_array --test cuda_ipc --test cuda_devices --test cuda_default_streams --test cuda_pool_release \
@@ -83,11 +84,11 @@ tests_of() { # MODULE
     schema) echo --features arrow --lib --test format --test schema --test types --test temporal --test batch --test batch_stream ;;
     value) echo --features arrow --test types --test temporal ;;
     batch | batch-stream)
-      echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test types --test convert \
-        --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
+      echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test owned --test types \
+        --test convert --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
         --test cuda_pool_release ;;
     asynchronous)
-      echo --package devexchange-corpus --lib --test corpus --test asynchronous --test fork \
+      echo --package devexchange-corpus --lib --test corpus --test asynchronous --test owned --test fork \
         --package devexchange-tests --test async_schedules ;;
     manager)
       echo --package devexchange-tests --test manager --test memory --test fork --test cuda_manager --test cuda_ipc \
@@ -105,8 +106,8 @@ tests_of() { # MODULE
         --test dlpack --test dtype --test memory --test manager --test batch_stream --test asynchronous --test device \
         --test cuda_bad_input --test cuda_manager ;;
     device)
-      echo --package devexchange-tests --lib --test device --test order --test cuda_devices --test cuda_absent \
-        --test cuda_default_streams ;;
+      echo --package devexchange-tests --lib --test device --test order --test traits --test cuda_devices \
+        --test cuda_absent --test cuda_default_streams ;;
     ipc) echo --lib --test faults --package devexchange-tests --test ipc --test cuda_ipc ;;
   esac
 }
