@@ -401,6 +401,16 @@ struct DevxField
     has_dictionary::Int64
 end
 
+struct DevxFieldInfo
+    format::Ptr{UInt8}
+    name::Ptr{UInt8}
+    metadata::Ptr{UInt8}
+    flags::Int64
+    n_children::Int64
+    first_child::Int64
+    dictionary::Int64
+end
+
 struct DevxNode
     length::Int64
     null_count::Int64

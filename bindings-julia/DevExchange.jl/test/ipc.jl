@@ -103,7 +103,7 @@ const EXPORTER = """
     # An exporter that does not answer while it is stopped, and exits while its server is open.
     other = Peer(EXPORTER, address)
     @test hear(other) == "ready"
-    kill(other.process, SIGSTOP)
+    stop_now(other)
     @test refused(() -> IpcClient(address; timeout=0.25), DX.DEVX_NOT_READY, "did not answer within 250ms")
     kill(other.process, SIGCONT)
     @test leave(other)

@@ -16,6 +16,16 @@ tell(p::Peer, line="") = (println(p.process, line); flush(p.process))
 # Linux's numbers, the same on x86-64 and Arm.
 const SIGCONT, SIGSTOP = 18, 19
 
+# Stops the process, until it is continued: the signal only tells one thread to stop the others.
+function stop_now(p::Peer)
+    kill(p.process, SIGSTOP)
+    threads = "/proc/$(getpid(p.process))/task"
+    # The name, which may be anything, is in parentheses; the state follows.
+    state(thread) = rsplit(read(joinpath(threads, thread, "stat"), String), ") "; limit=2)[2][1]
+    timedwait(() -> all(thread -> state(thread) == 'T', readdir(threads)), 120.0)
+    return nothing
+end
+
 # Kills the process, which has no chance to give anything back.
 function kill_now(p::Peer)
     kill(p.process, 9)

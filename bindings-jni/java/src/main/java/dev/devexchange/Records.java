@@ -188,6 +188,9 @@ final class Records {
     static final Struct FIELD = struct("devx_field")
             .pointers("format", "name", "metadata")
             .i64("flags", "n_children", "has_dictionary");
+    static final Struct FIELD_INFO = struct("devx_field_info")
+            .pointers("format", "name", "metadata")
+            .i64("flags", "n_children", "first_child", "dictionary");
     static final Struct NODE =
             struct("devx_node").i64("length", "null_count", "offset").pointers("buffers").i64("n_buffers");
     static final Struct COLUMN = struct("devx_column")

@@ -6,6 +6,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -13,6 +14,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /** Another JVM, for tests that would end this one. */
 final class Jvm {
@@ -55,9 +57,25 @@ final class Jvm {
             expect(answer);
         }
 
-        /** Stops it, until it is killed. */
+        /** Stops it, until it is killed: the signal only tells one thread to stop the others. */
         void stop() throws IOException, InterruptedException {
             new ProcessBuilder("kill", "-STOP", String.valueOf(process.pid())).start().waitFor();
+            Check.eventually(this::isStopped);
+        }
+
+        private boolean isStopped() {
+            try (Stream<Path> threads = Files.list(Path.of("/proc", String.valueOf(process.pid()), "task"))) {
+                for (Path thread : (Iterable<Path>) threads::iterator) {
+                    // The name, which may be anything, is in parentheses; the state follows.
+                    String stat = Files.readString(thread.resolve("stat"), StandardCharsets.ISO_8859_1);
+                    if (stat.charAt(stat.lastIndexOf(')') + 2) != 'T') {
+                        return false;
+                    }
+                }
+                return true;
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
         }
 
         /** Kills it, as the operating system might. */
