@@ -22,11 +22,42 @@ Base.mightalias(a::SubArray{T,<:Any,P}, b::SubArray{T,<:Any,P}) where {T,P<:Wrap
 
 # A source that is written while it is read is copied first: into an `Array`. Julia would copy into an array of the same
 # type; that would be a tensor that nobody can close, and not every version of Julia can make one from a permuted array.
+# Whether there is a copy is known only at run time, so the answer has one type for both: of an answer of several types
+# the compiler would look up each element at run time.
+struct Apart{T,N,A<:AbstractArray{T,N}} <: AbstractArray{T,N}
+    source::A
+    copied::Union{Nothing,Array{T,N}}
+end
+
+Base.size(a::Apart) = size(a.source)
+Base.axes(a::Apart) = axes(a.source)
+Base.IndexStyle(::Type{<:Apart{<:Any,<:Any,A}}) where {A} = IndexStyle(A)
+@inline Base.getindex(a::Apart{<:Any,N}, index::Vararg{Int,N}) where {N} = element(a, index)
+# A number for an array of several dimensions is in the order of its elements, which the copy keeps.
+@inline Base.getindex(a::Apart{<:Any,1}, i::Int) = element(a, (i,))
+@inline function Base.getindex(a::Apart, i::Int)
+    a.copied === nothing && return a.source[i]
+    return a.copied[i]
+end
+@inline function element(a::Apart, index)
+    copied = a.copied
+    copied === nothing && return a.source[index...]
+    @boundscheck checkbounds(a.source, index...)
+    # The copy counts from 1, whatever the axes of the source.
+    return @inbounds copied[map((i, axis) -> i - first(axis) + 1, index, axes(a.source))...]
+end
+
+apart(dest, a) = Apart(a, Base.mightalias(dest, a) ? copied(a) : nothing)
+@noinline copied(a::AbstractArray{T,N}) where {T,N} = copyto!(Array{T,N}(undef, size(a)), a)
+
 const OfPermuted = PermutedDimsArray{<:Any,<:Any,<:Any,<:Any,<:WrappedTwice}
 Base.unalias(dest, a::OfTensor) = apart(dest, a)
 Base.unalias(dest::OfTensor, a::PermutedDimsArray) = apart(dest, a)
 Base.unalias(dest::OfTensor, a::OfPermuted) = apart(dest, a)
-apart(dest, a) = Base.mightalias(dest, a) ? copy(a) : a
+# Julia's broadcasting leaves an array as it is if it is the target itself, which again is known only at run time.
+Base.Broadcast.broadcast_unalias(dest, a::OfTensor) = apart_unless_same(dest, a)
+Base.Broadcast.broadcast_unalias(::Nothing, a::OfTensor) = a
+apart_unless_same(dest, a) = dest === a ? Apart(a, nothing) : apart(dest, a)
 # Arrays that are wrapped deeper need their own type all the same.
 Base.unaliascopy(t::Tensor) = Tensor(copy(t))
 Base.unaliascopy(a::OfPermuted) = typeof(a)(Base.unaliascopy(parent(a)))

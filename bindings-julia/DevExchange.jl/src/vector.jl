@@ -62,7 +62,11 @@ const PlainColumn{S} = Column{S,Plain{S,typeof(identity)}}
 first_byte(c::PlainColumn{S}) where {S} = UInt(c.layout.data) + c.record.offset * sizeof(S)
 bytes_of(c::PlainColumn{S}) where {S} = Int(first_byte(c)) .+ (0:length(c)*sizeof(S)-1)
 Base.dataids(c::PlainColumn) = (first_byte(c),)
-Base.unaliascopy(c::PlainColumn) = alone(own -> root(copy(own.batch)), c)
+Base.unalias(dest, c::PlainColumn) = apart(dest, c)
+Base.Broadcast.broadcast_unalias(dest, c::PlainColumn) = apart(dest, c)
+Base.Broadcast.broadcast_unalias(::Nothing, c::PlainColumn) = c
+# For what is wrapped around a column. The type is stated because `root` does not say it.
+Base.unaliascopy(c::PlainColumn) = alone(own -> root(copy(own.batch)), c)::typeof(c)
 
 references(b::Batch) = (share_handle(b.handle, Handle{TAG_BATCH | TAG_KEPT}),)
 references(c::Column) = references(c.batch)

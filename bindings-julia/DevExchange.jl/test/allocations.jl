@@ -34,6 +34,14 @@ const PER_HANDLE = 2
     @test objects(() -> close(import_dlpack_legacy(Tensor{Float32,2}, export_share_legacy(t)))) < PER_HANDLE + 1
     # Without the type, dispatch at run time also allocates the objects that it passes on.
     @test objects(() -> close(import_dlpack(export_share(t)))) < 20
+    # The result, but no object for each element.
+    maps = (x -> x .+ 1, x -> x .> 0.5f0, x -> x[x .> 0.5f0], x -> hcat(x, x))
+    wide = Tensor(ones(Float32, 100, 100))
+    for x in (wide, view(wide, :, 1:50), reshape(wide, 100^2), PermutedDimsArray(wide, (2, 1)), wide')
+        foreach(f -> (@test objects(() -> (f(x); nothing)) < 50), maps)
+        @test objects(() -> (x .= x .+ 1.0f0; nothing)) < 10
+    end
+    close(wide)
     # Checks that `objects` counts at all.
     @test objects(() -> boxed(t)) >= 1
     close(t)
@@ -55,6 +63,11 @@ end
     c = b[1]
     @test objects(() -> sum(c)) < 1
     @test objects(() -> null_count(c)) < 1
+    wide = Batch((n=collect(1:10^4),))
+    n = wide["n"]
+    maps = (x -> x .+ 1, x -> x .> 5, x -> x[x .> 5], x -> hcat(x, x))
+    foreach(f -> (@test objects(() -> (f(n); nothing)) < 50), maps)
+    close(wide)
     close(s)
     close(b)
     @test nothing_left()

@@ -403,8 +403,32 @@ end
     x = view(t, :, 1:2)
     x .= PermutedDimsArray(view(reshape(a, 2, 3), :, 1:2), (2, 1))
     @test a == [3, 4, 5, 6, 5, 6]
+    # With axes that do not begin at 1.
+    axis = Base.IdentityUnitRange(2:3)
+    view(t, 1, axis) .= view(t, 2, axis) .+ view(t, 1, axis)
+    @test a == [3, 4, 11, 6, 11, 6]
     close(t)
     foreach(close, tensors)
+end
+
+# Otherwise each element would be looked up at run time: what is copied is known only then.
+@testset "tensors: known types of what is read" begin
+    t = Tensor(reshape(collect(1.0:6.0), 2, 3))
+    b = Batch((a=[1.0, 2.0],))
+    parts = (t, view(t, :, 2:3), view(t, 1, :), reshape(t, 6), view(reshape(t, 6), 2:3), PermutedDimsArray(t, (2, 1)), t',
+        transpose(t), reinterpret(Int64, t), b["a"], view(b["a"], 1:1))
+    for source in parts, target in (zeros(2, 3), t, view(t, :, 1:2), t')
+        @test (@inferred Base.unalias(target, source)) == source
+        @test (@inferred Base.Broadcast.broadcast_unalias(target, source)) == source
+    end
+    foreach(source -> (@test Base.Broadcast.broadcast_unalias(nothing, source) === source), parts)
+    # In the order of the elements, too.
+    apart = Base.unalias(t, PermutedDimsArray(t, (2, 1)))
+    @test [apart[k] for k in 1:6] == [1, 3, 5, 2, 4, 6] && [Base.unalias([1], t)[k] for k in 1:6] == 1:6
+    @test_throws BoundsError apart[7]
+    @test_throws BoundsError apart[1, 3]
+    foreach(close, (t, b))
+    @test nothing_left()
 end
 
 # Closes a tensor when it is converted to a number.
