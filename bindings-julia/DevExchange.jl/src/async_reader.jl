@@ -219,6 +219,8 @@ function Base.Channel(r::AsyncReader; size::Integer=0)
     catch e
         # For tasks that take from the channel; if it was closed, there are none.
         close(channel, e)
+    finally
+        leave_to_idler()
     end
     return channel
 end

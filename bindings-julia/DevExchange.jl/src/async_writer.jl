@@ -90,7 +90,7 @@ in_turn(f, w::AsyncWriter) = lock(() -> held(f, w.handle), w.turn)
 function settle(handle::Handle{TAG_ASYNC_WRITER}, turn)
     isopen(handle) || return nothing
     if !trylock(turn)
-        @async (lock(() -> nothing, turn); settle(handle, turn))
+        @async (lock(() -> nothing, turn); settle(handle, turn); leave_to_idler())
         return nothing
     end
     try

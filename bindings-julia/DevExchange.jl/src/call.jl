@@ -199,6 +199,7 @@ function take_request(request::Ptr{Cvoid})
     Threads.@spawn begin
         undisturbed(() -> disable_sigint(() -> answer_request(taken)))
         give_answer(taken)
+        leave_to_idler()
     end
     return nothing
 end

@@ -53,6 +53,9 @@ const STREAMS_LOCK = ReentrantLock()
 const DUE = UInt64[]
 const DUE_CHANGED = Threads.Condition()
 
+# Notified when a task ends on the first thread; see `idle_on_first_thread`.
+const IDLER_CALLED = Threads.Condition()
+
 # Held during releases, so that `drain()` returns only when everything that was due before is done.
 const DRAINING = ReentrantLock()
 const RELEASE_FAILURES = Threads.Atomic{Int}(0)
@@ -110,6 +113,7 @@ function start_queue()
     status = ccall(devx_julia_queue_start[], DevxStatus, (Ptr{Cvoid}, Ptr{Cvoid}),
         cglobal(:uv_async_send), Base.unsafe_convert(Ptr{Cvoid}, condition))
     status == DEVX_OK || throw(DevExchangeError(status, "the release queue could not be started"))
+    idle_on_first_thread(condition)
     mark_threads()
     # Not sticky: any free Julia thread can deliver.
     Threads.@spawn again_and_again(() -> (wait(condition); sort_out(); tell_of_due()), condition)
@@ -124,14 +128,25 @@ mark_thread() = ccall(devx_julia_thread[], Cvoid, ())
 function mark_threads()
     mark_thread()
     threads = isdefined(Threads, :maxthreadid) ? Threads.maxthreadid() : Threads.nthreads()
-    for k in 1:threads
-        task = Task(mark_thread)
-        task.sticky = true
-        ccall(:jl_set_task_tid, Cvoid, (Any, Cint), task, k - 1)
-        schedule(task)
-    end
+    foreach(k -> run_on(() -> (mark_thread(); leave_to_idler()), k), setdiff(1:threads, Threads.threadid()))
     return nothing
 end
+
+# Runs `f` in a task of its own, on the thread of this number.
+function run_on(f, thread)
+    task = Task(f)
+    task.sticky = true
+    ccall(:jl_set_task_tid, Cvoid, (Any, Cint), task, thread - 1)
+    schedule(task)
+    return nothing
+end
+
+# When nothing is left to run on a thread, Julia waits in the task that ran there last, even if that task has ended. An
+# interrupt (Ctrl-C) comes to the first thread, and nothing catches it in a task that has ended: it ends the process. So
+# each task of this module that may end there has this one run behind it.
+idle_on_first_thread(condition) =
+    run_on(() -> again_and_again(() -> lock(() -> wait(IDLER_CALLED), IDLER_CALLED), condition), 1)
+leave_to_idler() = Threads.threadid() == 1 && lock(() -> notify(IDLER_CALLED), IDLER_CALLED)
 
 # Calls `step` in a task that has to go on even if `step` throws, as long as the queue's condition is open. Only `step` can
 # be interrupted.

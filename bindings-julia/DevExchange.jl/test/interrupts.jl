@@ -1,4 +1,4 @@
-# Interrupts (Ctrl-C) at random moments.
+# Interrupts (Ctrl-C) at random moments, and while nothing runs.
 
 @testset "interrupts" begin
     program = joinpath(@__DIR__, "interrupted.jl")
@@ -9,4 +9,15 @@
         @test ok
     end
     @test ended
+end
+
+@testset "interrupts: while nothing runs" begin
+    program = joinpath(@__DIR__, "interrupted_waits.jl")
+    for threads in (1, 4)
+        output, ended = run_julia(`--threads=$threads $program`)
+        scenes = ("in_source", "in_manager", "in_put", "behind_calls", "behind_a_channel")
+        ok = ended && output == join("$scene: interrupted\n" for scene in scenes)
+        ok || println(output)
+        @test ok
+    end
 end
