@@ -13,13 +13,19 @@ Get one with [`import_dlpack`](@ref), with `Tensor(array)`, or from a column wit
 **Ownership.** A tensor holds one reference. `close(tensor)` gives it up at once, and only once even if several tasks
 call it; so does [`export_move`](@ref). The memory is released when the last reference and the last export are gone. A
 tensor that is never closed is given up by its finalizer, some time after it became unreachable (the trace reports this
-if `DEVEXCHANGE_TRACE` is set).
+if `DEVEXCHANGE_TRACE` is set). A `release` function that refers to its own tensor keeps it reachable: that tensor must be
+closed.
 
 **After `close`** every use of the memory throws a [`DevExchangeError`](@ref) with `DEVX_CLOSED`, including element access,
 even in `@inbounds` code (for loops at full speed, see [`unsafe_wrap`](@ref Base.unsafe_wrap)); `size`, `strides` and the like
 stay. Do not close a tensor while another task works on its elements.
 
-**Read-only** tensors (`isreadonly`) refuse `setindex!` with `DEVX_READ_ONLY`.
+**Read-only** tensors (`isreadonly`) refuse `setindex!` and `mul!` with `DEVX_READ_ONLY`. What writes through `pointer`,
+such as C functions and those of `LinearAlgebra.BLAS`, writes their memory all the same, without an error.
+
+**Linear algebra.** Products (`*`, `mul!`) of matrices and vectors of floats reach the BLAS, whatever the strides, and so do
+factorizations, on a copy. For functions that change their argument, or want an `Array`, see
+[`unsafe_wrap`](@ref Base.unsafe_wrap).
 
 **Device memory.** A tensor may be on a CUDA device ([`allocate`](@ref), [`copy_to`](@ref), imports). It then has size,
 strides and a `pointer` like any other, but its elements are never touched here, not even by `show`. Element access
@@ -49,7 +55,8 @@ end
 
 Makes a tensor over the memory of a Julia array, without a copy: an `Array`, or any other array with `strides` and a
 `pointer` (views with ranges, `reinterpret`, `PermutedDimsArray`, ...). A Julia array is column-major, and so are the
-strides; `size` stays the same, dimensions are not reversed.
+strides; `size` stays the same, dimensions are not reversed. Axes that begin elsewhere begin at 1 in the tensor.
+`convert(Tensor{T,N}, array)` is the same.
 
 The array is kept alive until the last user of the tensor, in whatever runtime, has released it. It must not be resized
 (`push!`, ...) before that. A view of another tensor or of a column keeps that memory alive, and is read-only if that
@@ -67,6 +74,10 @@ function Tensor(array::AbstractArray{T,N}; release=nothing, readonly::Bool=false
     readonly |= write_protected(array)
     return GC.@preserve array Tensor(data, size(array); strides=steps, root=array, release=release, readonly=readonly)
 end
+Tensor{T}(array::AbstractArray{T}; keywords...) where {T} = Tensor(array; keywords...)
+Tensor{T,N}(array::AbstractArray{T,N}; keywords...) where {T,N} = Tensor(array; keywords...)
+Base.convert(::Type{W}, array::AbstractArray) where {W<:Tensor} = W(array)
+Base.convert(::Type{W}, t::W) where {W<:Tensor} = t
 
 """
     Tensor(data::Ptr{T}, size::Dims; strides=nothing, root=nothing, release=nothing, readonly=false,
@@ -187,11 +198,6 @@ Base.size(t::Tensor) = t.size
 Base.strides(t::Tensor) = t.strides
 Base.elsize(::Type{<:Tensor{T}}) where {T} = sizeof(T)
 Base.dataids(t::Tensor) = (UInt(t.data),)
-
-# Older versions of Julia support these only for their own matrices; `inv` needs `factorize`, and `pinv` needs `svd`.
-for f in (:(Base.exp), :(Base.log), :(Base.sqrt), :(LinearAlgebra.factorize), :(LinearAlgebra.svd))
-    @eval $f(t::Tensor{<:Any,2}; keywords...) = $f(copy(t); keywords...)
-end
 
 function Base.unsafe_convert(::Type{Ptr{T}}, t::Tensor{T}) where {T}
     require_open(t.handle)

@@ -17,9 +17,9 @@ include("foreign.jl")
 include("peers.jl")
 include("columns.jl")
 
-const FILES = ["records", "tensors", "batches", "types", "builders", "conversions", "refusals", "corpus_cases",
-    "ownership", "allocations", "threads", "processes", "interrupts", "batch_streams", "async", "managers", "faults",
-    "devices", "cuda_jl", "ipc"]
+const FILES = ["records", "tensors", "linear_algebra", "batches", "types", "builders", "conversions", "refusals",
+    "corpus_cases", "ownership", "allocations", "threads", "processes", "interrupts", "batch_streams", "async", "managers",
+    "faults", "devices", "cuda_jl", "ipc"]
 const UNKNOWN = setdiff(ARGS, FILES)
 isempty(UNKNOWN) || error("there are no tests $(join(UNKNOWN, ", ")); there are: $(join(FILES, ", "))")
 const UNASKED = Base.JLOptions().opt_level < 2 ? setdiff(FILES, ["allocations"]) : FILES

@@ -518,6 +518,21 @@ end
     end
 end
 
+@testset "tensors: made by conversion" begin
+    a = [1.0 2; 3 4]
+    for make in (() -> convert(Tensor{Float64,2}, a), () -> convert(Tensor{Float64}, a),
+                 () -> Tensor{Float64,2}(a; readonly=true))
+        t = make()
+        @test t isa Tensor{Float64,2} && pointer(t) == pointer(a)
+        close(t)
+    end
+    @test_throws MethodError convert(Tensor{Float32,2}, a)
+    t = Tensor(FromZero(a))
+    @test axes(t) == (1:2, 1:2) && t == a && convert(Tensor{Float64,2}, t) === t
+    close(t)
+    @test nothing_left()
+end
+
 @testset "tensors: elements of a user's own" begin
     t = allocate(Float64, 2, DX.CPU)
     @test refused(() -> t[1] = Closing(t), DX.DEVX_CLOSED, "tensor") && !isopen(t)
