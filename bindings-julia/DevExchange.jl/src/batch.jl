@@ -321,10 +321,12 @@ Base.isempty(b::Batch) = b.columns == 0
 Base.firstindex(::Batch) = 1
 Base.lastindex(b::Batch) = b.columns
 Base.keys(b::Batch) = GC.@preserve b [Symbol(unsafe_string(record.name)) for record in column_records(b)]
-Base.haskey(b::Batch, name) = Symbol(name) in keys(b)
-Base.haskey(b::Batch, k::Integer) = 1 <= k <= b.columns
-Base.get(b::Batch, k, default) = haskey(b, k) ? b[k] : default
-Base.get(default::Base.Callable, b::Batch, k) = haskey(b, k) ? b[k] : default()
+Base.haskey(b::Batch, k) = found_record(b, k) !== nothing
+Base.get(b::Batch, k, default) = get(() -> default, b, k)
+function Base.get(default::Base.Callable, b::Batch, k)
+    record = found_record(b, k)
+    return record === nothing ? default() : Column(b, record)
+end
 
 """
     columns(b::Batch) -> Vector{Column}
@@ -371,6 +373,19 @@ function column_record(b::Batch, name::AbstractString)
     text = ctext(name, "name")
     @checked devx_batch_column_named(b.handle::Handle, text::Cstring, record::Ptr{DevxColumn})
     return record[]
+end
+
+# The record of a column, or `nothing` if the batch has none of this number or name.
+found_record(b::Batch, k) = nothing
+found_record(b::Batch, k::Integer) = 1 <= k <= b.columns ? column_record(b, k) : nothing
+function found_record(b::Batch, name::Union{Symbol,AbstractString})
+    try
+        return column_record(b, name)
+    catch e
+        # No column has a name that is no text.
+        e isa DevExchangeError && e.status in (DEVX_OUT_OF_RANGE, DEVX_INVALID_TEXT) || rethrow()
+        return nothing
+    end
 end
 
 # How many rows of a batch are shown.

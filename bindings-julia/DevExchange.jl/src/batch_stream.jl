@@ -18,8 +18,8 @@ end
 The end stays the end. An error is thrown, never taken for the end, and stays that error. Batches outlive their stream.
 
 **Ownership, threads.** One reference, given up once by `close`, at any time, by [`export_move`](@ref) or, if forgotten,
-by the finalizer. Any thread may use it, but one call at a time: a second call meanwhile throws `DEVX_BUSY`, and nothing
-is lost.
+by the finalizer. A source that refers to its own stream keeps it reachable: that stream must be closed or moved. Any
+thread may use it, but one call at a time: a second call meanwhile throws `DEVX_BUSY`, and nothing is lost.
 """
 struct BatchStream
     handle::Handle{TAG_BATCH_STREAM}

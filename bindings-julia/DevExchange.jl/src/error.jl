@@ -39,6 +39,8 @@ end
 @noinline function error_of(status::DevxStatus, record::Ptr{DevxError})
     message = unsafe_string(field_address(record, :message))
     status == DEVX_CALLBACK && was_interrupted(message) && return InterruptException()
+    # What the library says where a call has the keyword `copy`, and nowhere else.
+    status == DEVX_COPY_REQUIRED && endswith(message, "which was not allowed") && (message *= "; `copy=:if_needed` allows it")
     code = unsafe_load(Ptr{Int32}(field_address(record, :driver_code)))
     return DevExchangeError(status, code, message)
 end

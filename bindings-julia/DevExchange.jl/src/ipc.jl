@@ -168,12 +168,13 @@ end
 
 """
     allocate_shared(T, dims) -> Tensor{T}
+    allocate_shared(T, dims...) -> Tensor{T}
 
 Makes a host tensor over memory that can be offered to other processes without a copy ([`offer`](@ref)): zeroed, compact
 and **row-major**, like `allocate(T, dims, device)`. Throws `DEVX_OUT_OF_MEMORY`, `DEVX_INVALID_SHAPE`,
 `DEVX_UNSUPPORTED`, `DEVX_SYSTEM`.
 """
-allocate_shared(::Type{T}, dims::Integer) where {T} = allocate_shared(T, (dims,))
+allocate_shared(::Type{T}, dim::Integer, more::Integer...) where {T} = allocate_shared(T, (dim, more...))
 function allocate_shared(::Type{T}, dims::NTuple{N,Integer}) where {T,N}
     d, extents = memory_dtype(T), Ref(extents_of(dims))
     handle = made(Handle{TAG_TENSOR}) do out

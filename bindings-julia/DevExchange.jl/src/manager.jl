@@ -13,8 +13,9 @@ pool = pool_manager(limit=1 << 30)
 t = allocate(pool, Float32, (1024, 1024), DevExchange.cuda(); stream=stream)
 ```
 
-**Ownership, threads.** One reference, given up once by `close` or, if forgotten, by the finalizer. Memory of a manager
-outlives the manager, and is given back like any other: once, on any thread. Any task may use a manager.
+**Ownership, threads.** One reference, given up once by `close` or, if forgotten, by the finalizer. A function of your
+own manager that refers to the manager keeps it reachable: it must be closed. Memory of a manager outlives the manager,
+and is given back like any other: once, on any thread. Any task may use a manager.
 """
 struct MemoryManager
     handle::Handle{TAG_MANAGER}

@@ -1,7 +1,13 @@
 # Values for which Julia has no type. In memory they are as Arrow has them.
 
-# An integer of 256 bits, two's complement, the lowest word first.
+"""
+    Int256(x::Integer)
+
+An integer of 256 bits, as a [`Decimal`](@ref) of up to 76 digits has it: `BigInt(i)` converts it back. It is compared but
+has no arithmetic. Throws `InexactError` for a number that it has no room for.
+"""
 struct Int256
+    # Two's complement, the lowest word first.
     words::NTuple{4,UInt64}
 end
 

@@ -284,6 +284,10 @@ end
     @test length(b) == length(keys(b)) == 2 && !isempty(b) && b[begin] == b[1] && haskey(b, 2) && !haskey(b, 3)
     @test get(b, :a, nothing) == get(b, "a", nothing) == get(() -> 5, b, 1) == [1, 2, 3]
     @test get(b, "c", nothing) === nothing && get(b, 3, 7) == 7 && get(() -> 5, b, :c) == 5
+    for none in ("a\0", "a\xff", "", SubString("abc", 2, 3), nothing, 1.5, 0)
+        @test !haskey(b, none) && get(b, none, 7) == 7
+    end
+    @test haskey(b, SubString("abc", 1, 1)) && get(b, SubString("ab", 2), 7) === b["b"]
     table = NamedTuple(b)
     @test keys(table) == (:a, :b) && table.a == [1, 2, 3] && table.b[3] == "z"
     same_columns = Batch(name => b[name] for name in (:a, :b))

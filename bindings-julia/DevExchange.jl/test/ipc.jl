@@ -156,7 +156,7 @@ end
     @test refused(() -> allocate_shared(Int, -1), DX.DEVX_INVALID_SHAPE, "size[1] is -1")
     @test refused(() -> allocate_shared(String, 1), DX.DEVX_UNSUPPORTED, "String")
     @test refused(() -> allocate_shared(RawElement{0x01,0x04,UInt8}, 3), DX.DEVX_UNSUPPORTED, "packed")
-    @test size(allocate_shared(Int, (0, 2))) == (0, 2)
+    @test size(allocate_shared(Int, (0, 2))) == (0, 2) && size(allocate_shared(Int, 2, 3, 1)) == (2, 3, 1)
     foreach(close, (private, b))
     @test refused(() -> offer(server, "t", private), DX.DEVX_CLOSED, "tensor")
     @test refused(() -> plan_offer(private), DX.DEVX_CLOSED) && refused(() -> plan_offer(b), DX.DEVX_CLOSED)
