@@ -87,11 +87,11 @@ std::string quoted(const std::string &text) {
   return out + "\"";
 }
 
-std::string of_double(double value) {
+template <class Float> std::string of_float(Float value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   if (value == 0) return std::signbit(value) ? "-0" : "0";
-  // The shortest digits that give this number, with the point moved to its place and no exponent.
+  // The shortest digits that give this number of its type, with the point moved to its place and no exponent.
   char room[40];
   auto end = std::to_chars(room, room + sizeof room, value, std::chars_format::scientific);
   std::string digits(room, end.ptr);
@@ -161,8 +161,9 @@ std::string text(const ArrowArrayView &view, const ArrowSchema &schema, int64_t 
       return std::to_string(ArrowArrayViewGetUIntUnsafe(&view, row));
     case NANOARROW_TYPE_HALF_FLOAT:
     case NANOARROW_TYPE_FLOAT:
+      return of_float(static_cast<float>(ArrowArrayViewGetDoubleUnsafe(&view, row)));
     case NANOARROW_TYPE_DOUBLE:
-      return of_double(ArrowArrayViewGetDoubleUnsafe(&view, row));
+      return of_float(ArrowArrayViewGetDoubleUnsafe(&view, row));
     case NANOARROW_TYPE_DECIMAL32:
     case NANOARROW_TYPE_DECIMAL64:
     case NANOARROW_TYPE_DECIMAL128:

@@ -62,7 +62,7 @@ def test_layout_in_jax(layout):
 
 def test_call_of_jax_that_takes_no_tensor():
     ours = from_dlpack(numpy.arange(6, dtype="f4").reshape(2, 3))
-    with pytest.raises(ValueError, match="NumPy dtype"):
+    with pytest.raises(ValueError, match="dtype"):
         jax.numpy.asarray(ours)
     assert jax.numpy.from_dlpack(ours).tolist() == [[0, 1, 2], [3, 4, 5]]
 
