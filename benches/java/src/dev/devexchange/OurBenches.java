@@ -49,7 +49,7 @@ final class OurBenches {
         EightLongs() {
             Scratch scratch = Description.write(
                     Native.bufferAddress(values), Device.CPU, DType.INT64, new long[] {1}, null);
-            tensor = Native.tensorCreate(scratch.address, Flags.NONE, -1, 0);
+            tensor = Native.tensorCreate(scratch.address, Flags.NONE, 0, -1, 0);
         }
 
         @Override
