@@ -353,9 +353,10 @@ devx_status devx_batch_columns(
  *
  * Of a slice, the copy has the rows, with their texts and elements of lists; what views, list
  * views, dense unions, run-end encoded columns and indices of dictionaries refer to is copied
- * whole. It has no offsets, except in run-end encoded columns. The host must be able to read the
- * batch's memory (else DEVX_DEVICE), and the data must be ready (else DEVX_NOT_READY). To copy from
- * or to a device, use `devx_batch_copy_to`.
+ * whole. It has no offsets, except in run-end encoded columns.
+ *
+ * The host must be able to read the batch's memory (else DEVX_DEVICE), and the data must be ready
+ * (else DEVX_NOT_READY). To copy from or to a device, use `devx_batch_copy_to`.
  */
 devx_status devx_batch_copy(devx_batch_t const *batch, devx_batch_t **out, devx_error *error);
 

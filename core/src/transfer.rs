@@ -95,8 +95,8 @@ pub(crate) fn allocating(device: Device, stream: Stream) -> Result<Option<Stream
     Ok((device.kind != DeviceType::CUDA || stream.device()? == device.id).then_some(stream))
 }
 
-/// From this size on, memory is asked for in huge pages. Otherwise most of the time of a large copy goes into the first touch of
-/// each small page.
+/// From this size on, memory is asked for in huge pages. Otherwise most of the time of a large copy goes into the first touch
+/// of each small page.
 const LARGE: usize = 4 << 20;
 
 /// Advises the system to use huge pages, where it leaves that to programs (the setting `madvise` of

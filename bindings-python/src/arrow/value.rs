@@ -87,8 +87,7 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
 pub(crate) fn stored<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Option<Bound<'py, PyInt>>> {
     let Some((column, row)) = column.resolve(row)? else { return Ok(None) };
     let number = match column.ty() {
-        Type::Int(_) | Type::UInt(_) => column.stored(row)?,
-        ty if ty.is_temporal() => column.stored(row)?,
+        ty if ty.is_temporal() || matches!(ty, Type::Int(_) | Type::UInt(_)) => column.stored(row)?,
         ty => {
             let other = format_args!("the type is {ty}, whose values are not stored as integers");
             return Err(column.named(CoreError::new(DEVX_MISMATCH, other)).into());
