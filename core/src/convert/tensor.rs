@@ -12,7 +12,6 @@ use crate::dlpack::Copying;
 use crate::dtype::DType;
 use crate::error::{Result, refuse};
 use crate::layout::MAX_NDIM;
-use crate::memory::{collected, push};
 use crate::tensor::{Flags, Tensor, TensorDesc};
 use crate::transfer::{self, Memory};
 use crate::view::View;
@@ -22,6 +21,11 @@ use crate::view::View;
 /// # Errors
 /// `DEVX_DEVICE` or `DEVX_NOT_READY` if nulls would have to be counted and the host cannot read the data.
 pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
+    planned(column, &mut Dimensions::none())
+}
+
+/// The plan, and if it is possible, the dimensions of the tensor.
+fn planned(column: Column<'_>, dimensions: &mut Dimensions) -> Result<Plan> {
     let values = innermost(column);
     let (ty, dtype) = (values.ty(), values.ty().dtype());
     // The type comes first: nobody should replace nulls in vain, in a column whose type no tensor has.
@@ -40,7 +44,7 @@ pub fn plan_tensor(column: Column<'_>) -> Result<Plan> {
             )));
         }
     }
-    if let Err(error) = dimensions(column) {
+    if let Err(error) = dimensions.set(column) {
         return impossible_as(error);
     }
     let copy = |width, reason| Plan::Copy { bytes: values.length() as usize * width, reason };
@@ -75,11 +79,11 @@ pub(super) fn misaligned(values: *const c_void, length: i64, dtype: DType) -> Op
 /// # Errors
 /// Same as [`Plan::allow`]; `DEVX_DEVICE` or `DEVX_NOT_READY` if data would have to be read and the host cannot read it.
 pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
-    let must_copy = plan_tensor(column)?.allow(copy).map_err(|error| column.named(error))?;
-    let values = innermost(column);
-    let Dimensions { shape, strides } = dimensions(column)?;
+    let mut dimensions = Dimensions::none();
+    let must_copy = planned(column, &mut dimensions)?.allow(copy).map_err(|error| column.named(error))?;
+    let (values, (shape, strides)) = (innermost(column), dimensions.get());
     if values.ty() == Type::Bool {
-        return of_bools(values, &shape, &strides);
+        return of_bools(values, shape, strides);
     }
     let Some(dtype) = values.ty().dtype() else {
         return refuse!(DEVX_IMPOSSIBLE, "{} has no element type in DLPack", values.ty());
@@ -91,8 +95,8 @@ pub fn tensor(column: Column<'_>, copy: Copying) -> Result<Tensor> {
         data: data.cast_mut(),
         device: column.batch().device(),
         dtype: if is_misaligned { bytes_of(dtype)? } else { dtype },
-        shape: &shape,
-        strides: Some(&strides),
+        shape,
+        strides: Some(strides),
         byte_offset: values.offset() as u64 * width as u64,
         flags: Flags::READ_ONLY,
     };
@@ -126,7 +130,7 @@ fn of_bools(values: Column<'_>, shape: &[i64], strides: &[i64]) -> Result<Tensor
         values.require_host()?;
     }
     let length = values.length() as usize;
-    let Memory { address: data, owner, .. } = transfer::allocate_readable(Device::CPU, length, None)?;
+    let Memory { address: data, owner, .. } = transfer::allocate(Device::CPU, length, None)?;
     if length > 0 {
         let (place, first) = values.bits();
         let bits = values.buffer(1).cast::<u8>().wrapping_add(place.start);
@@ -154,33 +158,53 @@ fn innermost(column: Column<'_>) -> Column<'_> {
     levels(column).last().unwrap_or(column)
 }
 
-struct Dimensions {
-    shape: Vec<i64>,
-    /// Strides, in elements.
-    strides: Vec<i64>,
-}
-
 /// The dimensions of the tensor: the rows, then one for each level of fixed-size lists, or as many as its extension
 /// type says.
-fn dimensions(column: Column<'_>) -> Result<Dimensions> {
-    // Collected from the innermost level outwards, the last dimension first.
-    let (mut shape, mut strides) = (Vec::new(), Vec::new());
-    let mut inner = 1_i64;
-    let lists = collected(levels(column).map(Ok))?;
-    for list in lists.into_iter().rev() {
-        let Type::FixedSizeList(size) = list.ty() else { continue };
-        for (extent, stride) in fixed_shape::of_list(list.field(), size.into())?.into_iter().rev() {
-            push(&mut shape, extent)?;
-            push(&mut strides, stride.saturating_mul(inner))?;
+struct Dimensions {
+    ndim: usize,
+    shape: [i64; MAX_NDIM],
+    /// Strides, in elements.
+    strides: [i64; MAX_NDIM],
+}
+
+impl Dimensions {
+    fn none() -> Self {
+        Self { ndim: 0, shape: [0; MAX_NDIM], strides: [0; MAX_NDIM] }
+    }
+
+    fn set(&mut self, column: Column<'_>) -> Result<()> {
+        self.push(column.length(), elements_of_each(column));
+        for list in levels(column) {
+            let Type::FixedSizeList(size) = list.ty() else { break };
+            let inner = list.child(0).map_or(1, elements_of_each);
+            for (extent, stride) in fixed_shape::of_list(list.field(), size.into())? {
+                self.push(extent, stride.saturating_mul(inner));
+            }
         }
-        inner = inner.saturating_mul(size.into());
+        if self.ndim > MAX_NDIM {
+            return refuse!(DEVX_INVALID_SHAPE, "there are {} dimensions: a tensor has at most {MAX_NDIM}", self.ndim);
+        }
+        Ok(())
     }
-    push(&mut shape, column.length())?;
-    push(&mut strides, inner)?;
-    if shape.len() > MAX_NDIM {
-        return refuse!(DEVX_INVALID_SHAPE, "there are {} dimensions: a tensor has at most {MAX_NDIM}", shape.len());
+
+    /// Adds a dimension, which is only counted if there are too many.
+    fn push(&mut self, extent: i64, stride: i64) {
+        if let (Some(shape), Some(strides)) = (self.shape.get_mut(self.ndim), self.strides.get_mut(self.ndim)) {
+            (*shape, *strides) = (extent, stride);
+        }
+        self.ndim += 1;
     }
-    shape.reverse();
-    strides.reverse();
-    Ok(Dimensions { shape, strides })
+
+    /// The shape and the strides.
+    fn get(&self) -> (&[i64], &[i64]) {
+        (self.shape.get(..self.ndim).unwrap_or_default(), self.strides.get(..self.ndim).unwrap_or_default())
+    }
+}
+
+/// The number of elements in each value of a column: of all its levels of fixed-size lists together.
+fn elements_of_each(column: Column<'_>) -> i64 {
+    levels(column).fold(1, |elements, level| match level.ty() {
+        Type::FixedSizeList(size) => elements.saturating_mul(size.into()),
+        _ => elements,
+    })
 }
