@@ -9,6 +9,23 @@ int32_t column_values[ROWS];
 float matrix_values[2 * 3];
 int64_t matrix_shape[MATRIX_NDIM] = {2, 3};
 
+double square[SIDE * SIDE];
+uint8_t picture[PICTURE_HEIGHT * PICTURE_WIDTH * CHANNELS];
+double forwards[REVERSED];
+int32_t text_offsets[TEXTS + 1];
+char texts[TEXTS * TEXT_BYTES];
+uint8_t bits[BITS / 8];
+
+/* Different values, so that a copy in the wrong order is noticed. */
+__attribute__((constructor)) static void fill_copied(void) {
+    for (int i = 0; i < SIDE * SIDE; ++i) square[i] = i;
+    for (int i = 0; i < PICTURE_HEIGHT * PICTURE_WIDTH * CHANNELS; ++i) picture[i] = (uint8_t)(i * 7 + i / 256);
+    for (int i = 0; i < REVERSED; ++i) forwards[i] = i;
+    for (int i = 0; i <= TEXTS; ++i) text_offsets[i] = i * TEXT_BYTES;
+    for (int i = 0; i < TEXTS * TEXT_BYTES; ++i) texts[i] = (char)('a' + i / TEXT_BYTES % 26);
+    for (int i = 0; i < BITS / 8; ++i) bits[i] = (uint8_t)(i * 11);
+}
+
 const char *const mixed_formats[N_MIXED_FORMATS] = {"i", "l", "f", "g", "u", "b", "z", "tdD"};
 const char *const table_format = "i";
 

@@ -1,5 +1,5 @@
 /* The exchanged data, the same in all programs: a small matrix, and tables whose int32 columns share their values.
- * No bench reads the values, because only the exchange is measured.
+ * Only the benches of copies read values; the others measure the exchange alone.
  */
 #ifndef DATA_H_
 #define DATA_H_
@@ -37,6 +37,18 @@ struct nested_node {
 };
 enum { N_NESTED = 8 };
 extern const struct nested_node nested[N_NESTED];
+
+/* What is copied: a square matrix of doubles, the bytes of a picture with its channels innermost, doubles, and the
+ * columns of a batch: texts of equal length, and bits. benches/python/bench.py has the same.
+ */
+enum { SIDE = 120, PICTURE_HEIGHT = 120, PICTURE_WIDTH = 160, CHANNELS = 3, REVERSED = 16384 };
+enum { TEXTS = 4096, TEXT_BYTES = 64, SLICE_START = 4000, SLICE_LENGTH = 64, BITS = 131072 };
+extern double square[SIDE * SIDE];
+extern uint8_t picture[PICTURE_HEIGHT * PICTURE_WIDTH * CHANNELS];
+extern double forwards[REVERSED];
+extern int32_t text_offsets[TEXTS + 1];
+extern char texts[TEXTS * TEXT_BYTES];
+extern uint8_t bits[BITS / 8];
 
 /* The names "c0", "c1", ... in one block, which the caller frees, with COLUMN_NAME_BYTES for each name. */
 char *column_names(int columns);

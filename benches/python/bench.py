@@ -126,6 +126,21 @@ def add_batches(columns):
         add(f"python/arrow-in/{columns}", "nanoarrow", nanoarrow.c_array, theirs)
 
 
+def add_copies():
+    """The peers of the copies in C. These have the same sizes as in c/data.h, so that the call itself is little of it."""
+    square, picture = numpy.zeros((120, 120)), numpy.zeros((120, 160, 3), numpy.uint8)
+    bits = numpy.zeros(131072 // 8, numpy.uint8)
+    bools = pyarrow.Array.from_buffers(pyarrow.bool_(), 131072, [None, pyarrow.py_buffer(bits)])
+    add("copy/transposed", "numpy", numpy.ndarray.copy, lambda: square.T)
+    add("copy/channels", "numpy", numpy.ndarray.copy, lambda: picture.transpose(2, 0, 1))
+    add("copy/reversed", "numpy", numpy.ndarray.copy, lambda: numpy.zeros(16384)[::-1])
+    add("convert/bools", "numpy", lambda bits: numpy.unpackbits(bits, bitorder="little"), lambda: bits)
+    add("convert/bools", "pyarrow", lambda bools: bools.to_numpy(zero_copy_only=False), lambda: bools)
+    if torch is not None:
+        add("copy/transposed", "torch", torch.Tensor.contiguous, lambda: torch.from_numpy(square).T)
+        add("copy/channels", "torch", torch.Tensor.contiguous, lambda: torch.from_numpy(picture).permute(2, 0, 1))
+
+
 def call(function, argument, times):
     """Repeats a call. The loop is the same for all benches, and its own time is in each figure."""
     if argument is None:
@@ -166,6 +181,7 @@ def main():
     add_tensors()
     for columns in WIDTHS:
         add_batches(columns)
+    add_copies()
     if sys.argv[1:] == ["list"]:
         for operation, implementation in benches:
             print(f"{operation}\t{implementation}")

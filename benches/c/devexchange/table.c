@@ -53,3 +53,18 @@ void release_table(struct table *table) {
     devx_schema_release(&table->schema);
     MUST(devx_ledger_outstanding() == 0);
 }
+
+struct table *new_one_column(const char *format, int64_t length, const void *const *buffers, int64_t n_buffers) {
+    static const void *const none[] = {NULL};
+    devx_node const nodes[] = {{length, 0, 0, none, 1}, {length, 0, 0, buffers, n_buffers}};
+    struct table *table = malloc(sizeof *table);
+    MUST(table != NULL);
+    *table = (struct table){make_schema(1, &format, 1), NULL};
+    MUST(devx_batch_create(table->schema, cpu, nodes, 2, NULL, &table->batch, NULL) == DEVX_OK);
+    return table;
+}
+
+void free_one_column(void *table) {
+    release_table(table);
+    free(table);
+}

@@ -13,6 +13,9 @@ struct table {
 devx_schema_t *make_schema(int columns, const char *const *formats, int n_formats);
 struct table make_table(int columns);
 struct table make_nested_table(void);
+/* A batch of one column. */
+struct table *new_one_column(const char *format, int64_t length, const void *const *buffers, int64_t n_buffers);
+void free_one_column(void *table);
 /* The last call of a bench: also checks that nothing else is outstanding. */
 void release_table(struct table *table);
 
