@@ -272,14 +272,20 @@ fn show(column: Column<'_>, row: i64, f: &mut fmt::Formatter<'_>) -> fmt::Result
 
 fn quote(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("\"")?;
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => write!(f, "\\{character}")?,
-            '\n' => f.write_str("\\n")?,
-            control if u32::from(control) < 0x20 => write!(f, "\\u{:04x}", u32::from(control))?,
-            plain => write!(f, "{plain}")?,
+    let mut rest = text;
+    while let Some(place) = rest.find(|character| character < ' ' || character == '"' || character == '\\') {
+        let (plain, others) = rest.split_at(place);
+        f.write_str(plain)?;
+        let mut others = others.chars();
+        match others.next() {
+            Some('\n') => f.write_str("\\n")?,
+            Some(mark @ ('"' | '\\')) => write!(f, "\\{mark}")?,
+            Some(control) => write!(f, "\\u{:04x}", u32::from(control))?,
+            None => {}
         }
+        rest = others.as_str();
     }
+    f.write_str(rest)?;
     f.write_str("\"")
 }
 
