@@ -1,9 +1,9 @@
 //! Schemas: making, importing, exporting and reading them.
 
 use devexchange_core::abi::types::DevxField;
+use devexchange_core::arrow::metadata;
 use devexchange_core::arrow::schema::{FieldDesc, Schema};
-use devexchange_core::arrow::{Field, metadata};
-use devexchange_core::memory::{collected, vector};
+use devexchange_core::memory::collected;
 use jni::sys::jlong;
 
 use crate::error::Result;
@@ -53,7 +53,7 @@ fn schema_fields(handle: jlong, out: jlong, room: jlong) -> Result<jlong> {
     // SAFETY: Java gives a living handle.
     let schema = unsafe { schema(handle) }?;
     let mut out = Room { next: take(out), left: room.cast_unsigned() as usize, taken: 0 };
-    for field in depth_first(&schema)? {
+    for field in schema.fields() {
         let (format, name) = (field.format().as_bytes(), field.name().as_bytes());
         // SAFETY: checked when the schema was made.
         let metadata = unsafe { metadata::block(field.raw().metadata) }?.unwrap_or_default();
@@ -90,17 +90,4 @@ impl Room {
             self.next = self.next.wrapping_add(bytes.len());
         }
     }
-}
-
-/// Lists all fields: each field, then its children with everything below them, then its dictionary.
-fn depth_first(schema: &Schema) -> Result<Vec<Field<'_>>> {
-    // Neither list grows beyond the number of nodes.
-    let (mut fields, mut waiting) = (vector(schema.nodes())?, vector(schema.nodes())?);
-    waiting.push(schema.root());
-    while let Some(field) = waiting.pop() {
-        fields.push(field);
-        waiting.extend(field.dictionary());
-        waiting.extend(field.children().rev());
-    }
-    Ok(fields)
 }

@@ -21,7 +21,7 @@ use crate::abi::types::DevxBatchInfo;
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Borrowed, Foreign, Owner, Slab, TailSize, fill_in, held_by_bindings, repeated};
+use crate::memory::{Borrowed, Foreign, Owner, Slab, TailSize, fill_in, held_by_bindings};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::Event;
 use crate::runtime::cuda::lost::Held;
@@ -175,8 +175,12 @@ impl Batch {
         let mut tail = slab.tail();
         let table = tail.carve::<*const ArrowArray>(count);
         let mut place = tail.carve::<*const c_void>(n_buffers);
-        let mut arrays = repeated(ArrowArray::RELEASED, count)?;
-        for (node, number) in nodes.iter().zip(schema.depth_first()?) {
+        let mut root = ArrowArray::RELEASED;
+        let (links, release) = (|i: usize| &schema.record(i).links, Releases::uncounted());
+        // SAFETY: the room was summed up above, and the schema numbers one tree.
+        let below =
+            unsafe { tree::build(&mut tail, &mut root, count, count, |_| ArrowArray::RELEASED, links, release) };
+        for (node, number) in nodes.iter().zip(schema.depth_first()) {
             // SAFETY: the tail has room for the addresses of all buffers, and those of each node are stored once.
             unsafe { place.copy_from_nonoverlapping(node.buffers.as_ptr(), node.buffers.len()) };
             let n_buffers = match node.length == 0 && node.offset == 0 {
@@ -184,21 +188,19 @@ impl Batch {
                 true => unsafe { without_elements(place, node.buffers.len(), schema.ty(number), device) },
                 false => node.buffers.len(),
             };
-            if let Some(array) = arrays.get_mut(number) {
-                array.length = node.length;
-                array.null_count = node.null_count;
-                array.offset = node.offset;
-                array.n_buffers = n_buffers as i64;
-                array.buffers = place;
-            }
+            let array = match number.checked_sub(1) {
+                None => &mut root,
+                // SAFETY: there is a struct for each node below the root, and no other reference to it.
+                Some(number) => unsafe { &mut *below.wrapping_add(number) },
+            };
+            array.length = node.length;
+            array.null_count = node.null_count;
+            array.offset = node.offset;
+            array.n_buffers = n_buffers as i64;
+            array.buffers = place;
             // SAFETY: as above.
             place = unsafe { place.add(node.buffers.len()) };
         }
-        let mut root = ArrowArray::RELEASED;
-        let fill = |i: usize| arrays.get(i).copied().unwrap_or(ArrowArray::RELEASED);
-        let (links, release) = (|i: usize| &schema.record(i).links, Releases::uncounted());
-        // SAFETY: the room was summed up above, and the schema numbers one tree.
-        unsafe { tree::build(&mut tail, &mut root, count, count, fill, links, release) };
         // SAFETY: the tree was built just now, of the schema's shape.
         unsafe { read_nodes(&root, schema, table) }?;
         if !sizes.is_empty() {

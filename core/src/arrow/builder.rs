@@ -345,7 +345,7 @@ impl Batch {
             if device != expected {
                 return refuse!(DEVX_MISMATCH, "column {shown} is on {device}, the first one is on {expected}");
             }
-            for node in column.schema().depth_first()? {
+            for node in column.schema().depth_first() {
                 let Some(field) = column.schema().field(node) else { continue };
                 let name = if node == 0 { name.as_c_str() } else { field.raw_name() };
                 fields.push(described(field, name));

@@ -9,6 +9,7 @@ pub mod builder;
 pub(crate) mod check;
 pub mod column;
 mod count;
+mod depth_first;
 mod field;
 pub mod format;
 pub mod metadata;

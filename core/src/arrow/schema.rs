@@ -6,6 +6,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::MAX_NODES;
+use super::depth_first::DepthFirst;
 use super::field::Field;
 use super::format::Type;
 use super::metadata;
@@ -303,6 +304,12 @@ impl Schema {
         (node < self.nodes()).then(|| Field::at(self, node))
     }
 
+    /// All fields, depth first: each field, then its children with everything below them, then its dictionary. This is the
+    /// order in which [`Schema::new`] and [`Batch::from_raw_parts`](super::Batch::from_raw_parts) take them.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+        self.depth_first().map(|node| Field::at(self, node))
+    }
+
     /// The number of fields in the whole tree.
     pub fn nodes(&self) -> usize {
         self.0.header().nodes
@@ -363,28 +370,13 @@ impl Schema {
     }
 
     /// The numbers of all nodes in depth-first order.
-    ///
-    /// # Errors
-    /// `DEVX_OUT_OF_MEMORY`.
-    pub(crate) fn depth_first(&self) -> Result<Vec<usize>> {
+    pub(crate) fn depth_first(&self) -> DepthFirst<'_> {
         self.depth_first_from(0)
     }
 
     /// Like [`Schema::depth_first`], but for one node and everything below it.
-    ///
-    /// # Errors
-    /// Same as [`Schema::depth_first`].
-    pub(super) fn depth_first_from(&self, node: usize) -> Result<Vec<usize>> {
-        let (mut order, mut stack) = (vector(self.nodes())?, vector(self.nodes())?);
-        stack.push(node);
-        while let Some(node) = stack.pop() {
-            order.push(node);
-            let links = self.links(node);
-            let first = links.first_child as usize;
-            // Never more than there are nodes.
-            stack.extend((first..first + links.below()).rev());
-        }
-        Ok(order)
+    pub(super) fn depth_first_from(&self, node: usize) -> DepthFirst<'_> {
+        DepthFirst::new(self, node)
     }
 
     /// Whether both are clones of one schema.

@@ -20,7 +20,7 @@ pub(super) unsafe fn check_sizes(schema: &Schema, device: Device, nodes: &[NodeD
         return refuse!(DEVX_MISMATCH, "there are {} sizes, the nodes have {n_buffers} buffers in all", sizes.len());
     }
     let mut left = sizes;
-    for (node, number) in nodes.iter().zip(schema.depth_first()?) {
+    for (node, number) in nodes.iter().zip(schema.depth_first()) {
         let (own, others) = left.split_at_checked(node.buffers.len()).unwrap_or((left, &[]));
         left = others;
         let checked = check_node(schema, number, node, own).and_then(|()| match device {

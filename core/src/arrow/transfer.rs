@@ -111,8 +111,8 @@ impl Batch {
         self.wait(stream)?;
         // The host waits for a copy into memory that is not pinned, and can then change bits and offsets.
         let by_host = device == Device::CPU;
-        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, by_host, Some(stream))?);
-        let parts = self.parts(&order, &taken, Some(stream))?;
+        let taken = Taken::of(self, by_host, Some(stream))?;
+        let parts = self.parts(&taken, Some(stream))?;
         let (mut room, mut readable) = (Room::NONE, Room::NONE);
         let apart = |part: &Part| matches!(part.known, Some(Known::Sizes(_))) && pin_sizes;
         for part in &parts {
@@ -152,7 +152,7 @@ impl Batch {
                 _ => {}
             }
         }
-        let nodes = self.with_buffers(&order, &taken, &buffers)?;
+        let nodes = self.with_buffers(&taken, &buffers)?;
         // SAFETY: the buffers are copies of those of this batch, in memory of `device` that the owner keeps.
         let mut copy = unsafe { Self::from_raw_parts(self.schema(), device, &nodes, owner) }?;
         let queued = match first_offsets.is_empty() {
@@ -197,8 +197,8 @@ impl Batch {
     /// `DEVX_DEVICE` and `DEVX_NOT_READY` if the host cannot read the batch, `DEVX_INVALID_BUFFERS`, and those of `allocate`.
     pub(crate) fn copy_on_host(&self, allocate: impl FnOnce(usize) -> Result<Memory>) -> Result<Self> {
         self.require_host()?;
-        let (order, taken) = (self.schema().depth_first()?, Taken::of(self, true, None)?);
-        let parts = self.parts(&order, &taken, None)?;
+        let taken = Taken::of(self, true, None)?;
+        let parts = self.parts(&taken, None)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         let Memory { address, owner, .. } = allocate(room.bytes)?;
@@ -221,7 +221,7 @@ impl Batch {
                 change.make(unsafe { std::slice::from_raw_parts_mut(place.cast(), *bytes) });
             }
         }
-        let nodes = self.with_buffers(&order, &taken, &buffers)?;
+        let nodes = self.with_buffers(&taken, &buffers)?;
         // SAFETY: the buffers are copies of those of this batch, in host memory that the owner keeps.
         let mut copy = unsafe { Self::from_raw_parts(self.schema(), Device::CPU, &nodes, owner) }?;
         copy.set_in_one_block();
@@ -229,20 +229,15 @@ impl Batch {
     }
 
     /// Describes the arrays with what was taken of them, in other buffers, which follow each other.
-    fn with_buffers<'a>(
-        &self,
-        order: &[usize],
-        taken: &[Taken],
-        mut buffers: &'a [*const c_void],
-    ) -> Result<Vec<NodeDesc<'a>>> {
-        let describe = |&node: &usize| {
+    fn with_buffers<'a>(&self, taken: &[Taken], mut buffers: &'a [*const c_void]) -> Result<Vec<NodeDesc<'a>>> {
+        let describe = |node| {
             let rows = taken_of(taken, node);
             let (length, null_count, offset) = (rows.length(), rows.null_count, rows.offset);
             let (own, others) = buffers.split_at_checked(self.buffers(node).len()).unwrap_or((buffers, &[]));
             buffers = others;
             Ok(NodeDesc { length, null_count, offset, buffers: own })
         };
-        collected(order.iter().map(describe))
+        collected(self.schema().depth_first().map(describe))
     }
 
     /// The number of bytes in a copy of all buffers. Without a stream, the host must be able to read the batch; with one,
@@ -256,7 +251,7 @@ impl Batch {
             Some(stream) => self.wait(stream)?,
             None => self.require_host()?,
         }
-        let parts = self.parts(&self.schema().depth_first()?, &Taken::of(self, stream.is_none(), stream)?, stream)?;
+        let parts = self.parts(&Taken::of(self, stream.is_none(), stream)?, stream)?;
         let mut room = Room::NONE;
         parts.iter().try_for_each(|part| room.reserve(part.bytes))?;
         Ok(room.bytes)
@@ -264,9 +259,9 @@ impl Batch {
 
     /// All buffers, node by node, with the bytes that belong to the arrays. Without a stream, the host must be able to
     /// read what has to be read.
-    fn parts(&self, order: &[usize], taken: &[Taken], stream: Option<Stream>) -> Result<Vec<Part>> {
+    fn parts(&self, taken: &[Taken], stream: Option<Stream>) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
-        for &node in order {
+        for node in self.schema().depth_first() {
             let rows = taken_of(taken, node);
             let named = |error| in_array(self.schema(), node, error);
             let sizes = self.view_sizes(node, stream).map_err(named)?;

@@ -148,7 +148,8 @@ impl<N: Node> Releases<N> {
     }
 }
 
-/// Links nodes into a tree: the root at `root`, the others in a slab's tail.
+/// Links nodes into a tree: the root at `root`, the others in a slab's tail. Returns where the others are: node `i` at
+/// `i - 1`.
 ///
 /// `fill(i)` returns node `i`, of which everything is used except children and release. `links(i)` says what is below
 /// it. From node `leaves_from` on, all nodes are leaves, not counting the root.
@@ -165,7 +166,7 @@ pub(super) unsafe fn build<'a, N: Node>(
     fill: impl Fn(usize) -> N,
     links: impl Fn(usize) -> &'a Links,
     release: Releases<N>,
-) {
+) -> *mut N {
     let below = nodes.saturating_sub(1);
     // Node `k` is at `structs[k - 1]`, and its entry in a table of children at `table[k - 1]`: the children of one node
     // follow each other, so their entries are one table.
@@ -202,6 +203,7 @@ pub(super) unsafe fn build<'a, N: Node>(
         node.set_below(n_children as i64, children, dictionary);
         node.set_release(release.other, release.private_data);
     }
+    structs
 }
 
 /// The release callback of a node with something below it, in a tree that [`build`] made for a slab of `H`.

@@ -411,9 +411,8 @@ impl BatchPart {
     }
 
     fn encode(&self, out: &mut Writer) -> Result<()> {
-        let fields = self.schema.depth_first()?;
-        out.u32(fields.len() as u32);
-        for field in fields.into_iter().filter_map(|node| self.schema.field(node)) {
+        out.u32(self.schema.nodes() as u32);
+        for field in self.schema.fields() {
             let FieldDesc { format, name, metadata, flags, n_children, has_dictionary } =
                 described(field, field.raw_name());
             out.i64(flags);
@@ -457,7 +456,7 @@ impl BatchPart {
         }))?;
         let schema = Schema::new(&fields)?;
         let mut nodes = vector(count)?;
-        for node in schema.depth_first()? {
+        for node in schema.depth_first() {
             let part =
                 NodePart::decode(from, regions, &schema, node).map_err(|error| in_array(&schema, node, error))?;
             nodes.push(part);

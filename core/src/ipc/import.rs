@@ -298,7 +298,7 @@ fn add_first_offset(device: Device, what: &mut What, ranges: &mut Vec<(usize, us
         return Ok(None);
     }
     let (mut owner, region) = (None, ranges.len() as u32);
-    for (node, number) in nodes.iter_mut().zip(schema.depth_first()?) {
+    for (node, number) in nodes.iter_mut().zip(schema.depth_first()) {
         let kind = schema.ty(number).buffers().get(1, node.buffers.len());
         let (Some(Buffer::Offsets(_)), Some(missing @ None)) = (kind, node.buffers.get_mut(1)) else { continue };
         // If there are elements, missing offsets are an error.

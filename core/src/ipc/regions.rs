@@ -127,8 +127,7 @@ impl Regions {
     /// Same as [`Regions::spot`].
     pub(super) fn batch(&mut self, batch: &Batch) -> Result<Vec<NodePart>> {
         self.require_shareable()?;
-        let order = batch.schema().depth_first()?;
-        collected(order.into_iter().map(|node| self.node(batch, node)))
+        collected(batch.schema().depth_first().map(|node| self.node(batch, node)))
     }
 
     fn node(&mut self, batch: &Batch, node: usize) -> Result<NodePart> {

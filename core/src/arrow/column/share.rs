@@ -3,6 +3,7 @@
 use super::Column;
 use crate::arrow::batch::{Batch, NodeDesc};
 use crate::arrow::builder::described;
+use crate::arrow::field::Field;
 use crate::arrow::format::Type;
 use crate::arrow::schema::Schema;
 use crate::error::{Result, refuse};
@@ -34,7 +35,6 @@ impl Column<'_> {
     /// `DEVX_OUT_OF_MEMORY`.
     pub fn share(self) -> Result<Batch> {
         let starts_at_0 = self.ty() == Type::Struct && self.known_null_count() == 0;
-        let order = self.batch.schema().depth_first_from(self.node)?;
         let first_child = self.batch.schema().links(self.node).first_child as usize;
         let seen = |node: usize| {
             let child = node.checked_sub(first_child).filter(|_| starts_at_0).and_then(|index| self.child(index));
@@ -45,8 +45,9 @@ impl Column<'_> {
         } else {
             self.described()
         };
-        let nodes = collected(order.iter().map(|&node| Ok(if node == self.node { root } else { seen(node) })))?;
-        let (schema, view) = (self.schema(&order)?, View::of_batch(self.batch));
+        let order = self.batch.schema().depth_first_from(self.node);
+        let nodes = collected(order.map(|node| Ok(if node == self.node { root } else { seen(node) })))?;
+        let (schema, view) = (self.schema()?, View::of_batch(self.batch));
         // SAFETY: the batch describes its memory, which the owner keeps alive.
         let mut shared = unsafe { Batch::from_raw_parts(&schema, self.batch.device(), &nodes, view.owner()) }?;
         shared.set_view(view)?;
@@ -54,14 +55,13 @@ impl Column<'_> {
     }
 
     /// The schema of the column and all below it.
-    fn schema(self, order: &[usize]) -> Result<Schema> {
+    fn schema(self) -> Result<Schema> {
         let all = self.batch.schema();
         if self.node == 0 {
             return Ok(all.clone());
         }
-        let fields =
-            order.iter().filter_map(|&node| all.field(node)).map(|field| Ok(described(field, field.raw_name())));
-        Schema::new(&collected(fields)?)
+        let fields = all.depth_first_from(self.node).map(|node| Field::at(all, node));
+        Schema::new(&collected(fields.map(|field| Ok(described(field, field.raw_name()))))?)
     }
 }
 
