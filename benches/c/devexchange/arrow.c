@@ -49,6 +49,49 @@ static void run_schema_agreed(void *state, int64_t times) {
     }
 }
 
+/* A producer of batches of one schema over memory with an owner. */
+struct producer {
+    devx_schema_t *schema;
+    devx_node *nodes;
+    size_t n_nodes;
+    int64_t released;
+};
+
+static void count_release(void *context) {
+    ((struct producer *)context)->released += 1;
+}
+
+static void *set_up_producer(int columns) {
+    struct producer *producer = malloc(sizeof *producer);
+    MUST(producer != NULL);
+    *producer = (struct producer){make_schema(columns, &table_format, 1), make_nodes(columns), (size_t)columns + 1, 0};
+    return producer;
+}
+
+static void tear_down_producer(void *state) {
+    struct producer *producer = state;
+    devx_schema_release(&producer->schema);
+    MUST(devx_ledger_outstanding() == 0);
+    free(producer->nodes);
+    free(producer);
+}
+
+static void run_made(void *state, int64_t times) {
+    struct producer *producer = state;
+    int64_t const before = producer->released;
+    for (int64_t i = 0; i < times; ++i) {
+        devx_owner const owner = {producer, count_release};
+        devx_batch_t *batch = NULL, *seen = NULL;
+        struct ArrowDeviceArray array;
+        MUST(devx_batch_create(producer->schema, (DLDevice){kDLCPU, 0}, producer->nodes, producer->n_nodes, &owner,
+                               &batch, NULL) == DEVX_OK);
+        MUST(devx_batch_export_move_device(&batch, &array, NULL) == DEVX_OK);
+        MUST(devx_batch_import_device(&array, producer->schema, &seen, NULL) == DEVX_OK);
+        devx_batch_release(&seen);
+    }
+    MUST(producer->released == before + times);
+}
+
 static void run_columns(void *state, int64_t times) {
     const struct table *table = state;
     uintptr_t seen = 0;
@@ -115,6 +158,7 @@ BENCHES {
     for (int i = 0; i < N_ARRAY_WIDTHS; ++i) {
         bench_add("device-array/with-schema", array_widths[i], set_up_table, run_with_schema, tear_down_table);
         bench_add("device-array/schema-agreed", array_widths[i], set_up_table, run_schema_agreed, tear_down_table);
+        bench_add("device-array/made", array_widths[i], set_up_producer, run_made, tear_down_producer);
     }
     bench_add("device-array/nested", 0, set_up_nested, run_with_schema, tear_down_table);
     bench_add("batch-columns", READ_WIDTH, set_up_table, run_columns, tear_down_table);

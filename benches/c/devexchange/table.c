@@ -20,14 +20,18 @@ devx_schema_t *make_schema(int columns, const char *const *formats, int n_format
     return schema;
 }
 
-struct table make_table(int columns) {
-    static const void *const none[] = {NULL};
-    const void *const buffers[] = {NULL, column_values};
+devx_node *make_nodes(int columns) {
+    static const void *const none[] = {NULL}, *const buffers[] = {NULL, column_values};
     devx_node *nodes = calloc((size_t)columns + 1, sizeof *nodes);
-    struct table table = {make_schema(columns, &table_format, 1), NULL};
     MUST(nodes != NULL);
     nodes[0] = (devx_node){ROWS, 0, 0, none, 1};
     for (int i = 0; i < columns; ++i) nodes[i + 1] = (devx_node){ROWS, 0, 0, buffers, 2};
+    return nodes;
+}
+
+struct table make_table(int columns) {
+    devx_node *nodes = make_nodes(columns);
+    struct table table = {make_schema(columns, &table_format, 1), NULL};
     MUST(devx_batch_create(table.schema, cpu, nodes, (size_t)columns + 1, NULL, &table.batch, NULL) == DEVX_OK);
     free(nodes);
     return table;

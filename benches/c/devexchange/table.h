@@ -12,6 +12,8 @@ struct table {
 /* A schema whose columns have the formats in turn. */
 devx_schema_t *make_schema(int columns, const char *const *formats, int n_formats);
 struct table make_table(int columns);
+/* The nodes of such a table, which the caller frees. */
+devx_node *make_nodes(int columns);
 struct table make_nested_table(void);
 /* A batch of one column. */
 struct table *new_one_column(const char *format, int64_t length, const void *const *buffers, int64_t n_buffers);

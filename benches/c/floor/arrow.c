@@ -82,6 +82,25 @@ static void run_schema_agreed(void *state, int64_t times) {
     }
 }
 
+static void count_release(void *context) {
+    *(int64_t *)context += 1;
+}
+
+/* As long as it runs, the exported array has the only share of the owner, and releases it. */
+static void run_made(void *state, int64_t times) {
+    struct table *table = ((const struct arrays *)state)->table;
+    int64_t const users = atomic_exchange(&table->owner.users, 0);
+    void (*const release)(void *context) = table->owner.release;
+    int64_t released = 0;
+    table->owner.release = count_release;
+    table->owner.context = &released;
+    run_schema_agreed(state, times);
+    MUST(released == times);
+    table->owner.release = release;
+    table->owner.context = table;
+    atomic_store(&table->owner.users, users);
+}
+
 struct reading {
     struct arrays *arrays;
     struct seen *seen;
@@ -173,6 +192,7 @@ BENCHES {
     for (int i = 0; i < N_ARRAY_WIDTHS; ++i) {
         bench_add("device-array/with-schema", array_widths[i], set_up_arrays, run_with_schema, tear_down_arrays);
         bench_add("device-array/schema-agreed", array_widths[i], set_up_arrays, run_schema_agreed, tear_down_arrays);
+        bench_add("device-array/made", array_widths[i], set_up_arrays, run_made, tear_down_arrays);
     }
     for (int i = 0; i < N_RUST_WIDTHS; ++i) {
         bench_add("rust/batch-read", rust_widths[i], set_up_arrays, run_read, tear_down_arrays);

@@ -120,6 +120,26 @@ impl Bench for SchemaAgreed {
     }
 }
 
+/// Like `SchemaAgreed`, but of a new batch each time.
+struct Made {
+    schema: SchemaRef,
+    agreed: SchemaAgreed,
+}
+
+impl Bench for Made {
+    fn set_up(columns: usize) -> Self {
+        let agreed = SchemaAgreed::set_up(columns);
+        Self { schema: agreed.batch.schema(), agreed }
+    }
+
+    fn once(&mut self) {
+        let owner = Arc::new(());
+        let columns = (0..self.schema.fields().len()).map(|_| column(&owner)).collect();
+        self.agreed.batch = RecordBatch::try_new(self.schema.clone(), columns).expect("a batch");
+        self.agreed.once();
+    }
+}
+
 /// Reads the columns of a batch.
 struct Columns(RecordBatch);
 
@@ -210,6 +230,7 @@ fn add() {
     for width in ARRAY_WIDTHS {
         bench::add::<WithSchema>(c"device-array/with-schema", width);
         bench::add::<SchemaAgreed>(c"device-array/schema-agreed", width);
+        bench::add::<Made>(c"device-array/made", width);
     }
     for width in RUST_WIDTHS {
         bench::add::<Read>(c"rust/batch-read", width);
