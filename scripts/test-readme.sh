@@ -90,10 +90,10 @@ prepare_c() {
 }
 
 compile_c() { # COMPILER STANDARD FILE
-  local flags
-  flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs devexchange) || return
-  # shellcheck disable=SC2086 # the flags are words
-  "$1" "$2" -Wall -Wextra -Wpedantic -Werror -g -o "$3.out" "$3" $flags -Wl,-rpath,"$prefix/lib" >&2
+  local words flags
+  words=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs devexchange) || return
+  eval "flags=($words)" # pkg-config quotes them for a shell
+  "$1" "$2" -Wall -Wextra -Wpedantic -Werror -g -o "$3.out" "$3" "${flags[@]}" -Wl,-rpath,"$prefix/lib" >&2
 }
 
 run_c() {

@@ -72,10 +72,10 @@ build_library() {
 }
 
 compile() { # ARGUMENTS: compiles as a user of the installed library would
-  local flags
-  flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs devexchange)
-  # shellcheck disable=SC2086 # the flags are words
-  "$CC" -std=c11 -O2 -g -Wall -Wextra -Wpedantic -Werror "$@" $flags -lm "-Wl,-rpath,$prefix/lib"
+  local words flags
+  words=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs devexchange)
+  eval "flags=($words)" # pkg-config quotes them for a shell
+  "$CC" -std=c11 -O2 -g -Wall -Wextra -Wpedantic -Werror "$@" "${flags[@]}" -lm "-Wl,-rpath,$prefix/lib"
 }
 
 build_weather() { compile -fPIC -shared -o "$weather" "$demo/producer"/{table,weather}.c; }

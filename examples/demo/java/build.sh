@@ -19,8 +19,8 @@ mkdir -p "$out/classes"
 "$javac" -encoding UTF-8 --release 17 -Xlint:all -Werror -cp "${DEVX_JAR:?}" -d "$out/classes" -h "$out/classes" \
   "$here/Demo.java" "$here/Weather.java"
 
-flags=$(PKG_CONFIG_PATH=${DEVX_PREFIX:?}/lib/pkgconfig pkg-config --cflags --libs devexchange)
-# shellcheck disable=SC2086 # the flags are words
+words=$(PKG_CONFIG_PATH=${DEVX_PREFIX:?}/lib/pkgconfig pkg-config --cflags --libs devexchange)
+eval "flags=($words)" # pkg-config quotes them for a shell
 "${CC:-cc}" -std=c11 -O2 -g -Wall -Wextra -Wpedantic -Werror -fPIC -shared -o "$out/libweather_jni.so" \
   "$here/weather_jni.c" -I"$out/classes" -I"$jdk/include" -I"$jdk/include/linux" -I"$here/../producer" \
-  -L"$weather" -lweather $flags "-Wl,-rpath,$weather" "-Wl,-rpath,$DEVX_PREFIX/lib"
+  -L"$weather" -lweather "${flags[@]}" "-Wl,-rpath,$weather" "-Wl,-rpath,$DEVX_PREFIX/lib"
