@@ -46,7 +46,8 @@ build_for() { # ARCH
   julia_name=DevExchange.jl-$DEVX_VERSION-linux-$1
   installed=$work/installed-$1
   strip=strip
-  if [ "$1" != "$here" ]; then strip=$1-linux-gnu-strip; fi
+  export OBJCOPY=objcopy # for install.sh
+  if [ "$1" != "$here" ]; then strip=$1-linux-gnu-strip OBJCOPY=$1-linux-gnu-objcopy; fi
 }
 
 # Prints what is being done; the command's output is shown only if it failed. A failing command is the last one of its

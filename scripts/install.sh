@@ -111,6 +111,7 @@ install_all() {
   ln -sf "$real_name" "$to/$libdir/$DEVX_SONAME"
   ln -sf "$DEVX_SONAME" "$to/$libdir/libdevexchange.so"
   install -m 644 "$DEVX_LIBDIR/libdevexchange.a" "$to/$libdir/libdevexchange.a"
+  drop_bitcode "$to/$libdir/libdevexchange.a"
   fill_in "$packaging/devexchange.pc.in" " " "$to/$libdir/pkgconfig/devexchange.pc"
   fill_in "$packaging/devexchange-config.cmake.in" ";" "$to/$libdir/cmake/devexchange/devexchange-config.cmake"
   fill_in "$packaging/devexchange-config-version.cmake.in" ";" \
@@ -125,6 +126,13 @@ install_all() {
   install -D -m 644 -t "$to/share/doc/devexchange" "${licenses[@]/#/$DEVX_ROOT/}"
   refresh_loader_cache
   echo "installed devexchange $DEVX_VERSION into $to"
+}
+
+# Rust's objects contain LLVM's bitcode beside the code that it became: almost half of the archive. `clang -flto` reads it,
+# and fails if its LLVM is older than rustc's.
+drop_bitcode() { # ARCHIVE
+  local objcopy=${OBJCOPY:-objcopy}
+  if command -v "$objcopy" >/dev/null; then "$objcopy" --remove-section=.llvmbc --remove-section=.llvmcmd "$1"; fi
 }
 
 # Whether the header is one of DLPack that another package installed, and has everything of ours.

@@ -64,6 +64,13 @@ check_soname() {
   fi
 }
 
+check_bitcode() {
+  local members
+  members=$(readelf -SW "$DEVX_PREFIX/lib/libdevexchange.a" | grep -c '\.llvmbc') || true
+  if [ "$members" -eq 0 ]; then ok "the archive has no bitcode"
+  else not_ok "the archive has no bitcode" "$members of its objects have"; fi
+}
+
 # The functions that the installed headers declare, as the preprocessor leaves them (no comments); a name followed by (*
 # is the result type of a callback.
 declared_functions() {
@@ -543,6 +550,7 @@ main() {
     echo; echo "# the installed tree"
     check_soname
     stays "the library" "$DEVX_PREFIX/lib/libdevexchange.so"
+    check_bitcode
     check_exports
     check_completeness
     check_headers
