@@ -46,6 +46,7 @@ setup: ## install the missing tools (JDK, Maven, Julia, ...), or say in one line
 	@scripts/setup.sh
 
 build: ## the release libraries
+	@scripts/setup.sh --quiet rust
 	@scripts/build.sh
 
 wheel: ## the wheel of the Python binding, for CPython 3.11 and newer, into target/wheels

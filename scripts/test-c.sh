@@ -255,6 +255,11 @@ check_without_cargo() {
     skipped "make install without cargo" "it is in /usr/bin"
     return
   fi
+  said=$("${args[@]/%install/build}" 2>&1 || true)
+  case $said in
+    "setup: Rust"*"no cargo on PATH"*) ok "make build without cargo says that it is missing" ;;
+    *) not_ok "make build without cargo says that it is missing" "$said" ;;
+  esac
   check "make install without cargo" "${args[@]}" || return 0
   # As in a checkout that somebody without a home directory may only read.
   mkdir "$work/sealed"
