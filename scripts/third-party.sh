@@ -52,19 +52,24 @@ write() {
 Third-party code in the libraries of devexchange
 ================================================
 
-The libraries for C, Java, Julia and Python are linked with Rust's standard library (MIT OR Apache-2.0), those that
-`make dist` makes also with libunwind and compiler-rt of LLVM (Apache-2.0 WITH LLVM-exception), and with these crates, not
-each with all of them. What may be used under the Apache License, version 2.0, is; its text is that of LICENSE-APACHE:
+The libraries for C, Java, Julia and Python are linked with Rust's standard library (MIT OR Apache-2.0; its tables of
+characters Unicode-3.0) and what it brings of LLVM's compiler-rt (Apache-2.0 WITH LLVM-exception), those that `make dist`
+makes also with LLVM's libunwind (the same), and with these crates, not each with all of them. What may be used under the
+Apache License, version 2.0, is; its text is that of LICENSE-APACHE:
 
 TEXT
   offering_apache yes <<<"$crates" | aligned
   printf '\nThe others are used under these licences:\n\n'
   offering_apache no <<<"$crates" | aligned
   while read -r name version _; do
-    printf '\n%s\n%s %s\n\n' "------------------------------------------------------------------------" "$name" "$version"
+    heading "$name $version"
     text_of "$name" "$version"
   done < <(offering_apache no <<<"$crates")
+  heading "the tables of characters in Rust's standard library"
+  cat "$("$RUSTC" --print sysroot)/share/doc/rust/licenses/Unicode-3.0.txt"
 }
+
+heading() { printf '\n%s\n%s\n\n' "------------------------------------------------------------------------" "$1"; } # WHAT
 
 crates=$(list_crates)
 case ${1:-} in
