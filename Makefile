@@ -17,7 +17,7 @@ PROCESSES ?= 2
 # The scripts find the tools, including those that `make setup` put into the checkout.
 env := . scripts/env.sh &&
 
-SHELL := /bin/bash
+SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build wheel dist demo install uninstall \
         test test-rust test-c test-java test-julia test-python test-torch test-python-ft test-python-debug test-arm64 \
