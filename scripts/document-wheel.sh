@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Puts the docstrings of the native module into the type stubs of a wheel (_native.pyi), where editors look for them,
-# and removes the path of this checkout from the wheel's lists of the crates linked into it (sboms).
+# Puts the docstrings of the native module into the type stubs of a wheel (_native.pyi), where editors look for them.
 #
 #   scripts/document-wheel.sh PYTHON WHEEL [DOCUMENTED]    PYTHON can load the wheel, and has docify and wheel
 #
@@ -25,6 +24,4 @@ if [ -n "$documented" ]; then
 else
   PYTHONPATH=$files PYTHONDONTWRITEBYTECODE=1 "$python" -m docify -q --workers 1 -i "$files" >/dev/null
 fi
-# A checkout's path is a URL there, with other characters than the path has.
-find "$files" -path '*/sboms/*.json' -exec sed -i 's@path+file://[^"#]*/@path+file:@g' {} +
 "$python" -m wheel pack -d "$(dirname "$wheel")" "$files" >/dev/null
