@@ -212,8 +212,7 @@ lint: ## rustfmt, clippy (cudarc's first and last CUDA version, benches and fuzz
 	@scripts/third-party.sh --check
 
 clean: ## remove what was built
-	@$(env) $$CARGO clean
-	@rm -rf bindings-jni/java/target
+	@$(env) rm -rf "$$DEVX_TARGET" bindings-jni/java/target
 
 distclean: clean ## also remove the tools installed into the checkout (.tools)
 	@rm -rf .tools

@@ -332,6 +332,7 @@ check_cmake() {
     check "CMake: a range of versions" "${configure[@]}" -B "$work/cmake-range" -DWANTED_VERSION="0.0...$DEVX_VERSION" || true
     cmake_refuses "a range that ends before this version" "0...<$DEVX_VERSION"
   fi
+  check_cmake_bits
   check_cmake_parts
 }
 
@@ -342,6 +343,19 @@ check_plugin() { # NAME PLUGIN
   if [ "$exported" = plugin_tensor ]; then ok "$1 exports what is its own"
   else not_ok "$1 exports what is its own" "$exported"; fi
   stays "$1" "$2"
+}
+
+# The file that find_package reads is read by itself: no project here can be compiled for 32 bits.
+check_cmake_bits() {
+  local script=$work/bits.cmake
+  cat >"$script" <<'CMAKE'
+include("${FILE}")
+if(NOT PACKAGE_VERSION_UNSUITABLE)
+  message(FATAL_ERROR "${PACKAGE_VERSION} would be taken")
+endif()
+CMAKE
+  check "CMake: not for a program of 32 bits" cmake -DCMAKE_SIZEOF_VOID_P=4 \
+    -DFILE="$moved/lib/cmake/devexchange/devexchange-config-version.cmake" -P "$script" || true
 }
 
 cmake_refuses() { # WHAT WANTED: what find_package is asked for
