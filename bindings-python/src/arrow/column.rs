@@ -3,7 +3,7 @@
 use devexchange_core::abi::types::{DEVX_OUT_OF_RANGE, DevxColumn};
 use devexchange_core::{Batch, Column as CoreColumn, Error as CoreError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PySlice, PyTuple};
+use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
 
 use crate::arrow::batch::RecordBatch;
 use crate::arrow::field::Field;
@@ -134,7 +134,7 @@ impl Column {
     ///
     /// Raises TypeError for other types, IndexError if there is no such row, BufferError for memory that the host cannot read.
     #[pyo3(signature = (row, /))]
-    fn stored<'py>(&self, py: Python<'py>, row: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyInt>>> {
+    fn stored<'py>(&self, py: Python<'py>, row: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>> {
         value::stored(py, self.view()?, self.row(row)?)
     }
 

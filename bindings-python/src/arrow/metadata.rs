@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMapping, PyString};
 
 use crate::python::error::{Error, Result, refuse, wrong_type};
+use crate::python::objects;
 
 /// Bytes that are not UTF-8 become surrogates, as in file names, and go out as they came (PEP 383).
 const OTHER_BYTES: &str = "surrogateescape";
@@ -22,7 +23,7 @@ pub(crate) fn of_pairs<'a, 'py>(
     py: Python<'py>,
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<Bound<'py, PyDict>> {
-    let texts = PyDict::new(py);
+    let texts = objects::dict(py)?;
     for (key, value) in pairs {
         texts.set_item(text(py, key)?, text(py, value)?)?;
     }
@@ -32,8 +33,8 @@ pub(crate) fn of_pairs<'a, 'py>(
 /// Bytes as a text.
 pub(crate) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
     match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(PyString::new(py, text)),
-        Err(_) => Ok(PyBytes::new(py, bytes).call_method1("decode", ("utf-8", OTHER_BYTES))?.cast_into()?),
+        Ok(text) => objects::text(py, text),
+        Err(_) => Ok(objects::bytes(py, bytes)?.call_method1("decode", ("utf-8", OTHER_BYTES))?.cast_into()?),
     }
 }
 

@@ -5,11 +5,14 @@ use devexchange_core::arrow::value::Temporal;
 use devexchange_core::arrow::{TimeUnit, Type, Value};
 use devexchange_core::{Column, Element, Error as CoreError};
 use pyo3::exceptions::{PyKeyError, PyOSError, PyOverflowError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyList, PyString};
+use pyo3::types::{PyBool, PyDict, PyList};
 
+use crate::python::call::call;
 use crate::python::class::Class;
 use crate::python::error::{Error, Result, refuse};
+use crate::python::objects::{self, Number};
 
 static DECIMAL: Class = Class::new("decimal", "Decimal");
 static DATE: Class = Class::new("datetime", "date");
@@ -24,7 +27,7 @@ pub(crate) fn list<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py
     if let Some(numbers) = numbers(py, column)? {
         return Ok(numbers);
     }
-    let values = PyList::empty(py);
+    let values = objects::list(py)?;
     for row in 0..column.length() {
         values.append(of(py, column, row)?)?;
     }
@@ -52,12 +55,9 @@ fn numbers<'py>(py: Python<'py>, column: Column<'_>) -> Result<Option<Bound<'py,
 }
 
 /// All rows as numbers; `None` if they cannot be read at once. Reading the rows one by one then reports why.
-fn numbers_of<'py, T: Element + IntoPyObject<'py>>(
-    py: Python<'py>,
-    column: Column<'_>,
-) -> Result<Option<Bound<'py, PyList>>> {
+fn numbers_of<'py, T: Element + Number>(py: Python<'py>, column: Column<'_>) -> Result<Option<Bound<'py, PyList>>> {
     let Ok(values) = column.values::<T>() else { return Ok(None) };
-    Ok(Some(PyList::new(py, values.iter().copied())?))
+    Ok(Some(objects::numbers(py, values)?))
 }
 
 /// The value of a row.
@@ -67,15 +67,17 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
     Ok(match column.stored(row)? {
         Value::Null => py.None().into_bound(py),
         Value::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
-        Value::Int(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
+        Value::Int(value) => objects::number(py, value)?,
         Value::Temporal(Temporal { number: value, .. }) => temporal(py, Stored { column, row, value })?,
-        Value::UInt(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
-        Value::Float32(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
-        Value::Float64(value) => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
-        Value::Decimal(value) => DECIMAL.make(py, (value.to_string(),))?,
-        Value::Interval { months, days, nanoseconds } => INTERVAL.make(py, (months, days, nanoseconds))?,
-        Value::Text(text) => PyString::new(py, text).into_any(),
-        Value::Binary(bytes) => PyBytes::new(py, bytes).into_any(),
+        Value::UInt(value) => objects::number(py, value)?,
+        Value::Float32(value) => objects::number(py, value)?,
+        Value::Float64(value) => objects::number(py, value)?,
+        Value::Decimal(value) => DECIMAL.make(py, (objects::text(py, &value.to_string())?,))?,
+        Value::Interval { months, days, nanoseconds } => {
+            INTERVAL.make(py, [months.into(), days.into(), nanoseconds])?
+        }
+        Value::Text(text) => objects::text(py, text)?.into_any(),
+        Value::Binary(bytes) => objects::bytes(py, bytes)?.into_any(),
         Value::List(values) => list(py, values)?.into_any(),
         Value::Map(entries) => map(py, entries)?.into_any(),
         Value::Struct(column, row) => fields(py, column, row)?.into_any(),
@@ -84,7 +86,7 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
 }
 
 /// The integer that the value of a row is stored as; `None` for a null.
-pub(crate) fn stored<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Option<Bound<'py, PyInt>>> {
+pub(crate) fn stored<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Option<Bound<'py, PyAny>>> {
     let Some((column, row)) = column.resolve(row)? else { return Ok(None) };
     let number = match column.ty() {
         ty if ty.is_temporal() || matches!(ty, Type::Int(_) | Type::UInt(_)) => column.stored(row)?,
@@ -94,27 +96,28 @@ pub(crate) fn stored<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Resu
         }
     };
     Ok(match number {
-        Value::Int(number) | Value::Temporal(Temporal { number, .. }) => Some(PyInt::new(py, number)),
-        Value::UInt(number) => Some(PyInt::new(py, number)),
+        Value::Int(number) | Value::Temporal(Temporal { number, .. }) => Some(objects::number(py, number)?),
+        Value::UInt(number) => Some(objects::number(py, number)?),
         _ => None,
     })
 }
 
 fn map<'py>(py: Python<'py>, entries: Column<'_>) -> Result<Bound<'py, PyList>> {
-    let pairs = PyList::empty(py);
+    let pairs = objects::list(py)?;
     if let (Some(keys), Some(values)) = (entries.child(0), entries.child(1)) {
         for row in 0..entries.length() {
-            pairs.append((of(py, keys, row)?, of(py, values, row)?))?;
+            let pair = [of(py, keys, row)?, of(py, values, row)?];
+            pairs.append(objects::tuple(py, pair.into_iter().map(Some))?)?;
         }
     }
     Ok(pairs)
 }
 
 fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'py, PyDict>> {
-    let values = PyDict::new(py);
+    let values = objects::dict(py)?;
     for (n, child) in column.children().enumerate() {
         let name = child.field().name();
-        values.set_item(name, of(py, child, row)?)?;
+        values.set_item(objects::text(py, name)?, of(py, child, row)?)?;
         if values.len() == n {
             return refuse!(
                 DEVX_UNSUPPORTED,
@@ -137,7 +140,7 @@ fn temporal<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny
 
 fn meaning<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>> {
     let Stored { column, value, .. } = stored;
-    let epoch = (1970, 1, 1);
+    let epoch = [1970, 1, 1];
     Ok(match column.ty() {
         Type::Date32 => DATE.make(py, epoch)?.add(days(py, value)?)?,
         Type::Date64 => DATE.make(py, epoch)?.add(span(py, value, TimeUnit::Millisecond)?)?,
@@ -146,11 +149,12 @@ fn meaning<'py>(py: Python<'py>, stored: Stored<'_>) -> Result<Bound<'py, PyAny>
             if !(0..86_400 * unit.of_second()).contains(&value) {
                 return Err(stored.refused("no time of day"));
             }
-            DATETIME.make(py, epoch)?.add(whole_span(py, stored, unit)?)?.call_method0("time")?
+            let moment = DATETIME.make(py, epoch)?.add(whole_span(py, stored, unit)?)?;
+            call(&moment.getattr(intern!(py, "time"))?, ())?
         }
         Type::Timestamp(unit) => timestamp(py, stored, &whole_span(py, stored, unit)?)?,
         Type::Duration(unit) => whole_span(py, stored, unit)?,
-        _ => value.into_pyobject(py).map_err(PyErr::from)?.into_any(),
+        _ => objects::number(py, value)?,
     })
 }
 
@@ -174,18 +178,16 @@ impl Stored<'_> {
 /// A timestamp from the time since the epoch. Without a time zone it is wall-clock time; with one it is a moment, shown in
 /// that zone.
 fn timestamp<'py>(py: Python<'py>, stored: Stored<'_>, since: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
-    let (epoch, zone) = (DATETIME.make(py, (1970, 1, 1))?, stored.column.field().timezone());
+    let zone = stored.column.field().timezone();
     if zone.is_empty() {
-        return Ok(epoch.add(since)?);
+        return Ok(DATETIME.make(py, [1970, 1, 1])?.add(since)?);
     }
-    let utc = TIMEZONE.get(py)?.getattr("utc")?;
-    let replaced = PyDict::new(py);
-    replaced.set_item("tzinfo", &utc)?;
-    let moment = epoch.call_method("replace", (), Some(&replaced))?.add(since)?;
+    let utc = TIMEZONE.get(py)?.getattr(intern!(py, "utc"))?;
+    let moment = call(&DATETIME.get(py)?.getattr(intern!(py, "fromtimestamp"))?, (0, utc))?.add(since)?;
     if IS_UTC.contains(&zone) {
         return Ok(moment);
     }
-    Ok(moment.call_method1("astimezone", (time_zone(py, stored, zone)?,))?)
+    Ok(call(&moment.getattr(intern!(py, "astimezone"))?, (time_zone(py, stored, zone)?,))?)
 }
 
 /// The names of UTC, for which Python needs no database of time zones.
@@ -196,7 +198,7 @@ fn time_zone<'py>(py: Python<'py>, stored: Stored<'_>, zone: &str) -> Result<Bou
     if let Some(minutes) = offset_minutes(zone.as_bytes()) {
         return Ok(TIMEZONE.make(py, (span(py, minutes * 60, TimeUnit::Second)?,))?);
     }
-    ZONE_INFO.make(py, (zone,)).map_err(|error| no_zone(py, stored, zone, error))
+    ZONE_INFO.make(py, (objects::text(py, zone)?,)).map_err(|error| no_zone(py, stored, zone, error))
 }
 
 /// The error for a zone that Python does not have, with that of `zoneinfo` as its cause. `zoneinfo` raises a `KeyError` for an
@@ -242,9 +244,9 @@ fn whole_span<'py>(py: Python<'py>, stored: Stored<'_>, unit: TimeUnit) -> Resul
 /// A number of units as a `timedelta`, made of seconds and microseconds: it reaches further than 64 bits of microseconds.
 fn span(py: Python<'_>, value: i64, unit: TimeUnit) -> Result<Bound<'_, PyAny>> {
     let (seconds, rest) = (value.div_euclid(unit.of_second()), value.rem_euclid(unit.of_second()));
-    Ok(TIMEDELTA.make(py, (0, seconds, rest * 1_000_000 / unit.of_second()))?)
+    Ok(TIMEDELTA.make(py, [0, seconds, rest * 1_000_000 / unit.of_second()])?)
 }
 
 fn days(py: Python<'_>, days: i64) -> Result<Bound<'_, PyAny>> {
-    Ok(TIMEDELTA.make(py, (days,))?)
+    Ok(TIMEDELTA.make(py, [days])?)
 }

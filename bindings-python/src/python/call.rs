@@ -6,10 +6,11 @@ use std::ptr::null_mut;
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::PyString;
 use pyo3::{IntoPyObjectExt, ffi};
 
 use crate::python::interpreter;
+use crate::python::objects::{self, Number};
 
 /// Calls a method without arguments.
 pub(crate) fn call_method<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
@@ -21,16 +22,44 @@ pub(crate) fn call_method<'py>(obj: &Bound<'py, PyAny>, method: &Bound<'py, PySt
 
 /// Calls a foreign function.
 pub(crate) fn call<'py>(function: &Bound<'py, PyAny>, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
-    let arguments = arguments.into_bound_py_any(function.py())?;
+    let arguments = arguments.tuple(function.py())?;
     // SAFETY: attached, an object and a tuple.
     let value = staying(|| unsafe { PyObject_CallObject(function.as_ptr(), arguments.as_ptr()) });
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(function.py(), value) }
 }
 
-/// Arguments that convert into a tuple.
-pub(crate) trait Arguments<'py>: IntoPyObject<'py, Target = PyTuple> {}
-impl<'py, T: IntoPyObject<'py, Target = PyTuple>> Arguments<'py> for T {}
+/// The arguments of a call: a tuple of what converts into objects, or an array of numbers. Neither the tuple nor the numbers of
+/// an array panic if Python has no memory.
+pub(crate) trait Arguments<'py> {
+    fn tuple(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
+}
+
+macro_rules! arguments {
+    ($(($($argument:ident: $T:ident),*))*) => {$(
+        impl<'py, $($T: IntoPyObject<'py>),*> Arguments<'py> for ($($T,)*) {
+            fn tuple(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                let ($($argument,)*) = self;
+                objects::tuple(py, [$($argument.into_bound_py_any(py)?),*].into_iter().map(Some))
+            }
+        }
+    )*};
+}
+arguments! {
+    ()
+    (a: A)
+    (a: A, b: B)
+    (a: A, b: B, c: C)
+    (a: A, b: B, c: C, d: D)
+    (a: A, b: B, c: C, d: D, e: E)
+    (a: A, b: B, c: C, d: D, e: E, f: F)
+}
+
+impl<'py, T: Number, const N: usize> Arguments<'py> for [T; N] {
+    fn tuple(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        objects::tuple(py, self.into_iter().map(|number| number.new_object(py)))
+    }
+}
 
 /// Reads an attribute that may be a property.
 pub(crate) fn property<'py>(obj: &Bound<'py, PyAny>, name: &CStr) -> PyResult<Bound<'py, PyAny>> {

@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyException, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
 use crate::python::class::Class;
+use crate::python::objects;
 
 /// Why a call fails: an error of the core, or an exception.
 pub(crate) enum Error {
@@ -189,8 +190,8 @@ pub(crate) fn timed_out(py: Python<'_>, error: &CoreError) -> Error {
 }
 
 fn of_kind(py: Python<'_>, kind: &Kind, error: &CoreError) -> PyErr {
-    let arguments = (error.message(), error.status().0, error.driver_code());
-    let made = kind.class.make(py, arguments).and_then(|exception| {
+    let made = objects::text(py, error.message()).and_then(|text| {
+        let exception = kind.class.make(py, (text, error.status().0, error.driver_code()))?;
         // Only `OSError` and its subclasses have this attribute.
         if error.errno() != 0 && (error.status() == t::DEVX_SYSTEM || error.is_late()) {
             exception.setattr("errno", error.errno())?;

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 
+use crate::python::objects;
+
 /// An iterator over the items 0, 1, 2, … of an object, up to its length, or over the same items in reverse. Python's own
 /// iterators over a sequence take an `IndexError` for the end, and so would hide that a row points outside of its dictionary.
 #[pyclass(frozen, module = "devexchange")]
@@ -37,7 +39,7 @@ impl InOrder {
         match self.asked.fetch_update(Relaxed, Relaxed, further) {
             Ok(before) => {
                 let at = if self.is_reversed { self.length - 1 - before } else { before };
-                self.object.bind(py).get_item(at).map(Some)
+                self.object.bind(py).get_item(objects::number(py, at as u64)?).map(Some)
             }
             Err(_) => Ok(None),
         }

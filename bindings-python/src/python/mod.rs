@@ -12,6 +12,7 @@ pub(crate) mod error;
 pub(crate) mod handle;
 pub(crate) mod in_order;
 pub(crate) mod interpreter;
+pub(crate) mod objects;
 pub(crate) mod queue;
 pub(crate) mod quick;
 pub(crate) mod raised;

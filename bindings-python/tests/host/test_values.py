@@ -10,6 +10,7 @@ import sys
 import zoneinfo
 
 import numpy
+import programs
 import pyarrow
 import pytest
 
@@ -320,3 +321,56 @@ def test_rows_in_reverse_after_one_that_cannot_be_read():
 def test_rows_in_reverse(length):
     column = from_arrow(pyarrow.array(range(10, 20))).root[3 : 3 + length]
     assert list(reversed(column)) == list(range(13, 13 + length))[::-1]
+
+
+def test_values_without_memory():
+    """Each object that Python makes for a value is refused in turn: alone, and with all later ones."""
+    pytest.importorskip("_testcapi")
+    output = programs.run("""
+        import _testcapi, decimal, itertools
+        import pyarrow
+        from devexchange import from_arrow
+
+        texts = ["first text", None, "second text"]
+        sources = {
+            "integers": pyarrow.array([1000, -1000, 10**15]),
+            "unsigned": pyarrow.array([1000, None, 2**64 - 1], pyarrow.uint64()),
+            "floats": pyarrow.array([0.5, 1.5]),
+            "texts": pyarrow.array(texts),
+            "bytes": pyarrow.array(texts, pyarrow.binary()),
+            "lists": pyarrow.array([[1000], None, []]),
+            "structs": pyarrow.array([{"a name": "some text"}, None]),
+            "maps": pyarrow.array([[("a key", 1000)], None], pyarrow.map_(pyarrow.string(), pyarrow.int64())),
+            "dictionary": pyarrow.array(texts).dictionary_encode(),
+            "decimals": pyarrow.array([decimal.Decimal("1234.5")]),
+            "dates": pyarrow.array([20000], pyarrow.date32()),
+            "times": pyarrow.array([10**9], pyarrow.time64("us")),
+            "timestamps": pyarrow.array([10**15], pyarrow.timestamp("us")),
+            "moments": pyarrow.array([10**15], pyarrow.timestamp("us", "UTC")),
+            "offsets": pyarrow.array([10**15], pyarrow.timestamp("us", "+05:30")),
+            "zones": pyarrow.array([10**15], pyarrow.timestamp("us", "Europe/Berlin")),
+            "durations": pyarrow.array([10**15], pyarrow.duration("us")),
+            "intervals": pyarrow.array([(1000, 1000, 10**9)], pyarrow.month_day_nano_interval()),
+        }
+        for name, source in sources.items():
+            column = from_arrow(source).root
+            reads = [column.to_pylist, lambda column=column: [*column], lambda column=column: column[0]]
+            if name == "integers":
+                reads.append(lambda column=column: column.stored(0))
+            failed = 0
+            for read in reads:
+                expected = read()
+                for nth, later in itertools.product(range(60), (False, True)):
+                    values = None
+                    _testcapi.set_nomemory(nth, 0 if later else nth + 1)
+                    try:
+                        values = read()
+                    except MemoryError:
+                        failed += 1
+                    finally:
+                        _testcapi.remove_mem_hooks()
+                    assert values is None or values == expected, (name, values)
+            assert failed > 2, name
+        print("done")
+    """)
+    assert output == "done\n"
