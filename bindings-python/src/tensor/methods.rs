@@ -325,8 +325,10 @@ impl Tensor {
 
     /// Returns the elements as a NumPy array (`numpy.asarray`).
     ///
-    /// NumPy calls this where the buffer protocol is not enough. For element types and memory that NumPy does not support, it
-    /// raises the exception of `numpy.from_dlpack`.
+    /// NumPy calls this where the buffer protocol is not enough.
+    ///
+    /// Raises BufferError for memory that the host cannot read, and the exception of `numpy.from_dlpack` for element types that
+    /// NumPy does not support.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         &self,

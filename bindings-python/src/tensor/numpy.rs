@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyMemoryView};
 
-use crate::python::error::Result;
+use crate::python::error::{Result, refuse};
 use crate::tensor::type_object::New;
 
 /// Makes a NumPy array of a tensor, as NumPy's protocol (`__array__`) asks for. A view is read-only if the tensor is.
@@ -17,6 +17,10 @@ pub(crate) fn array<'py>(
     copy: Option<bool>,
 ) -> Result<Bound<'py, PyAny>> {
     static FROM_DLPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let device = tensor.0.device();
+    if !device.is_host() {
+        return refuse!(DEVX_DEVICE, "device is {device}, not host memory: copy_to copies it, on a stream");
+    }
     let read_only = tensor.0.flags().has(Flags::READ_ONLY);
     let tensor = tensor.into_pyobject(py)?;
     let array = match FROM_DLPACK.import(py, "numpy", "from_dlpack")?.call1((&tensor,)) {

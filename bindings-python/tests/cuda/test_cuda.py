@@ -271,6 +271,14 @@ def test_device_memory_is_no_buffer(cuda):
         memoryview(from_dlpack(VALUES, device=CUDA, stream=cuda.producer))
 
 
+def test_numpy_is_told_where_the_memory_is(cuda):
+    tensor = from_dlpack(VALUES, device=CUDA, stream=cuda.producer)
+    batch = from_arrow(pyarrow.array(VALUES.ravel())).copy_to(CUDA, cuda.producer)
+    for thing in (tensor, batch, batch.root):
+        with pytest.raises(BufferError, match="^device is cuda:0, not host memory: copy_to copies it, on a stream$"):
+            numpy.asarray(thing)
+
+
 def test_array_that_says_why_there_is_none():
     class Why:
         @property
