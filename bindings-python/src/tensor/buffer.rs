@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_int, c_void};
 
 use devexchange_core::abi::dlpack::{self as dl, DLDataType};
-use devexchange_core::abi::types::DEVX_INVALID_DTYPE;
+use devexchange_core::abi::types::DEVX_UNSUPPORTED;
 use devexchange_core::layout::{self, MAX_NDIM};
 use devexchange_core::{DType, Device, Error as CoreError, Flags, Owner, Tensor as CoreTensor, TensorDesc};
 use pyo3::exceptions::PyValueError;
@@ -60,7 +60,7 @@ fn indescribable(obj: &Bound<'_, PyAny>, error: PyErr) -> Error {
         Ok(Some(dtype)) => {
             let text =
                 format_args!("dtype is {dtype}: buffers have no format for it; array.view(\"u1\") gives its bytes");
-            Error::from(CoreError::new(DEVX_INVALID_DTYPE, text)).after(error.into(), py)
+            Error::from(CoreError::new(DEVX_UNSUPPORTED, text)).after(error.into(), py)
         }
         Ok(None) => error.into(),
         Err(other) => other.into(),

@@ -279,7 +279,7 @@ def test_elements_that_only_a_package_beside_numpy_knows(dtype):
     assert tensor.dtype == dtype
     text = f'^dtype is {dtype}: buffers have no format for it; array.view."u1". gives its bytes$'
     for call in (from_buffer, tensor.write, tensor.read):
-        with pytest.raises(ValueError, match=text) as refused:
+        with pytest.raises(BufferError, match=text) as refused:
             call(values)
         assert type(refused.value.__cause__) is ValueError
     tensor.write(values.view("u1"))
