@@ -61,7 +61,9 @@ impl BatchStream {
     /// An exception ends the stream. The consumer gets its text, and in Python the exception as the cause of the error. A
     /// `KeyboardInterrupt` is never lost: Python raises it where the batch was asked for, or else soon after in its main
     /// thread. When the interpreter ends, its streams end with an error; `atexit` handlers can still pull from them. If the
-    /// iterator refers to the stream, close the stream: Python's collector cannot see such a cycle.
+    /// iterator refers to the stream, close the stream: Python's collector cannot see such a cycle. A generator refers to the
+    /// globals of its module: unless a stream among them is closed or has ended, nothing in the module ends with the program,
+    /// and files that are still open there are not flushed.
     #[staticmethod]
     #[pyo3(signature = (schema, batches, /, *, device_type=1))]
     fn of(

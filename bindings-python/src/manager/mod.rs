@@ -44,7 +44,9 @@ static STATISTICS: Class = Class::new("devexchange._types", "Statistics");
 /// Any thread may call these methods, several at once. An exception becomes the error of the call that led to it, and that
 /// error's cause. The function that gives memory back is called by the next Python thread that calls into this package, or by
 /// the main thread soon after; if the stream of the request is closed meanwhile, it is destroyed only after that. Python's
-/// collector cannot see a cycle between such an object and its manager: close the manager.
+/// collector cannot see a cycle between such an object and its manager: close the manager. A manager in a global variable of
+/// the module that defines the object's class is such a cycle, too: unless it is closed, nothing in the module ends with the
+/// program, and files that are still open there are not flushed.
 ///
 /// Any thread can use a manager. `close`, or a `with` block, gives up this object's part; memory can outlive its manager.
 #[pyclass(frozen, module = "devexchange", weakref)]
