@@ -106,6 +106,15 @@ def from_cuda_array_interface(
     no_stream: Literal["legacy-default", "host-sync", "trust"] = "legacy-default",
     mask: Literal[True],
 ) -> tuple[Tensor, Tensor | None]: ...
+@overload
+def from_cuda_array_interface(
+    obj: _CudaArray,
+    /,
+    *,
+    stream: _Stream | None = None,
+    no_stream: Literal["legacy-default", "host-sync", "trust"] = "legacy-default",
+    mask: bool,
+) -> Tensor | tuple[Tensor, Tensor | None]: ...
 def from_buffer(obj: Any, /) -> Tensor: ...
 @overload
 def from_arrow(obj: _AnyArrowArray, /) -> RecordBatch: ...

@@ -349,6 +349,12 @@ def allocate(dtype: TorchDType, device: TorchDevice) -> None:
     devexchange.empty(2, dtype, device=device).copy_to(device)
     devexchange.empty(2, float)
 
+def masked(tensor: Tensor, mask: bool) -> Tensor | None:
+    plain: Tensor = devexchange.from_cuda_array_interface(tensor)
+    elements, valid = devexchange.from_cuda_array_interface(plain, mask=True)
+    either = devexchange.from_cuda_array_interface(elements, mask=mask)
+    return either[1] if isinstance(either, tuple) else valid
+
 def mistakes(tensor: Tensor, batch: RecordBatch) -> None:
     devexchange.empty(2, 3)  # type: ignore[arg-type]
     devexchange.from_dlpack(batch)  # type: ignore[arg-type]
