@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::arrow::capsule;
-use crate::python::error::{Error, Result, refuse};
+use crate::python::error::{Error, Result, built_in, refuse};
 
 /// A capsule with a schema.
 pub(super) fn schema<'py>(py: Python<'py>, schema: &Schema) -> Result<Bound<'py, PyAny>> {
@@ -70,7 +70,8 @@ pub(super) fn device_stream<'py>(
 pub(super) fn refuse_arguments(arguments: Option<&Bound<'_, PyDict>>) -> Result<()> {
     for (name, value) in arguments.into_iter().flatten() {
         if !value.is_none() {
-            return Err(Error::Python(PyNotImplementedError::new_err(format!("{name} is {value}: not supported"))));
+            let text = format!("{name} is {value}: not supported");
+            return Err(Error::Python(built_in::<PyNotImplementedError>(text)));
         }
     }
     Ok(())

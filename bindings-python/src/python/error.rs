@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use devexchange_core::abi::types::{self as t, DevxStatus};
 use devexchange_core::{Error as CoreError, Refused};
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyException, PyMemoryError, PyNotImplementedError};
 use pyo3::prelude::*;
 
@@ -201,6 +202,16 @@ fn of_kind(py: Python<'_>, kind: &Kind, error: &CoreError) -> PyErr {
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
+/// A built-in exception with a text. PyO3 makes the text only when it raises the exception, and then ends the process if Python
+/// has no memory for it.
+pub(crate) fn built_in<T: PyTypeInfo>(text: String) -> PyErr {
+    let made = Python::try_attach(|py| match objects::text(py, &text) {
+        Ok(text) => PyErr::new::<T, _>(text.unbind()),
+        Err(error) => error,
+    });
+    made.unwrap_or_else(|| PyErr::new::<T, _>(text))
+}
+
 /// `Err` with a status constant of `devexchange_core::abi::types` and a formatted text.
 macro_rules! refuse {
     ($status:ident, $($text:tt)*) => {
@@ -215,7 +226,9 @@ pub(crate) use refuse;
 /// `Err` with a `TypeError`: an argument is not the kind of Python object that is needed.
 macro_rules! wrong_type {
     ($($text:tt)*) => {
-        Err($crate::python::error::Error::Python(pyo3::exceptions::PyTypeError::new_err(format!($($text)*))))
+        Err($crate::python::error::Error::Python($crate::python::error::built_in::<pyo3::exceptions::PyTypeError>(format!(
+            $($text)*
+        ))))
     };
 }
 pub(crate) use wrong_type;

@@ -16,7 +16,7 @@ use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 
 use crate::order::{raw_stream, stream};
 use crate::python::call::{self, Reference};
-use crate::python::error::{Error, Result, refuse, wrong_type};
+use crate::python::error::{Error, Result, built_in, refuse, wrong_type};
 use crate::python::queue::{self, Held};
 use crate::python::{argument, waiting};
 use crate::tensor::type_object::{self, New};
@@ -123,7 +123,7 @@ impl Source {
         let interface = match call::property(obj, c"__cuda_array_interface__") {
             Err(error) if error.is_instance_of::<PyAttributeError>(obj.py()) => {
                 let text = format!("{} has no __cuda_array_interface__", obj.get_type());
-                let refused = PyTypeError::new_err(text);
+                let refused = built_in::<PyTypeError>(text);
                 // If a property raised this, it may say why.
                 refused.set_cause(obj.py(), Some(error));
                 return Err(refused.into());
@@ -280,7 +280,7 @@ pub(crate) fn export(py: Python<'_>, tensor: CoreTensor) -> Result<Bound<'_, PyD
     let exported = match cuda_array::export(tensor, &Request::default()).map_err(|refused| refused.error) {
         Ok(exported) => exported,
         Err(error) if [DEVX_DEVICE, DEVX_UNSUPPORTED].contains(&error.status()) => {
-            return Err(Error::Python(PyAttributeError::new_err(error.message().to_owned())));
+            return Err(Error::Python(built_in::<PyAttributeError>(error.message().to_owned())));
         }
         Err(error) => return Err(error.into()),
     };

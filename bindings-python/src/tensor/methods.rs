@@ -15,7 +15,7 @@ use crate::dlpack::export::{self, Asked};
 use crate::order::stream;
 use crate::python::address::Address;
 use crate::python::argument;
-use crate::python::error::{Error, Result, wrong_type};
+use crate::python::error::{Error, Result, built_in, wrong_type};
 use crate::python::handle::Handle;
 use crate::tensor::type_object::New;
 use crate::tensor::{Tensor, buffer, cuda_array, exchange_table, numpy, transfer};
@@ -319,7 +319,7 @@ impl Tensor {
         match self.get() {
             Ok(tensor) => cuda_array::export(py, tensor),
             // A program that tests any object for the interface must find that there is none.
-            Err(closed) => Err(Error::Python(PyAttributeError::new_err(PyErr::from(closed).value(py).to_string()))),
+            Err(closed) => Err(Error::Python(built_in::<PyAttributeError>(PyErr::from(closed).value(py).to_string()))),
         }
     }
 

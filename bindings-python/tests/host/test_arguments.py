@@ -4,6 +4,7 @@ import os
 import re
 
 import numpy
+import programs
 import pyarrow
 import pytest
 
@@ -123,3 +124,45 @@ def test_manager_in_python_without_a_handle_for_other_processes(no_driver):
         devexchange.Refused, match="^the manager has no ipc_handle, so the driver was asked: there is no CUDA"
     ):
         devexchange.MemoryManager(Small()).ipc_handle(1)
+
+
+def test_errors_without_memory():
+    """Python has no memory for an error or its text: that is a MemoryError, and not the end of the process."""
+    pytest.importorskip("_testcapi")
+    output = programs.run("""
+        import _testcapi
+        import itertools
+        import numpy
+        import devexchange
+
+        tensor = devexchange.from_dlpack(numpy.arange(6))
+        batch = tensor.to_column()
+        calls = {
+            TypeError: lambda: float(tensor),
+            AttributeError: lambda: tensor.__cuda_array_interface__,
+            IndexError: lambda: tensor.slice(9),
+            ValueError: lambda: batch[::2],
+            BufferError: lambda: tensor.to_batch(),
+        }
+
+        def raised(call, nth, later):
+            try:
+                _testcapi.set_nomemory(nth, later)
+                call()
+            except Exception as exception:
+                _testcapi.remove_mem_hooks()
+                return exception
+
+        for error, call in calls.items():
+            # Once without faults: this makes what is made only once.
+            assert isinstance(raised(call, 1000, 1001), error)
+            failed = 0
+            for nth, later in itertools.product(range(40), (False, True)):
+                exception = raised(call, nth, 0 if later else nth + 1)
+                # CPython itself raises the SystemError: it has no memory for the traceback.
+                assert isinstance(exception, (error, MemoryError, SystemError)), exception
+                failed += isinstance(exception, MemoryError)
+            assert 0 < failed < 80, (error, failed)
+        print("done")
+    """)
+    assert output == "done\n"
