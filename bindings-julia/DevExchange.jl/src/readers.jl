@@ -98,7 +98,7 @@ function place_of(l::InViews, p, i)
         "the view of row $i is in data buffer $index, counted from 0: there are $(l.count)"))
     # The library refuses an array with data buffers whose sizes are NULL.
     size = unsafe_load(l.sizes, index + 1)
-    0 <= offset <= size - n || throw(bad_data(
+    0 <= offset && offset + n <= size || throw(bad_data(
         "the view of row $i is $n bytes at offset $offset of data buffer $index, counted from 0, which has $size"))
     data = unsafe_load(l.buffers, index + 1)
     data == C_NULL && throw(bad_data("buffers[$(index + 2)] is NULL, but row $i has $n bytes"))
