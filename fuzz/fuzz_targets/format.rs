@@ -113,7 +113,7 @@ fn is_format(text: &str) -> bool {
                 Some(&"256") => 76,
                 Some(_) => return false,
             };
-            let is_scale = parts.get(1).is_some_and(|scale| scale.parse::<i32>().is_ok());
+            let is_scale = parts.get(1).is_some_and(|scale| !scale.starts_with('+') && scale.parse::<i32>().is_ok());
             (2..=3).contains(&parts.len()) && is_number(parts[0], most) && parts[0].parse() != Ok(0) && is_scale
         }
         _ => false,

@@ -517,7 +517,8 @@ fn count(text: &str) -> Option<i32> {
 /// Parses `precision,scale` or `precision,scale,bits`.
 fn decimal(parameters: &str) -> Option<Type> {
     let mut parts = parameters.split(',');
-    let (precision, scale) = (count(parts.next()?)?, parts.next()?.parse::<i32>().ok()?);
+    let precision = count(parts.next()?)?;
+    let scale = parts.next().filter(|scale| !scale.starts_with('+'))?.parse().ok()?;
     let width = match parts.next() {
         None => 16,
         Some(bits) => u8::try_from(count(bits)? / 8).ok().filter(|_| matches!(bits, "32" | "64" | "128" | "256"))?,
