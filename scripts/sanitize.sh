@@ -201,7 +201,7 @@ part_miri() {
   must_report "miri: two references to one place are reported" 'Undefined Behavior' \
     "$CARGO" miri run --manifest-path "$out/seeds/alias/Cargo.toml"
   cargo_tests miri-core "$CARGO" miri test --locked --no-fail-fast -p devexchange-core --test batch \
-    --test convert --test types -- --skip columns_are_found_by_name \
+    --test convert --test dlpack --test types -- --skip columns_are_found_by_name \
     --skip devices_are_normalised_or_refused --skip texts_of_foreign_schemas_are_checked
   # Users begin with these examples, and may run them under Miri, too.
   cargo_tests miri-doc "$CARGO" miri test --locked --no-fail-fast -p devexchange-core --features arrow --doc -- --skip ipc

@@ -289,10 +289,9 @@ fn a_reader_of_1_0_is_given_elements_whose_code_is_of_1_1() {
     assert_eq!(given.import().unwrap().dtype(), dtype);
 }
 
-/// A tensor of a foreign producer, which counts the calls of its deleter.
+/// What a foreign producer keeps for its tensor: also the number of calls of the deleter.
 struct Foreign {
-    managed: DLManagedTensorVersioned,
-    deleted: usize,
+    deleted: AtomicUsize,
     shape: [i64; 2],
     data: [f32; 4],
 }
@@ -301,33 +300,29 @@ unsafe extern "C" fn delete_foreign(managed: *mut DLManagedTensorVersioned) {
     // SAFETY: a deleter is called with a valid tensor.
     let foreign = unsafe { (*managed).manager_ctx }.cast::<Foreign>();
     // SAFETY: the test's `Foreign`, which outlives the tensor.
-    unsafe { (*foreign).deleted += 1 };
+    unsafe { &*foreign }.deleted.fetch_add(1, SeqCst);
 }
 
 /// Calls `test` with a valid tensor of 2 × 2, which `test` may spoil.
-fn with_foreign(test: impl FnOnce(&mut Foreign, *mut DLManagedTensorVersioned)) {
+fn with_foreign(test: impl FnOnce(&Foreign, *mut DLManagedTensorVersioned)) {
+    let foreign = Foreign { deleted: AtomicUsize::new(0), shape: [2, 2], data: [1.0, 2.0, 3.0, 4.0] };
     let dl_tensor = DLTensor {
-        data: null_mut(),
+        data: (&raw const foreign.data).cast_mut().cast(),
         device: DLDevice { device_type: kDLCPU, device_id: 0 },
         ndim: 2,
         dtype: DType::FLOAT32.to_dlpack(),
-        shape: null_mut(),
+        shape: foreign.shape.as_ptr().cast_mut(),
         strides: null_mut(),
         byte_offset: 0,
     };
-    let managed = DLManagedTensorVersioned {
+    let mut managed = DLManagedTensorVersioned {
         version: DLPackVersion { major: 1, minor: 1 },
-        manager_ctx: null_mut(),
+        manager_ctx: (&raw const foreign).cast_mut().cast(),
         deleter: Some(delete_foreign),
         flags: 0,
         dl_tensor,
     };
-    let mut foreign = Box::new(Foreign { managed, deleted: 0, shape: [2, 2], data: [1.0, 2.0, 3.0, 4.0] });
-    foreign.managed.manager_ctx = (&raw mut *foreign).cast();
-    foreign.managed.dl_tensor.data = (&raw mut foreign.data).cast();
-    foreign.managed.dl_tensor.shape = (&raw mut foreign.shape).cast();
-    let address = &raw mut foreign.managed;
-    test(&mut foreign, address);
+    test(&foreign, &raw mut managed);
 }
 
 #[test]
@@ -338,9 +333,9 @@ fn a_foreign_tensor_without_strides_is_row_major() {
         assert_eq!(tensor.strides(), [2, 1]);
         let other = tensor.clone();
         drop(tensor);
-        assert_eq!(foreign.deleted, 0);
+        assert_eq!(foreign.deleted.load(SeqCst), 0);
         std::thread::spawn(move || drop(other)).join().unwrap();
-        assert_eq!(foreign.deleted, 1);
+        assert_eq!(foreign.deleted.load(SeqCst), 1);
     });
 }
 
@@ -355,17 +350,20 @@ fn what_is_plain_is_read_as_with_care() {
         for given in strides.iter().map(|two| two.as_ptr().cast_mut()).chain([null_mut()]) {
             for (byte_offset, id, flags) in [(0, 0, 0), (4, -1, DLPACK_FLAG_BITMASK_READ_ONLY), (8, 0, 0)] {
                 with_foreign(|foreign, address| {
-                    foreign.shape = shape;
-                    foreign.managed.flags = flags;
-                    let tensor = &mut foreign.managed.dl_tensor;
-                    (tensor.strides, tensor.byte_offset, tensor.device) = (given, byte_offset, device(id));
+                    // SAFETY: valid for the test, and nobody else uses it yet.
+                    let managed = unsafe { &mut *address };
+                    managed.flags = flags;
+                    let tensor = &mut managed.dl_tensor;
+                    (tensor.shape, tensor.strides) = (shape.as_ptr().cast_mut(), given);
+                    (tensor.byte_offset, tensor.device) = (byte_offset, device(id));
                     // SAFETY: valid for the test.
                     let desc = unsafe { dlpack::describe(tensor, Flags(flags)) }.unwrap();
                     // SAFETY: as above.
                     let careful = unsafe { Tensor::from_raw_parts(&desc, Owner::none()) }.unwrap();
                     // SAFETY: valid, and owned by the test.
                     let tensor = unsafe { dlpack::import(address) }.unwrap();
-                    assert_eq!(tensor.data(), (&raw mut foreign.data).wrapping_byte_add(byte_offset as usize).cast());
+                    let data = (&raw const foreign.data).wrapping_byte_add(byte_offset as usize);
+                    assert_eq!(tensor.data(), data.cast_mut().cast());
                     assert_eq!(tensor.data(), careful.data());
                     assert_eq!((tensor.shape(), tensor.layout()), (careful.shape(), careful.layout()));
                     let strides = |tensor: &Tensor| {
@@ -385,8 +383,9 @@ fn what_is_plain_is_read_as_with_care() {
 
 #[test]
 fn a_null_deleter_is_legal() {
-    with_foreign(|foreign, address| {
-        foreign.managed.deleter = None;
+    with_foreign(|_, address| {
+        // SAFETY: valid for the test.
+        unsafe { (*address).deleter = None };
         // SAFETY: valid, and owned by the test.
         drop(unsafe { dlpack::import(address) }.unwrap());
     });
@@ -426,12 +425,13 @@ fn a_refused_import_takes_nothing() {
     ];
     for (status, text, spoil) in cases {
         with_foreign(|foreign, address| {
-            spoil(&mut foreign.managed);
+            // SAFETY: valid for the test, and nobody else uses it yet.
+            spoil(unsafe { &mut *address });
             // SAFETY: readable as far as the version requires, and owned by the test.
             let error = unsafe { dlpack::import(address) }.unwrap_err();
             assert_eq!(error.status(), status, "{error}");
             assert!(error.message().contains(text), "{error}");
-            assert_eq!(foreign.deleted, 0);
+            assert_eq!(foreign.deleted.load(SeqCst), 0);
         });
     }
     // SAFETY: NULL is refused.

@@ -96,7 +96,7 @@ fn a_stream_may_be_released_by_its_own_source() {
     STREAM.set(stream as usize).unwrap();
     let mut array = foreign_array(1, &Arc::default());
     let mut before = array;
-    assert_eq!(unsafe { (*stream).get_next(&mut array) }, 0);
+    assert_eq!(unsafe { ArrowArrayStream::next_at(stream, &mut array) }, 0);
     assert!(array.release.is_none());
     unsafe { release_array(&mut before) };
     assert!(unsafe { Box::from_raw(stream) }.is_released());
@@ -233,9 +233,12 @@ fn release_within_a_call<S: Foreign + 'static>() {
         unsafe { (*there.0).release() };
         Ok(None)
     };
-    let stream = unsafe { &mut *stream }.write(S::export(BatchStream::new(&schema(), CPU, source).unwrap()));
-    assert_eq!(stream.pull(&mut Vec::new()), Ok(None));
-    assert!(stream.is_released());
+    let stream = stream.cast::<S>();
+    unsafe { stream.write(S::export(BatchStream::new(&schema(), CPU, source).unwrap())) };
+    let mut chunk = unsafe { MaybeUninit::<S::Chunk>::zeroed().assume_init() };
+    assert_eq!(unsafe { S::next_at(stream, &mut chunk) }, 0);
+    assert!(S::array(&mut chunk).release.is_none());
+    assert!(unsafe { &*stream }.is_released());
     drop(unsafe { Box::from_raw(stream) });
 }
 for_both!(a_panic_of_a_source_released_in_its_own_call_ends_here, release_within_a_call);

@@ -6,7 +6,11 @@ pub(crate) trait Foreign: Sized {
     type Chunk;
     const NAME: &'static str;
     fn get_schema(&mut self, out: *mut ArrowSchema) -> c_int;
-    fn get_next(&mut self, out: *mut Self::Chunk) -> c_int;
+    fn get_next(&mut self, out: *mut Self::Chunk) -> c_int {
+        unsafe { Self::next_at(self, out) }
+    }
+    /// For a stream that is released during the call, so that nothing else may hold on to it.
+    unsafe fn next_at(stream: *mut Self, out: *mut Self::Chunk) -> c_int;
     fn last_error(&mut self) -> Option<String>;
     fn release(&mut self);
     fn is_released(&self) -> bool;
@@ -72,8 +76,8 @@ macro_rules! foreign {
             fn get_schema(&mut self, out: *mut ArrowSchema) -> c_int {
                 unsafe { self.get_schema.unwrap()(self, out) }
             }
-            fn get_next(&mut self, out: *mut $Chunk) -> c_int {
-                unsafe { self.get_next.unwrap()(self, out) }
+            unsafe fn next_at(stream: *mut Self, out: *mut $Chunk) -> c_int {
+                unsafe { (*stream).get_next.unwrap()(stream, out) }
             }
             fn last_error(&mut self) -> Option<String> {
                 let text = unsafe { self.get_last_error.unwrap()(self) };
