@@ -77,6 +77,24 @@ pub fn read(from: &[c_char]) -> Lossy<'_> {
     Lossy(unsafe { std::slice::from_raw_parts(from.as_ptr().cast(), length) })
 }
 
+/// The bytes of a C text before its NUL, at most the first `most`: the bound keeps a missing NUL from running through all of
+/// memory.
+///
+/// # Safety
+/// `text` is NUL-terminated or has that many bytes, and outlives the result.
+pub(crate) unsafe fn bytes<'a>(text: *const c_char, most: usize) -> &'a [u8] {
+    let length = if cfg!(miri) {
+        // Miri has no `strnlen`.
+        // SAFETY: no byte before this one was the last.
+        (0..most).find(|&at| unsafe { text.wrapping_add(at).read() } == 0).unwrap_or(most)
+    } else {
+        // SAFETY: the caller's contract.
+        unsafe { libc::strnlen(text, most) }
+    };
+    // SAFETY: this many bytes were read above.
+    unsafe { std::slice::from_raw_parts(text.cast(), length) }
+}
+
 /// Bytes shown as a text, with replacement characters for what is not UTF-8. Allocates nothing.
 #[derive(Clone, Copy)]
 pub struct Lossy<'a>(pub &'a [u8]);

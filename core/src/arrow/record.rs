@@ -11,7 +11,7 @@ use super::tree::{Links, Node};
 use crate::abi::arrow_data::ArrowSchema;
 use crate::error::{Error, Result, refuse};
 use crate::memory::{entry, set_entry};
-use crate::text::Lossy;
+use crate::text::{self, Lossy};
 
 /// The most bytes of a name or a format string.
 const MAX_TEXT: usize = 1 << 20;
@@ -285,13 +285,11 @@ pub(super) unsafe fn text<'a>(from: *const c_char, what: &str) -> Result<&'a str
     if let Some(text) = unsafe { short(from) } {
         return Ok(text);
     }
-    // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
-    let length = unsafe { libc::strnlen(from, MAX_TEXT + 1) };
-    if length > MAX_TEXT {
+    // SAFETY: the caller's contract.
+    let bytes = unsafe { text::bytes(from, MAX_TEXT + 1) };
+    if bytes.len() > MAX_TEXT {
         return refuse!(DEVX_INVALID_TEXT, "{what} has no end within {MAX_TEXT} bytes");
     }
-    // SAFETY: `length` bytes were read above.
-    let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) };
     std::str::from_utf8(bytes).map_err(|_| {
         let shown = Lossy(bytes);
         Error::new(crate::abi::types::DEVX_INVALID_TEXT, format_args!("{what} is not valid UTF-8: {shown:?}"))

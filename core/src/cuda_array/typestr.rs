@@ -6,6 +6,7 @@ use std::io::Write;
 use crate::abi::dlpack::{self as dl, DLDataType};
 use crate::dtype::DType;
 use crate::error::{Error, Result, refuse};
+use crate::text;
 
 /// Longest type string that is read.
 const MAX_TYPESTR: usize = 64;
@@ -16,13 +17,11 @@ pub(super) unsafe fn typestr_of<'a>(typestr: *const c_char) -> Result<&'a str> {
     if typestr.is_null() {
         return refuse!(DEVX_INVALID_DTYPE, "typestr is NULL");
     }
-    // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
-    let length = unsafe { libc::strnlen(typestr, MAX_TYPESTR) };
-    if length == MAX_TYPESTR {
+    // SAFETY: the caller's contract.
+    let bytes = unsafe { text::bytes(typestr, MAX_TYPESTR) };
+    if bytes.len() == MAX_TYPESTR {
         return refuse!(DEVX_INVALID_DTYPE, "typestr has no end within {MAX_TYPESTR} bytes");
     }
-    // SAFETY: `length` bytes were read above.
-    let bytes = unsafe { std::slice::from_raw_parts(typestr.cast::<u8>(), length) };
     std::str::from_utf8(bytes).map_err(|_| {
         Error::new(crate::abi::types::DEVX_INVALID_DTYPE, format_args!("typestr is not valid UTF-8: {bytes:?}"))
     })

@@ -18,7 +18,7 @@ use crate::device::DeviceType;
 use crate::error::{Error, Result};
 use crate::ledger::{Entry, Kind};
 use crate::memory::{Slab, TailSize};
-use crate::text::Lossy;
+use crate::text::{Lossy, bytes};
 
 /// The most bytes of an error text that are read.
 const MAX_TEXT: usize = 1 << 16;
@@ -306,10 +306,7 @@ unsafe fn text<'a>(text: *const c_char) -> Option<Lossy<'a>> {
         return None;
     }
     // SAFETY: the caller's contract.
-    let length = unsafe { libc::strnlen(text, MAX_TEXT) };
-    // SAFETY: `strnlen` walked over these bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
-    Some(Lossy(bytes))
+    Some(Lossy(unsafe { bytes(text, MAX_TEXT) }))
 }
 
 unsafe extern "C" fn release(handler: *mut ArrowAsyncDeviceStreamHandler) {

@@ -14,7 +14,7 @@ use crate::arrow::{Batch, Schema};
 use crate::error::{Error, Result, refuse};
 use crate::ledger::Kind;
 use crate::memory::{Foreign, release};
-use crate::text::{Lossy, OfErrno, without};
+use crate::text::{Lossy, OfErrno, bytes, without};
 
 /// The most streams of this library that can have been exported and imported one after the other. They call each other
 /// on one stack: this many fit on a small one, and are more than anybody uses.
@@ -166,8 +166,6 @@ unsafe fn said<'a>(text: *const c_char) -> Lossy<'a> {
     if text.is_null() {
         return Lossy(b"the producer says no more");
     }
-    // SAFETY: the caller's contract; the bound keeps a missing NUL from running through all of memory.
-    let length = unsafe { libc::strnlen(text, MAX_MESSAGE) };
-    // SAFETY: `length` bytes were read above.
-    Lossy(unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) })
+    // SAFETY: the caller's contract.
+    Lossy(unsafe { bytes(text, MAX_MESSAGE) })
 }
