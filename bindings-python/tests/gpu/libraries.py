@@ -63,12 +63,19 @@ class Library:
     unordered = False
     #: Element types, by our names.
     dtypes = ["uint8", "int32", "int64", "float16", "float32", "float64", "complex64"]
+    #: Ways in that refuse memory which must not be written.
+    writes = ()
+    #: Ways in that do not keep the memory alive: our tensor has to.
+    borrows = ("cuda array",)
     #: Views of a matrix that are not compact.
     layouts = {"columns": lambda a: a.T, "every second": lambda a: a[::2, 1::2]}
     out, into = {}, {}
 
     def __init__(self):
         self.big = self.source = None
+
+    def refuses(self, way, tensor):
+        return tensor.read_only and way in self.writes
 
     def stream(self):
         """Makes a stream of the library that is not the default stream."""
@@ -122,6 +129,7 @@ class Library:
 class Torch(Library):
     name = "PyTorch"
     unordered = True
+    writes = ("cuda array",)
     dtypes = [*Library.dtypes, "bool", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 
     def __init__(self):
@@ -133,12 +141,21 @@ class Torch(Library):
         if not torch.cuda.is_available():
             raise unittest.SkipTest(f"PyTorch {torch.__version__} sees no GPU")
         self.torch = torch
+        self.dtypes = [dtype for dtype in self.dtypes if self.exports(dtype)]
         self.out = {"method": by_dlpack, "cuda array": self.by_cuda_array}
         if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             self.out["table"] = lambda array, stream: from_dlpack(array, stream=stream)
         self.into = {"dlpack": self.from_dlpack, "cuda array": self.from_cuda_array}
         if "table" in self.out:
             self.into["table"] = self.from_table
+
+    def exports(self, dtype):
+        # Floats of 8 bits came to PyTorch's DLPack later than to PyTorch.
+        try:
+            self.torch.empty(0, dtype=getattr(self.torch, dtype)).__dlpack__()
+        except (BufferError, RuntimeError):
+            return False
+        return True
 
     def by_cuda_array(self, array, stream):
         # PyTorch's interface has version 2, which names no stream, and PyTorch's streams wait for no default stream.
@@ -264,6 +281,8 @@ class CuPy(Library):
 
 class Jax(Library):
     name = "JAX"
+    # It asks for the struct without flags. Its own arrays must not be written, which only its CUDA arrays say.
+    writes = ("dlpack",)
     dtypes = ["uint8", "int32", "float16", "float32", "complex64", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
     layouts = {}
     cannot = {
@@ -348,6 +367,9 @@ class Numba(Library):
 
     def __init__(self):
         super().__init__()
+        if cudadriver.SIMULATED:
+            # Numba holds back what it frees, so that nobody would see the use of freed memory.
+            os.environ.setdefault("NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT", "0")
         try:
             from numba import cuda
         except ImportError as error:

@@ -17,6 +17,8 @@ class Graph(exchange.Case):
         torch, stream = library.torch, self.number(self.consumer)
         before = self.out("method", library.late(exchange.VALUES, self.producer), self.other)
         source, target = library.array(exchange.VALUES), library.array(numpy.zeros_like(exchange.VALUES))
+        # A kernel is loaded at its first launch, which had better not be in a capture.
+        doubled = source * 2
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self.consumer):
             with self.assertRaisesRegex(BufferError, "is being captured"):
