@@ -7,7 +7,7 @@
 #   run.sh --simulated    the same on the simulated driver of the bundle: a rehearsal, not a result
 #
 #     --only PART             one part, or several if it is given several times; docs/gpu.md says what each is:
-#                             conformance, core, c, python, numba-plain, numba-ours, numba-compare, bench, sanitizer
+#                             conformance, core, c, python, bench, sanitizer, numba-plain, numba-ours, numba-compare
 #     --results DIRECTORY     where to leave the output
 #
 # Every test in Rust runs in its own process, and so does every program in C and every library in Python. Prints a line
@@ -22,8 +22,9 @@ here=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 results=$here/results
 simulated=
 limit=300 # seconds for one test, or for one library in Python
-suite_limit=540 # seconds for one run of Numba's suite, which then still names what it did not run
-all_parts=(conformance core c python numba-plain numba-ours numba-compare bench sanitizer)
+suite_limit=540 # seconds for one part on a GPU, which then still names what it did not run
+end=0 # when the part that is running has to end, in seconds since the start
+all_parts=(conformance core c python bench sanitizer numba-plain numba-ours numba-compare)
 parts=()
 
 passed=0 failed=0 skipped=0
@@ -72,6 +73,16 @@ finish() {
   exit
 }
 
+# The driver shuts a GPU down when its last client ends, and starting it again takes it a second or two, which is long for
+# hundreds of programs. An open device file is a client.
+hold_devices() {
+  local device held
+  for device in /dev/nvidia[0-9]*; do
+    # shellcheck disable=SC2034 # the descriptor stays open as long as this script runs
+    { exec {held}<>"$device"; } 2>/dev/null || true
+  done
+}
+
 choose_driver() {
   if [ -n "$simulated" ]; then
     export DEVX_GPU=rehearsal LD_LIBRARY_PATH=$here/sim
@@ -79,7 +90,22 @@ choose_driver() {
     export SIMCUDA_MODE=threads SIMCUDA_DEVICES=1 SIMCUDA_FATAL=exit
   else
     export DEVX_GPU=1
+    hold_devices
   fi
+}
+
+# Whether the part has time left; if not, WHAT is skipped. A rehearsal may take as long as it does.
+has_time() { # WHAT
+  if [ -n "$simulated" ] || [ "$SECONDS" -lt "$end" ]; then return; fi
+  skip "$1" "there was no time left after $suite_limit s"
+  return 1
+}
+
+# Runs a program for at most $limit, and on a GPU for no longer than the part has left.
+limited() { # COMMAND...
+  local left=$((end - SECONDS))
+  if [ -n "$simulated" ] || [ "$left" -gt "$limit" ]; then left=$limit; fi
+  timeout -k 10 "$left" "$@" </dev/null
 }
 
 fail() { failed=$((failed + 1)); echo "not ok - $1"; }
@@ -111,7 +137,8 @@ run_conformance() {
 
 run_test() { # PROGRAM TEST
   local log=$results/$1.$2.log status=0 why
-  timeout -k 10 "$limit" "$here/bin/$1" --exact "$2" --nocapture --test-threads=1 >"$log" 2>&1 </dev/null || status=$?
+  has_time "$1: $2" || return 0
+  limited "$here/bin/$1" --exact "$2" --nocapture --test-threads=1 >"$log" 2>&1 || status=$?
   if [ "$status" -ne 0 ] || ! grep -q '^test result: ok\. 1 passed' "$log"; then
     fail "$1: $2 (exit status $status)"
     tail -n 40 "$log" | sed 's/^/    /'
@@ -143,7 +170,8 @@ run_tests_of() { # PROGRAM
 run_c() { # PROGRAM
   local log=$results/$1.log status=0 good bad left
   heading "$1"
-  timeout -k 10 "$limit" "$here/bin/$1" >"$log" 2>&1 </dev/null || status=$?
+  has_time "$1" || return 0
+  limited "$here/bin/$1" >"$log" 2>&1 || status=$?
   cat "$log"
   left=$(grep -c '^ok - .* # skip ' "$log") || true
   good=$(($(grep -c '^ok - ' "$log" || true) - left))
@@ -181,8 +209,10 @@ find_python() {
 
 # Numba relies on a driver that waits in frees and in uploads, and so do its users.
 in_python() { # COMMAND...
-  if [ -n "$simulated" ]; then set -- env SIMCUDA_FREE=waits SIMCUDA_STAGING=waits "$@"; fi
-  "$@" </dev/null
+  (
+    if [ -n "$simulated" ]; then export SIMCUDA_FREE=waits SIMCUDA_STAGING=waits; fi
+    "$@" </dev/null
+  )
 }
 
 # unittest prints the number of tests and their results. A module that skips itself counts as one test until Python
@@ -190,9 +220,10 @@ in_python() { # COMMAND...
 run_library() { # LIBRARY
   local log=$results/python-$1.log status=0 ran=0 bad=0 left=0
   echo "--- $1"
+  has_time "$1" || return 0
   (
     cd "$here/python/tests/gpu"
-    in_python timeout -k 10 "$limit" "$python" -m unittest discover -v -p "test_$1.py"
+    in_python limited "$python" -m unittest discover -v -p "test_$1.py"
   ) >"$log" 2>&1 || status=$?
   cat "$log"
   ran=$(sed -nE 's/^Ran ([0-9]+) tests? in .*/\1/p' "$log" | tail -n 1)
@@ -259,17 +290,13 @@ run_bench() {
 
 # Our programs have no kernels, so its other tools (racecheck, synccheck: shared memory) have nothing to look at.
 run_sanitizer() {
-  local program tool end=$((SECONDS + suite_limit))
+  local program tool
   heading sanitizer
   if [ -n "$simulated" ]; then skip sanitizer "it is for a real driver"; return; fi
   if ! command -v compute-sanitizer >/dev/null; then skip sanitizer "compute-sanitizer is not on PATH"; return; fi
   for tool in memcheck initcheck; do
     for program in "$here"/bin/cuda_* "$here"/bin/test_*; do
-      if [ "$SECONDS" -lt "$end" ]; then
-        run_sanitized "$tool" "$program"
-      else
-        skip "$tool: ${program##*/}" "there was no time left after $suite_limit s"
-      fi
+      if has_time "$tool: ${program##*/}"; then run_sanitized "$tool" "$program"; fi
     done
   done
 }
@@ -279,8 +306,8 @@ run_sanitized() { # TOOL PROGRAM
   local log=$results/$1.$name.log
   case $name in cuda_*) arguments=(--test-threads=1) ;; esac
   # Some tests make calls that must fail.
-  timeout -k 10 "$limit" compute-sanitizer --tool "$1" --report-api-errors no --target-processes all \
-    --error-exitcode 99 "$2" "${arguments[@]}" >"$log" 2>&1 </dev/null || status=$?
+  limited compute-sanitizer --tool "$1" --report-api-errors no --target-processes all \
+    --error-exitcode 99 "$2" "${arguments[@]}" >"$log" 2>&1 || status=$?
   if [ "$status" -eq 0 ] && grep -q 'ERROR SUMMARY: 0 errors' "$log"; then
     passed=$((passed + 1))
     echo "ok - $1: $name"
@@ -292,6 +319,7 @@ run_sanitized() { # TOOL PROGRAM
 
 run_part() { # PART
   local program why
+  end=$((SECONDS + suite_limit))
   case $1 in
     conformance) run_conformance ;;
     core) for program in "$here"/bin/cuda_*; do run_tests_of "${program##*/}"; done ;;

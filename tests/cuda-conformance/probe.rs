@@ -13,7 +13,7 @@ use crate::scene;
 pub(crate) const ANSWER: &str = "answer: ";
 
 /// How long a question may take. After that, the answer is that the driver hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A question.
 pub(crate) struct Probe {
