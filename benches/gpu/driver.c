@@ -7,6 +7,8 @@
 
 struct driver cu;
 
+static void *context; /* the primary one of device 0 */
+
 static const struct {
     const char *name;
     void **place;
@@ -40,7 +42,6 @@ static const struct {
 };
 
 const char *gpu_open(void) {
-    static void *context;
     int devices = 0;
     if (context != NULL) return NULL;
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -54,6 +55,10 @@ const char *gpu_open(void) {
     if (cu.device_count(&devices) != 0 || devices == 0) return "there is no CUDA device";
     if (cu.retain(&context, 0) != 0 || cu.set_current(context) != 0) return "device 0 has no context";
     return NULL;
+}
+
+void gpu_enter(void) {
+    CU(cu.set_current(context));
 }
 
 void gpu_use(void) {

@@ -65,6 +65,9 @@ static inline void *raw(int64_t stream) {
     return (void *)(uintptr_t)stream;
 }
 
+/* Makes the context current on a thread of the library, where a driver may not free without one. */
+void gpu_enter(void);
+
 int64_t gpu_stream(void);
 void gpu_stream_end(int64_t stream);
 void *gpu_event(void);

@@ -41,6 +41,7 @@ static void queue_work(const struct releases *releases) {
 }
 
 static void let_go(void *memory) {
+    gpu_enter();
     CU(cu.free((cu_memory)(uintptr_t)memory));
 }
 

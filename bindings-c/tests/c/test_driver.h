@@ -14,6 +14,7 @@ typedef uint64_t device_pointer;
 typedef int32_t driver_code;
 
 static struct {
+    void *context; /* the primary one of device 0 */
     driver_code (*init)(uint32_t flags);
     driver_code (*retain)(void **context, int32_t device);
     driver_code (*set_current)(void *context);
@@ -58,7 +59,6 @@ static inline int has_driver(void) {
 
 /* Makes the primary context of device 0 current, as programs that use the driver do. */
 static inline void use_driver(void) {
-    void *context = NULL;
     if (driver.init == NULL) {
         void *library = dlopen("libcuda.so.1", RTLD_NOW);
         CHECK(library != NULL);
@@ -76,8 +76,8 @@ static inline void use_driver(void) {
         *(void **)&driver.findings = dlsym(library, "simcuda_findings");
         *(void **)&driver.fail = dlsym(library, "simcuda_fail");
         CHECK_INT(driver.init(0), 0);
-        CHECK_INT(driver.retain(&context, 0), 0);
-        CHECK_INT(driver.set_current(context), 0);
+        CHECK_INT(driver.retain(&driver.context, 0), 0);
+        CHECK_INT(driver.set_current(driver.context), 0);
     }
 }
 
@@ -104,9 +104,13 @@ struct foreign_memory {
     driver_code freed;
 };
 
+/* On a thread of the library there may be no current context, and a driver may not free without one. */
 static inline void free_foreign_memory(void *context) {
     struct foreign_memory *memory = (struct foreign_memory *)context;
-    memory->freed = driver.free(memory->address);
+    memory->freed = driver.set_current(driver.context);
+    if (memory->freed == 0) {
+        memory->freed = driver.free(memory->address);
+    }
     atomic_fetch_add(&memory->releases, 1);
 }
 
