@@ -1,15 +1,18 @@
 //! What a driver knows about a pointer.
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::process::Stdio;
 
 use devexchange_tests::{cu, cu_ok, sim};
 
 use crate::answer::{Answer, INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, all_said, said};
 use crate::probe::{Probe, again, probe};
-use crate::scene::{N, alloc_async, managed, pageable, second_context};
+use crate::scene::{LEGACY, N, all, alloc_async, managed, pageable, second_context};
 
 const DEVICE: &str = "device memory of device 0, at +0 of 256 bytes, context: the current one";
+const OF_POOL: &str = "device memory of device 0, at +0 of 256 bytes, context: none";
+const OF_POOL_RANGE: &str = "device memory of device 0, at +4096 of 8448 bytes, context: none";
+const POOL_RANGE: &str = "the range is that of `cuMemAddressReserve`, so a client must not rely on it";
 /// The call succeeds with a neutral value for each attribute.
 const NOTHING: &str = "success: type 0, device -2, managed 0, start NULL, 0 bytes";
 
@@ -76,26 +79,24 @@ pub(super) const PROBES: &[Probe] = &[
         what_is(pageable(4096).as_ptr() as u64)
     }),
     probe("pointer.null", "attributes of NULL", INVALID_VALUE, || what_is(0)),
+    probe("pointer.pool", "attributes of memory of `cuMemAllocAsync`", OF_POOL, || {
+        let stream = sim::stream();
+        let address = alloc_async(stream);
+        sim::synchronize(stream);
+        what_is(address)
+    })
+    .simulated(OF_POOL_RANGE, POOL_RANGE),
+    probe("pointer.pool_pending", "the same before the stream got there", OF_POOL, || {
+        let stream = sim::stream();
+        let _gate = crate::scene::Gate::on(stream);
+        what_is(alloc_async(stream))
+    })
+    .simulated(OF_POOL_RANGE, POOL_RANGE),
     probe(
-        "pointer.pool",
-        "attributes of memory of `cuMemAllocAsync`",
-        "device memory of device 0, at +0 of 256 bytes, context: none",
-        || {
-            let stream = sim::stream();
-            let address = alloc_async(stream);
-            sim::synchronize(stream);
-            what_is(address)
-        },
-    ),
-    probe(
-        "pointer.pool_pending",
-        "the same before the stream got there",
-        "device memory of device 0, at +0 of 256 bytes, context: none",
-        || {
-            let stream = sim::stream();
-            let _gate = crate::scene::Gate::on(stream);
-            what_is(alloc_async(stream))
-        },
+        "pointer.pool_range",
+        "`cuMemGetAddressRange` of a pointer into the middle of it",
+        "from the start, 256 bytes",
+        || range(alloc_async(sim::stream()), 16),
     ),
     probe(
         "pointer.pool_freed",
@@ -110,7 +111,7 @@ pub(super) const PROBES: &[Probe] = &[
         },
     )
     // The pool may keep the memory mapped.
-    .or(&["device memory of device 0, at +0 of 256 bytes, context: none"]),
+    .or(&[OF_POOL]),
     probe("pointer.pool_handle", "`MEMPOOL_HANDLE` of memory of the default pool", "the default pool", || {
         let stream = sim::stream();
         let (mut pool, mut default) = (0_u64, 1_u64);
@@ -188,7 +189,8 @@ pub(super) const PROBES: &[Probe] = &[
         "`cuPointerGetAttributes` of memory of `cuMemAllocAsync`",
         "success: type 2, device 0, managed 0, at +0 of 256 bytes",
         || all_of(alloc_async(sim::stream())),
-    ),
+    )
+    .simulated("success: type 2, device 0, managed 0, at +4096 of 8448 bytes", POOL_RANGE),
     probe("pointer.all_unknown", "`cuPointerGetAttributes` with attribute 9999", INVALID_VALUE, || {
         let mut value = 0_u64;
         let (attribute, place) = (9999_u32, &raw mut value);
@@ -224,6 +226,18 @@ pub(super) const PROBES: &[Probe] = &[
     probe("pointer.imported_free", "`cuMemFree` of it", INVALID_VALUE, || {
         imported(|address| said(cu!("cuMemFree_v2", address)))
     })
+    .or(&[NOT_SUPPORTED]),
+    probe(
+        "pointer.imported_small",
+        "the contents of two small allocations of another process that are open at once",
+        "each its own",
+        || {
+            imported_all(|small: [u64; 2]| match small.map(|address| sim::download(address, N, LEGACY)) {
+                [one, two] if all(&one, 1) && all(&two, 2) => "each its own".into(),
+                [one, two] => format!("begin with {} and {}", one[0], two[0]),
+            })
+        },
+    )
     .or(&[NOT_SUPPORTED]),
     probe("pointer.imported_by_itself", "`cuIpcOpenMemHandle` in the process that exported", INVALID_CONTEXT, || {
         let mut handle = Handle([0; 64]);
@@ -273,15 +287,17 @@ fn what_is(address: u64) -> Answer {
 /// The attributes of a pointer that the core queries, in a single call like that of the core.
 fn all_of(address: u64) -> Answer {
     let (mut kind, mut managed, mut device, mut start, mut bytes) = (9_u32, 9_u32, 9_i32, 9_u64, 9_u64);
-    let attributes = [2_u32, 8, 9, 11, 12];
-    let places: [*mut u8; 5] = [
+    let mut pool = 9_u64;
+    let attributes = [2_u32, 8, 9, 11, 12, 17];
+    let places: [*mut u8; 6] = [
         (&raw mut kind).cast(),
         (&raw mut managed).cast(),
         (&raw mut device).cast(),
         (&raw mut start).cast(),
         (&raw mut bytes).cast(),
+        (&raw mut pool).cast(),
     ];
-    let code = cu!("cuPointerGetAttributes", 5, attributes.as_ptr(), places.as_ptr(), address);
+    let code = cu!("cuPointerGetAttributes", 6, attributes.as_ptr(), places.as_ptr(), address);
     if code != 0 {
         return said(code);
     }
@@ -318,42 +334,51 @@ fn open(handle: Handle) -> (u32, u64) {
 
 /// Imports memory of another process and asks about it. The other process keeps the memory until there is an answer.
 fn imported(ask: impl FnOnce(u64) -> Answer) -> Answer {
+    imported_all(|[address]| ask(address))
+}
+
+/// Like [`imported`], for several allocations, all of which are open at once.
+fn imported_all<const K: usize>(ask: impl FnOnce([u64; K]) -> Answer) -> Answer {
     let mut exporter = again(&sim::cuda().path);
     exporter.args(["--role", "export"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut exporter = exporter.spawn().expect("run this program");
-    let line = {
-        let mut reader = std::io::BufReader::new(exporter.stdout.take().expect("a pipe"));
-        std::io::BufRead::lines(&mut reader)
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.strip_prefix("handle ")?.to_owned()))
-    };
-    let line = line.expect("the exporter says something");
-    let answer = match line.split_once(' ') {
-        Some(("0", hex)) => {
-            let mut handle = Handle([0; 64]);
-            for (at, byte) in handle.0.iter_mut().enumerate() {
-                *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("two digits");
+    let mut lines = std::io::BufReader::new(exporter.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let mut addresses = [0; K];
+    let opened = addresses.iter_mut().try_for_each(|address| {
+        let line = lines.find_map(|line| Some(line.strip_prefix("handle ")?.to_owned()));
+        let line = line.expect("the exporter says something");
+        let code = match line.split_once(' ') {
+            Some(("0", hex)) => {
+                let mut handle = Handle([0; 64]);
+                for (at, byte) in handle.0.iter_mut().enumerate() {
+                    *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("two digits");
+                }
+                let code;
+                (code, *address) = open(handle);
+                code
             }
-            match open(handle) {
-                (0, address) => ask(address),
-                (code, _) => said(code),
-            }
-        }
-        other => said(other.expect("a code").0.parse().expect("a number")),
-    };
+            other => other.expect("a code").0.parse().expect("a number"),
+        };
+        if code == 0 { Ok(()) } else { Err(said(code)) }
+    });
+    let answer = opened.map_or_else(|refused| refused, |()| ask(addresses));
     // The exporter ends with its input.
     drop(exporter.stdin.take());
     let _ = exporter.wait();
     answer
 }
 
-/// The other process: exports memory and keeps it until its input ends.
+/// The other process: exports two allocations, filled with 1 and 2, and keeps them until its input ends.
 pub(super) fn export() {
     crate::scene::start();
-    let mut handle = Handle([0; 64]);
-    let code = cu!("cuIpcGetMemHandle", &raw mut handle, sim::alloc(N));
-    let hex: String = handle.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    println!("handle {code} {hex}");
+    for byte in [1, 2] {
+        let (mut handle, address) = (Handle([0; 64]), sim::alloc(N));
+        sim::fill(address, byte, N, LEGACY);
+        sim::synchronize(LEGACY);
+        let code = cu!("cuIpcGetMemHandle", &raw mut handle, address);
+        let hex: String = handle.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        println!("handle {code} {hex}");
+    }
     let _ = std::io::stdout().flush();
     let _ = std::io::read_to_string(std::io::stdin());
 }

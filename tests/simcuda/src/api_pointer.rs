@@ -18,6 +18,9 @@ pub enum Attribute {
 /// Device ordinal of a pointer that CUDA knows nothing about.
 const NO_DEVICE: i32 = -2;
 
+/// How much more, on each side, a pool has reserved than an allocation takes: a client must not take the one for the other.
+const RESERVED: u64 = 4096;
+
 impl Sim {
     /// `cuPointerGetAttribute`: an unknown pointer is an error.
     #[track_caller]
@@ -67,6 +70,8 @@ impl Call<'_> {
         let managed = a.kind == AllocKind::Managed;
         let flag = |on: bool| Attribute::Unsigned(u32::from(on));
         let pool = a.pool.and_then(|p| self.st.pools.get(&p));
+        // "The address of the mappable address range", which for memory of a pool need not be that of the allocation.
+        let beyond = if pool.is_some() { RESERVED } else { 0 };
         Ok(Some(match attribute {
             // Pool memory belongs to no context.
             1 => Attribute::Wide(if pool.is_some() { 0 } else { a.ctx }),
@@ -79,8 +84,8 @@ impl Call<'_> {
             8 => flag(managed),
             9 => Attribute::Signed(crate::api_context::signed(a.device)),
             10 => flag(a.kind == AllocKind::Device && pool.is_none()),
-            11 => Attribute::Wide(base),
-            12 => Attribute::Wide(a.len),
+            11 => Attribute::Wide(base - beyond),
+            12 => Attribute::Wide(a.len + 2 * beyond),
             13 => flag(true),
             14 => Attribute::Wide(pool.map_or(0, |p| u64::from(p.handle_types))),
             15 => flag(false),

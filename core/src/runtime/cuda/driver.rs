@@ -114,6 +114,7 @@ functions! {
     event_synchronize: "cuEventSynchronize" (CUevent);
     event_destroy: "cuEventDestroy_v2" (CUevent);
     mem_get_info: "cuMemGetInfo_v2" (*mut usize, *mut usize);
+    mem_get_address_range: "cuMemGetAddressRange_v2" (*mut CUdeviceptr, *mut usize, CUdeviceptr);
     mem_alloc: "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
     mem_free: "cuMemFree_v2" (CUdeviceptr);
     mem_alloc_async: "cuMemAllocAsync" (*mut CUdeviceptr, usize, CUstream);

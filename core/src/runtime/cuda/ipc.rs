@@ -55,7 +55,7 @@ pub(crate) enum How {
 pub(crate) fn share(address: *const c_void, name: &str) -> Result<Shared> {
     let driver = Driver::get()?;
     let found = pointer::ask(address)?;
-    let (place, base) = (found.place, found.base);
+    let place = found.place;
     if place.device.kind != DeviceType::CUDA {
         return refuse!(
             DEVX_UNSUPPORTED,
@@ -66,6 +66,11 @@ pub(crate) fn share(address: *const c_void, name: &str) -> Result<Shared> {
     let ordinal = place.device.id;
     let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
     let _apart = Apart::enter(driver)?;
+    // The range among the attributes of a pointer may be larger than the allocation: all that its pool has reserved.
+    let (mut base, mut bytes): (CUdeviceptr, usize) = (0, 0);
+    // SAFETY: a call of the driver with room for its results.
+    let code = unsafe { (driver.mem_get_address_range)(&mut base, &mut bytes, address.addr() as CUdeviceptr) };
+    driver.check("cuMemGetAddressRange", code)?;
     let how = if found.pool.is_null() {
         let mut handle = CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: a call of the driver with room for its result.
@@ -75,7 +80,7 @@ pub(crate) fn share(address: *const c_void, name: &str) -> Result<Shared> {
     } else {
         share_of_pool(driver, found.pool, base)?
     };
-    Ok(Shared { base: base as usize, bytes: found.bytes, ordinal, how })
+    Ok(Shared { base: base as usize, bytes, ordinal, how })
 }
 
 /// Checks the result of a call that prepares memory for other processes. `why` is the text for memory that cannot be

@@ -30,26 +30,26 @@ pub fn locate(address: *const c_void) -> Result<Place> {
     ask(address).map(|found| found.place)
 }
 
-/// An allocation of the driver.
+/// A range of addresses of the driver: an allocation, or what a pool has reserved for several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) place: Place,
     /// The address of its first byte.
-    pub(crate) base: CUdeviceptr,
-    pub(crate) bytes: usize,
+    base: CUdeviceptr,
+    bytes: usize,
     /// The pool that it is from, or NULL.
     pub(crate) pool: CUmemoryPool,
 }
 
 impl Found {
-    /// The number of bytes from an address in the allocation to its end.
+    /// The number of bytes from an address in the range to its end.
     fn left(&self, address: *const c_void) -> CUdeviceptr {
         let offset = (address.addr() as CUdeviceptr).saturating_sub(self.base);
         (self.bytes as CUdeviceptr).saturating_sub(offset)
     }
 }
 
-/// Asks the driver for the allocation that an address lies in.
+/// Asks the driver for the range of addresses that an address lies in.
 ///
 /// # Errors
 /// Same as [`locate`].
