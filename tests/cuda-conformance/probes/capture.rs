@@ -150,6 +150,25 @@ pub(super) const PROBES: &[Probe] = &[
             cu!("cuMemPoolSetAttribute", pool, 4, &raw mut threshold)
         })
     }),
+    probe("capture.memory_info", "`cuMemGetInfo`", BROKEN, || {
+        during(|_| {
+            let (mut free, mut total) = (0_u64, 0_u64);
+            cu!("cuMemGetInfo_v2", &raw mut free, &raw mut total)
+        })
+    })
+    .or(&[INTACT]),
+    probe("capture.shared_event", "`cuEventCreate` of an event for other processes", BROKEN, || {
+        during(|_| {
+            let mut event = 0_u64;
+            cu!("cuEventCreate", &raw mut event, 2 | 4)
+        })
+    })
+    .or(&[INTACT]),
+    probe("capture.memory_handle", "`cuIpcGetMemHandle`", BROKEN, || {
+        let mut handle = [0_u8; 64];
+        during(|scene| cu!("cuIpcGetMemHandle", handle.as_mut_ptr(), scene.memory))
+    })
+    .or(&[INTACT]),
     probe("capture.stream_flags", "`cuStreamGetFlags` of the stream that captures", INTACT, || {
         during(|scene| {
             let mut flags = 0_u32;
@@ -200,6 +219,11 @@ pub(super) const PROBES: &[Probe] = &[
         "CUDA_ERROR_STREAM_CAPTURE_ISOLATION (905), the capture is invalidated",
         || during(|scene| cu!("cuStreamWaitEvent", scene.capturing, scene.outside, 0)),
     ),
+    // cudarc waits for such events.
+    probe("capture.wait_unrecorded", "the same for an event that was never recorded", INTACT, || {
+        let event = sim::event();
+        during(move |scene| cu!("cuStreamWaitEvent", scene.capturing, event, 0))
+    }),
     probe(
         "capture.event_captured",
         "`cuEventQuery` of an event that was captured",

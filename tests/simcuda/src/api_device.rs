@@ -105,6 +105,7 @@ impl Sim {
     pub fn mem_get_info(&self) -> CuResult<(u64, u64)> {
         self.call("cuMemGetInfo_v2", Need::Init, |c| {
             let (_, device) = c.here()?;
+            c.unsafe_call()?;
             let total = c.st.cfg.memory;
             c.device_mut(device).map(|d| (total - d.used.min(total), total))
         })

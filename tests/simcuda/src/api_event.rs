@@ -23,9 +23,11 @@ impl Sim {
             if flags > 7 || alone {
                 return Err(Code::INVALID_VALUE);
             }
-            let shared = match flags & EVENT_INTERPROCESS {
-                0 => None,
-                _ => Some(Arc::new(Shared::new().map_err(|_| Code::SYSTEM)?)),
+            let shared = if flags & EVENT_INTERPROCESS == 0 {
+                None
+            } else {
+                c.unsafe_call()?;
+                Some(Arc::new(Shared::new().map_err(|_| Code::SYSTEM)?))
             };
             Ok(c.new_event(ctx, flags, shared, false))
         })

@@ -68,6 +68,7 @@ impl Sim {
     pub fn ipc_mem_handle(&self, address: u64) -> CuResult<IpcHandle> {
         let instance = self.inner.instance;
         let handle = self.call("cuIpcGetMemHandle", Need::Init, |c| {
+            c.unsafe_call()?;
             let (base, a) = c.st.live(address).ok_or(Code::INVALID_VALUE)?;
             match &a.bytes {
                 Bytes::Backing(b) if a.kind == AllocKind::Device && a.pool.is_none() => Ok(IpcHandle {
@@ -139,6 +140,7 @@ impl Sim {
     pub fn ipc_event_handle(&self, event: u64) -> CuResult<IpcHandle> {
         let instance = self.inner.instance;
         let handle = self.call("cuIpcGetEventHandle", Need::Init, |c| {
+            c.unsafe_call()?;
             let e = c.event(event)?;
             match &e.shared {
                 Some(shared) if !e.imported => Ok(IpcHandle {
@@ -162,6 +164,7 @@ impl Sim {
         let mine = self.is_mine(handle);
         self.call("cuIpcOpenEventHandle", Need::Init, |c| {
             let ctx = c.current()?;
+            c.unsafe_call()?;
             if handle.magic != EVENT {
                 return Err(Code::INVALID_VALUE);
             }

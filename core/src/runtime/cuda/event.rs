@@ -107,6 +107,7 @@ impl Event {
         let room = Slab::room(TailSize::default())?;
         let context = stream.context()?;
         let _current = Current::enter(driver, context)?;
+        let _apart = Apart::enter(driver)?;
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 | CUevent_flags::CU_EVENT_INTERPROCESS as u32;
         let handle = create(driver, flags)?;
         // No stream, because the event may outlive it, and another stream may get its handle. Not kept, because the pool
@@ -125,6 +126,7 @@ impl Event {
         let Recorded { context, handle, .. } = *self.0.header();
         let driver = Driver::get()?;
         let _current = Current::enter(driver, context)?;
+        let _apart = Apart::enter(driver)?;
         let mut ipc = CUipcEventHandle { reserved: [0; 64] };
         // SAFETY: an event that is alive, and room for the result.
         driver.check("cuIpcGetEventHandle", unsafe { (driver.ipc_get_event_handle)(&mut ipc, handle.0) })?;
@@ -140,6 +142,7 @@ impl Event {
         let room = Slab::room(TailSize::default())?;
         let context = context::primary(driver, ordinal)?;
         let _current = Current::enter(driver, context)?;
+        let _apart = Apart::enter(driver)?;
         let ipc = CUipcEventHandle { reserved: ipc.map(|byte| byte as c_char) };
         let mut event = std::ptr::null_mut();
         // SAFETY: a call of the driver with room for its result; the driver judges the handle.

@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int};
 
 use cudarc::driver::sys::{CUdevice, CUuuid};
 
-use super::context::{self, Current};
+use super::context::{self, Apart, Current};
 use super::driver::Driver;
 use crate::error::Result;
 use crate::memory::said;
@@ -83,6 +83,7 @@ fn uuid_of(driver: &Driver, device: CUdevice) -> Result<[u8; 16]> {
 pub fn memory_info(ordinal: i32) -> Result<(usize, usize)> {
     let driver = Driver::get()?;
     let _current = Current::enter(driver, context::primary(driver, ordinal)?)?;
+    let _apart = Apart::enter(driver)?;
     let (mut free, mut total) = (0, 0);
     // SAFETY: a call of the driver with room for its results.
     driver.check("cuMemGetInfo", unsafe { (driver.mem_get_info)(&mut free, &mut total) })?;
