@@ -86,8 +86,8 @@ hold_devices() {
 choose_driver() {
   if [ -n "$simulated" ]; then
     export DEVX_GPU=rehearsal LD_LIBRARY_PATH=$here/sim
-    # As similar to one GPU as possible; a race or a use after free makes a program fail.
-    export SIMCUDA_MODE=threads SIMCUDA_DEVICES=1 SIMCUDA_FATAL=exit
+    # As similar to one GPU as possible; a race, a use after free, or a read of what nobody wrote makes a program fail.
+    export SIMCUDA_MODE=threads SIMCUDA_DEVICES=1 SIMCUDA_FATAL=exit SIMCUDA_INITCHECK=1
   else
     export DEVX_GPU=1
     hold_devices
@@ -290,12 +290,18 @@ run_bench() {
 
 # Our programs have no kernels, so its other tools (racecheck, synccheck: shared memory) have nothing to look at.
 run_sanitizer() {
-  local program tool
+  local program tool sanitizer
   heading sanitizer
   if [ -n "$simulated" ]; then skip sanitizer "it is for a real driver"; return; fi
-  if ! command -v compute-sanitizer >/dev/null; then skip sanitizer "compute-sanitizer is not on PATH"; return; fi
+  sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer || true)
+  if [ -z "$sanitizer" ]; then
+    skip sanitizer "compute-sanitizer is neither on PATH nor in /usr/local/cuda/bin"
+    return
+  fi
   for tool in memcheck initcheck; do
     for program in "$here"/bin/cuda_* "$here"/bin/test_*; do
+      # These two call no driver on a GPU, and for compute-sanitizer that is an error.
+      case ${program##*/} in cuda_absent | cuda_faults) continue ;; esac
       if has_time "$tool: ${program##*/}"; then run_sanitized "$tool" "$program"; fi
     done
   done
@@ -306,7 +312,7 @@ run_sanitized() { # TOOL PROGRAM
   local log=$results/$1.$name.log
   case $name in cuda_*) arguments=(--test-threads=1) ;; esac
   # Some tests make calls that must fail.
-  limited compute-sanitizer --tool "$1" --report-api-errors no --target-processes all \
+  limited "$sanitizer" --tool "$1" --report-api-errors no --target-processes all \
     --error-exitcode 99 "$2" "${arguments[@]}" >"$log" 2>&1 || status=$?
   if [ "$status" -eq 0 ] && grep -q 'ERROR SUMMARY: 0 errors' "$log"; then
     passed=$((passed + 1))

@@ -43,6 +43,7 @@ fn columns_of_pool(own: Stream) -> Batch {
     let column = |name| {
         let Allocated { address, owner, .. } =
             manager.allocate(&manager::Request::on(own, N as usize)).expect("memory");
+        sim::fill(address.expose_provenance() as u64, 1, N, own.value() as u64);
         ArrayBuilder::new(name, "C", N as i64).buffer(std::ptr::null()).buffer(address).owner(owner)
     };
     let table = ArrayBuilder::batch(N as i64).child(column("a")).child(column("b"));

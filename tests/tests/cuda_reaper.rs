@@ -35,7 +35,9 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        Self { memory: sim::alloc(N), scratch: sim::alloc(N), stream: sim::stream(), released: Arc::default() }
+        let (memory, stream) = (sim::alloc(N), sim::stream());
+        sim::fill(memory, 1, N, stream);
+        Self { memory, scratch: sim::alloc(N), stream, released: Arc::default() }
     }
 
     fn on(&self) -> Stream {

@@ -336,6 +336,7 @@ fn a_release_may_use_the_library() {
             cu_ok!("cuCtxPopCurrent_v2", &raw mut popped);
         });
         let outer = unsafe { dlpack::import_on(outer.as_ptr(), Some(RawStream::NO_SYNC)) }.expect("imported");
+        sim::fill(address, 1, N, consumer.stream);
         consumer.read(address);
         outer.used_on(consumer.on()).expect("used");
         drop(outer);

@@ -4,7 +4,7 @@
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::dlpack::{self, Copying, Request};
 use devexchange_core::{DType, Tensor, convert};
-use devexchange_tests::filled::{FILLED, Filled};
+use devexchange_tests::filled::Filled;
 use devexchange_tests::foreign::CUDA0;
 use devexchange_tests::freeing::{Consumer, Foreign, N};
 use devexchange_tests::sim::{self, Session};
@@ -117,7 +117,7 @@ fn any_number_of_views_of_views_that_are_filled_is_used() {
             column = column.slice(0, column.length()).expect("there are so many");
             column.order(sim::on(filler));
         }
-        sim::fill(Filled::data(&column), 1, FILLED, filler);
+        sim::fill(Filled::data(&column), 1, N, filler);
         column.wait(consumer.on()).expect("ordered");
         consumer.read(Filled::data(&column));
         column.used_on(consumer.on()).expect("used");

@@ -261,6 +261,7 @@ fn what_is_not_taken_is_released_at_once() {
         let scene = Scene::new();
         let released = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&released);
+        sim::fill(scene.data, 0x5a, N, LEGACY as u64);
         let tensor = foreign::tensor(scene.data, N, CUDA0, move || {
             count.fetch_add(1, SeqCst);
         });

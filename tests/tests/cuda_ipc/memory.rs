@@ -59,6 +59,7 @@ fn exports() {
     let pooled = attempt(|| Tensor::allocate_with(&pool, CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))));
     let exported = pooled.and_then(|tensor| attempt(|| ipc::export_tensor(&tensor, Copying::Never)));
     let copied = attempt(|| Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(sim::on(stream))))
+        .inspect(|tensor| sim::fill(tensor.data() as u64, 1, N, stream))
         .and_then(|tensor| attempt(|| ipc::export_tensor(&tensor, Copying::IfNeeded)));
     watched(|| drop((exported, copied)));
     attempt(|| pool.memory_info(0));
@@ -79,6 +80,7 @@ fn releases() {
     }
     let batch = attempt(|| unsafe { Batch::import_device(&raw mut array, &schema) });
     unsafe { release_array(&raw mut array.array) };
+    sim::fill(memory[1], 1, N, stream);
     sim::copy(memory[0], memory[1], N, stream);
     let used = [
         tensor.as_ref().and_then(|tensor| attempt(|| tensor.used_on(sim::on(stream)))),
@@ -99,6 +101,8 @@ fn uses() {
     const ALL: usize = 17;
     const OVER: usize = 4;
     let (data, streams) = (sim::alloc(N), [(); ALL].map(|()| (sim::stream(), sim::alloc(N))));
+    sim::fill(data, 1, N, 1);
+    sim::synchronize(1);
     let tensor = unsafe { dlpack::import(foreign::dlpack(data, N, CUDA0, || ()).as_ptr()) }.expect("imported");
     let without_event = LEFT.get() == 0;
     for (i, (stream, scratch)) in streams.into_iter().enumerate() {
@@ -168,6 +172,7 @@ fn the_first_release_that_waits_needs_no_memory() {
     session.begin(sim::schedules(1)[0]);
     let (stream, data, scratch) = (sim::stream(), sim::alloc(N), sim::alloc(N));
     let tensor = foreign::tensor(data, N, CUDA0, move || sim::free(data));
+    sim::fill(data, 1, N, stream);
     sim::copy(scratch, data, N, stream);
     tensor.used_on(sim::on(stream)).expect("noted");
     arm(0, true);
