@@ -186,8 +186,8 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
 
 /// Drops a slice on any thread: cudarc makes its context current where necessary, and leaves it current.
 fn give_up<T: 'static>(slice: CudaSlice<T>, queued: Stream) {
-    // The free and cudarc's waits would become part of the graph.
-    if queued.is_capturing() == Ok(true) {
+    // The free and cudarc's waits would become part of a graph.
+    if queued.takes_no_release() {
         return match Later::new().ok().zip(Vacant::find()) {
             Some((later, room)) => {
                 let release = move || give_up(slice, queued);
@@ -349,7 +349,7 @@ impl<T> Last<T> {
 
 impl<T: 'static> GiveUp for Last<T> {
     fn note(&mut self, stream: Stream) -> Result<()> {
-        if stream.is_capturing() != Ok(true) {
+        if !stream.takes_no_release() {
             self.end_slice(false);
         }
         self.whole.note(stream)

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::undocumented_unsafe_blocks, reason = "the tests hand over valid structs that they own")]
 
+use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
@@ -312,6 +313,39 @@ fn memory_of_ours_is_freed_after_its_uses() {
         consumer.end();
         other.end();
         sim::settle();
+    });
+}
+
+/// The driver takes no calls there, so memory that goes back in the order of a stream does so later.
+#[test]
+fn a_release_in_a_host_function_is_not_lost() {
+    extern "C" fn drop_boxed(data: *mut c_void) {
+        drop(unsafe { Box::from_raw(data.cast::<Box<dyn Send>>()) });
+    }
+    let session = Session::new();
+    if sim::skipped("which calls a real driver takes from a host function is its own affair") {
+        return;
+    }
+    session.each(20, || {
+        let (consumer, before) = (Consumer::begin(), releases_lost());
+        let allocate = || Tensor::allocate(CUDA0, DType::UINT8, &[N as i64], Some(consumer.on())).expect("allocated");
+        let (plain, viewed) = (allocate(), allocate());
+        // A view with a filler of its own ends behind that filler's work.
+        let filler = Consumer::begin();
+        let mut view = viewed.slice(0, 0, 1).expect("a view");
+        unsafe { view.produced_on(filler.on()) }.expect("filled");
+        drop(viewed);
+        let held: Box<Box<dyn Send>> = Box::new(Box::new((plain, view)));
+        let function: extern "C" fn(*mut c_void) = drop_boxed;
+        cu_ok!("cuLaunchHostFunc", consumer.stream, function as usize, Box::into_raw(held));
+        sim::synchronize(consumer.stream);
+        sim::settle();
+        assert_eq!(releases_lost() - before, 0);
+        // No memory is left: the session sees that. The calls that the driver refused were harmless.
+        let findings = sim::take_findings();
+        assert!(findings.iter().all(|finding| finding.contains("CallInCallback")), "{findings:?}");
+        consumer.end();
+        filler.end();
     });
 }
 

@@ -19,14 +19,14 @@ pub(crate) trait GiveUp: Send + 'static {
 }
 
 /// Gives `thing` up after the work that is queued on `stream` until now, or, if the stream is being captured, until the
-/// capture has ended. If the work cannot be noted, the host waits for it; if even that fails, one reference is never
-/// given up.
+/// capture has ended, or, in a host function of the driver, until somewhat later. If the work cannot be noted, the host waits
+/// for it; if even that fails, one reference is never given up.
 pub(crate) fn release_behind(mut thing: impl GiveUp, stream: Stream) {
     let Err(error) = thing.note(stream) else { return thing.give_up() };
     if is_over(&error) {
         return thing.give_up();
     }
-    if stream.is_capturing() == Ok(true)
+    if stream.takes_no_release()
         && let Some((later, room)) = Later::new().ok().zip(Vacant::find())
     {
         let release = move || release_behind(thing, stream);

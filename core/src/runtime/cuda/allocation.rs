@@ -205,8 +205,8 @@ pub(crate) unsafe fn pin_host(ordinal: i32, address: *mut c_void, bytes: usize, 
 impl Block {
     fn release(self) {
         match &self.how {
-            // The free would become part of the graph, and the memory would never be given back.
-            How::Pool(held) if Driver::loaded().is_some() && held.stream().is_capturing() == Ok(true) => {
+            // As part of a graph, the free would never give the memory back.
+            How::Pool(held) if Driver::loaded().is_some() && held.stream().takes_no_release() => {
                 match Later::new().ok().zip(Vacant::find()) {
                     Some((later, room)) => {
                         later.release_after_capture(held.stream(), Owner::releasing(room, None, move || self.free()));

@@ -189,6 +189,12 @@ impl Stream {
         Ok(status != 0)
     }
 
+    /// Whether this thread must leave a release on the stream to the reaper: the stream is being captured, and the release
+    /// would become part of the graph; or this is a host function of the driver, which takes no calls from there.
+    pub(crate) fn takes_no_release(self) -> bool {
+        self.is_capturing().unwrap_or_else(|error| error.driver_code() == Code::NOT_PERMITTED.0 as i32)
+    }
+
     /// Checks that work queued on the stream is run, not captured.
     ///
     /// # Errors
