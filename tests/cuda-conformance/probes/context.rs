@@ -136,6 +136,10 @@ pub(super) const PROBES: &[Probe] = &[
         let event = sim::event();
         without(move |_, _| cu!("cuEventQuery", event))
     }),
+    probe("context.none_event_destroy", "`cuEventDestroy` where none is current", SUCCESS, || {
+        let event = sim::event();
+        without(move |_, _| cu!("cuEventDestroy_v2", event))
+    }),
     probe("context.none_pointer", "`cuPointerGetAttributes` where none is current", SUCCESS, || {
         without(|_, address| {
             let (mut kind, mut range) = (0_u32, 0_u64);
