@@ -76,7 +76,7 @@ fn thrown<T: Default>(mut env: EnvUnowned<'_>, error: Error) -> T {
 // What Java calls after calls without JNI.
 
 plain! { foreign_failed() -> jlong }
-/// The address of a long that says whether any call without JNI has failed.
+/// The address of a long that is not 0 while a thread keeps the error of a call without JNI.
 fn foreign_failed() -> Result<jlong> {
     Ok(give(foreign::failed()))
 }

@@ -29,7 +29,7 @@ final class Calls {
 
     static final Backend BACKEND = choose();
 
-    /** One long, which is not 0 after a call has failed. */
+    /** One long, which is not 0 while a thread whose call has failed has not asked for the error. */
     private static final MemorySegment FAILED =
             BACKEND == Backend.FFM ? memory(Native.foreignFailed(), Long.BYTES) : MemorySegment.NULL;
 

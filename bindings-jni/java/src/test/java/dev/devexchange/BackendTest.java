@@ -103,12 +103,35 @@ class BackendTest {
     @Test
     void whatNobodyAskedForIsNotTheErrorOfTheNextCall() throws Throwable {
         refused(Status.CLOSED, () -> Calls.tensorShare(0), "the tensor is closed");
+        failUnasked();
+        assertEquals(0, Check.outstanding());
+    }
+
+    /** Makes a call without JNI that fails, where there are such calls, and does not ask for its error. */
+    private static void failUnasked() throws Throwable {
         if (EXPECTED.equals("ffm")) {
             java.lang.reflect.Field call = Calls.class.getDeclaredField("TENSOR_SHARE");
             call.setAccessible(true);
             assertEquals(0L, (long) ((MethodHandle) call.get(null)).invokeExact(0L));
         }
-        assertEquals(0, Check.outstanding());
+    }
+
+    /** To ask takes a call of its own, so one failure must not make every later call ask. */
+    @Test
+    void nobodyAsksOnceAllErrorsAreThrown() throws InterruptedException {
+        ByteBuffer kept = HostMemory.view(Native.foreignFailed(), Long.BYTES);
+        refused(Status.CLOSED, () -> Calls.tensorShare(0), "the tensor is closed");
+        assertEquals(0, kept.getLong(0));
+        Threads ending = Threads.start(1, () -> {
+            try {
+                failUnasked();
+            } catch (Throwable thrown) {
+                throw new AssertionError(thrown);
+            }
+            assertEquals(EXPECTED.equals("ffm") ? 1 : 0, kept.getLong(0));
+        });
+        ending.join();
+        Check.eventually(() -> kept.getLong(0) == 0);
     }
 
     /** The reference is accounted for even if an exception cannot say so. */
