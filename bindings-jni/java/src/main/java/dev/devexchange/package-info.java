@@ -48,8 +48,9 @@
  *     manager that is implemented in Java, or wait for an exporter ({@link dev.devexchange.IpcClient}): a thread {@code
  *     devexchange-worker-…} makes the call for them. Native code that they call and that does the same holds the
  *     carrier until it has its answer, so a source or an allocator for such code must not need a virtual thread. Each
- *     thread that has used this library, virtual or not, keeps 4 KiB of direct memory or more until it ends: where very
- *     many virtual threads live at once, let a few of them make the calls to this library.
+ *     thread that has used this library, virtual or not, keeps 4 KiB of direct memory or more until it ends; the 4 KiB
+ *     of a virtual thread then go to another one. Where very many virtual threads live at once, let a few of them make
+ *     the calls to this library.
  * <li><b>Devices.</b> CUDA is not needed until a call works with a CUDA device; without a driver, such a call fails
  *     with {@link dev.devexchange.Status#DEVICE}. Device memory is released only after the queued work that {@link
  *     dev.devexchange.Tensor#usedOn} was told about.

@@ -79,6 +79,13 @@ class JvmTest {
         assertTrue(output.contains("no exporter: DEVX_"), output);
     }
 
+    /** The garbage collector, which alone frees direct memory, need not run for them. */
+    @Test
+    void aTaskNeedsNoDirectMemoryOfItsOwn() throws IOException, InterruptedException {
+        endsWell(run("passing", "-XX:MaxDirectMemorySize=4m", "-XX:+DisableExplicitGC", "-Xms256m",
+                "-Djava.util.concurrent.ForkJoinPool.common.parallelism=2"));
+    }
+
     /** Compiled code does not keep reachable what it no longer uses. */
     @Test
     void whatWaitsForASchemaKeepsTheReader() throws IOException, InterruptedException {

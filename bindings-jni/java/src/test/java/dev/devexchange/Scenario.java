@@ -13,9 +13,11 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Flow;
+import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
 import java.util.concurrent.SubmissionPublisher;
 import java.util.concurrent.TimeUnit;
@@ -39,6 +41,7 @@ final class Scenario {
             case "full" -> full();
             case "late" -> late();
             case "virtual" -> virtual();
+            case "passing" -> passing();
             case "awaited" -> awaited();
             case "version" -> System.out.println("version " + DevExchange.version());
             case "halted" -> {
@@ -112,6 +115,44 @@ final class Scenario {
             System.out.println(threads.submit(fails).get(2, TimeUnit.MINUTES));
         }
         waitsForAnExporter(threads);
+    }
+
+    /** Far more tasks, one after the other, than can have direct memory of their own. */
+    private static void passing() throws Exception {
+        manyTasks(ForkJoinPool.commonPool(), 0, 20_000);
+        manyTasks(run -> new Thread(run).start(), 50, 2000);
+        if (Runtime.version().feature() >= 21) {
+            manyTasks((Executor) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null), 50, 5000);
+        }
+    }
+
+    /** In a pool that the caller helps, nobody may wait. */
+    private static void manyTasks(Executor threads, int waiting, int count) {
+        CountDownLatch over = new CountDownLatch(1);
+        List<CompletableFuture<Boolean>> others = new ArrayList<>();
+        for (int i = 0; i < waiting; i++) {
+            long wanted = i;
+            others.add(CompletableFuture.supplyAsync(() -> hasItsOwn(wanted, over), threads));
+        }
+        try (Tensor tensor = Tensor.create(Direct.longs(1, 2), DType.INT64, new long[] {2}, null)) {
+            for (int i = 0; i < count; i++) {
+                CompletableFuture.runAsync(() -> Tensor.importDlpack(tensor.exportShare()).close(), threads).join();
+            }
+        } finally {
+            over.countDown();
+        }
+        others.forEach(each -> check(each.join(), "two threads had the same memory"));
+    }
+
+    private static boolean hasItsOwn(long wanted, CountDownLatch over) {
+        Scratch mine = Scratch.get();
+        mine.buffer.putLong(0, wanted);
+        try {
+            over.await();
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
+        return mine == Scratch.get() && mine.buffer.getLong(0) == wanted;
     }
 
     /** The exporter gives no answer until a virtual thread hangs up, which needs the carrier. */
