@@ -9,6 +9,9 @@ package dev.devexchange;
  * or its directory. That library must have the same version as these classes. The JVM loads a file for only one class
  * loader: if several class loaders have these classes, the named file serves the first of them, and the others get an
  * {@code UnsatisfiedLinkError}.
+ *
+ * <p>A tool that puts this jar into a larger one must not rename the package ("relocation"), because the functions of
+ * the native library are named after it.
  */
 public final class DevExchange {
     private DevExchange() {}

@@ -57,16 +57,22 @@ final class NativeLibrary {
             }
             throw error(said + why, refusal);
         }
+        check(said + file);
+    }
+
+    /** Refuses the library that was just loaded if it does not belong to these classes; {@code library} says which. */
+    private static void check(String library) {
         String version;
         try {
             version = Native.version();
         } catch (UnsatisfiedLinkError refusal) {
-            throw error(said + file + " is not the native library of this binding, " + FILE, refusal);
+            // The names of the functions contain the package.
+            throw error(
+                    library + " has no functions for the class " + Native.class.getName() + ": either it is not the"
+                            + " native library of this binding, " + FILE + ", or the package was renamed (relocated),"
+                            + " which must not be done",
+                    refusal);
         }
-        check(said + file, version);
-    }
-
-    private static void check(String library, String version) {
         if (!version.equals(VERSION)) {
             throw error(library + " is of version " + version + ", and the classes are of version " + VERSION, null);
         }
@@ -105,7 +111,7 @@ final class NativeLibrary {
             throw problem(resource + " cannot be written to the directory for temporary files (" + e + ")", e);
         }
         // A class loader can take the classes from one jar and the resource from another.
-        check(String.valueOf(NativeLibrary.class.getResource(resource)), Native.version());
+        check(String.valueOf(NativeLibrary.class.getResource(resource)));
     }
 
     private static UnsatisfiedLinkError problem(String what, Throwable cause) {

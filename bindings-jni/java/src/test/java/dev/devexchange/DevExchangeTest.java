@@ -17,6 +17,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.URL;
 import java.net.URLClassLoader;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -97,9 +98,37 @@ class DevExchangeTest {
                 refusalOf(other));
         Path none = Cc.shared("streams.c", directory);
         assertEquals(
-                "-Ddevexchange.library.path=" + none + ": " + none
-                        + " is not the native library of this binding, libdevexchange_jni.so",
+                "-Ddevexchange.library.path=" + none + ": " + none + hasNoFunctionsFor("dev.devexchange.Native"),
                 refusalOf(none));
+    }
+
+    private static String hasNoFunctionsFor(String name) {
+        return " has no functions for the class " + name + ": either it is not the native library of this binding,"
+                + " libdevexchange_jni.so, or the package was renamed (relocated), which must not be done";
+    }
+
+    /** As tools do that put the classes of several jars into one. */
+    @Test
+    void classesInAnotherPackageSayWhatIsWrong() throws ReflectiveOperationException, IOException {
+        String renamed = "dev.relocatedxx.";
+        try (URLClassLoader loader = new URLClassLoader(classes(), ClassLoader.getPlatformClassLoader()) {
+            @Override
+            protected Class<?> findClass(String name) throws ClassNotFoundException {
+                String file = name.replace(renamed, "dev.devexchange.").replace('.', '/') + ".class";
+                try (InputStream bytes = getResourceAsStream(file)) {
+                    String text = new String(bytes.readAllBytes(), StandardCharsets.ISO_8859_1)
+                            .replace("dev/devexchange/", renamed.replace('.', '/'));
+                    byte[] all = text.getBytes(StandardCharsets.ISO_8859_1);
+                    return defineClass(name, all, 0, all.length);
+                } catch (IOException e) {
+                    throw new ClassNotFoundException(name, e);
+                }
+            }
+        }) {
+            Method version = Class.forName(renamed + "DevExchange", true, loader).getMethod("version");
+            String text = refusal(version).getMessage();
+            assertTrue(text.endsWith(".so" + hasNoFunctionsFor(renamed + "Native")), text);
+        }
     }
 
     private static String refusalOf(Path library) throws Exception {
@@ -225,7 +254,10 @@ class DevExchangeTest {
 
     /** The reason why the classes of a loader have no library. */
     private static UnsatisfiedLinkError refusal(ClassLoader loader) throws ReflectiveOperationException {
-        Method version = version(loader);
+        return refusal(version(loader));
+    }
+
+    private static UnsatisfiedLinkError refusal(Method version) {
         Throwable refusal = assertThrows(InvocationTargetException.class, () -> version.invoke(null)).getCause();
         return assertInstanceOf(UnsatisfiedLinkError.class, refusal);
     }
