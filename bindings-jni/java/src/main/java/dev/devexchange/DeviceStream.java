@@ -18,7 +18,10 @@ package dev.devexchange;
 public final class DeviceStream extends Owned<DeviceStream> implements AutoCloseable {
     /** The number of the legacy default stream, which every stream waits for unless it was made not to. */
     public static final long LEGACY_DEFAULT = 1;
-    /** The number of the per-thread default stream, which is that of the thread that makes a call. */
+    /**
+     * The number of the per-thread default stream, which is that of the thread that makes a call. A virtual thread may
+     * continue on another carrier, and so with another stream, after anything that waits: prefer {@link #create} there.
+     */
     public static final long PER_THREAD_DEFAULT = 2;
 
     private final Device device;
@@ -96,7 +99,8 @@ public final class DeviceStream extends Owned<DeviceStream> implements AutoClose
     }
 
     /**
-     * Blocks until all work that is queued on the stream is done. No exchange needs it.
+     * Blocks until all work that is queued on the stream is done; a virtual thread holds its carrier meanwhile. No
+     * exchange needs it.
      *
      * @throws DevExchangeException {@link Status#UNSUPPORTED} if the stream is being captured into a graph,
      *     {@link Status#DRIVER}, {@link Status#CLOSED}

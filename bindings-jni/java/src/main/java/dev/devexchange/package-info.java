@@ -40,17 +40,18 @@
  *     them. As with {@code java.lang.ref.Cleaner}, none of them should refer to the tensor, batch, stream or manager
  *     that it belongs to: the garbage collector would never find that object, and only {@code close} would release it.
  * <li><b>Sources, allocators and subscribers</b> run on daemon threads {@code devexchange-worker-…}, subscribers also
- *     on an executor of the program, for the same reason. A thread that asks Java for a batch or for memory waits for
- *     one of those threads. An exception there becomes the error of the thread that asked, with its text; {@code
+ *     on an executor of the program, for the same reason. The context class loader of all these threads is the system
+ *     class loader, and they inherit no thread-local values. A thread that asks Java for a batch or for memory waits
+ *     for one of them. An exception there becomes the error of the thread that asked, with its text; {@code
  *     DEVEXCHANGE_TRACE=1} shows its origin on stderr. An exception of a source is also the cause of that error, unless
  *     its stream was exported.
  * <li><b>Virtual threads</b> leave their carrier while they pull from a {@link dev.devexchange.BatchStream}, ask a
  *     manager that is implemented in Java, or wait for an exporter ({@link dev.devexchange.IpcClient}): a thread {@code
- *     devexchange-worker-…} makes the call for them. Native code that they call and that does the same holds the
- *     carrier until it has its answer, so a source or an allocator for such code must not need a virtual thread. Each
- *     thread that has used this library, virtual or not, keeps 4 KiB of direct memory or more until it ends; the 4 KiB
- *     of a virtual thread then go to another one. Where very many virtual threads live at once, let a few of them make
- *     the calls to this library.
+ *     devexchange-worker-…} makes the call for them. All other native calls hold the carrier, also those that wait for
+ *     a device. So does native code that they call and that waits for a batch or for memory from Java: a source or an
+ *     allocator for such code must not need a virtual thread. Each thread that has used this library, virtual or not,
+ *     keeps 4 KiB of direct memory or more until it ends; then 4 KiB go to another thread. Where very many virtual
+ *     threads live at once, let a few of them make the calls to this library.
  * <li><b>Devices.</b> CUDA is not needed until a call works with a CUDA device; without a driver, such a call fails
  *     with {@link dev.devexchange.Status#DEVICE}. Device memory is released only after the queued work that {@link
  *     dev.devexchange.Tensor#usedOn} was told about.
