@@ -418,9 +418,7 @@ public final class Batch extends BatchExchange implements AutoCloseable {
             try {
                 return new Tensor().of(Native.batchToMatrix(batch, copy.value, queue));
             } finally {
-                if (queue != 0) {
-                    stream.exit();
-                }
+                DeviceStream.exitIfAny(stream);
             }
         } finally {
             exit();

@@ -92,7 +92,6 @@ final class BatchMaker {
         Scratch scratch = Scratch.of(all);
         int records = 3 * Long.BYTES * columns.size();
         int entered = 0;
-        long queue = 0;
         try {
             int text = records;
             for (int at = 0; entered < columns.size(); at += 3 * Long.BYTES) {
@@ -105,12 +104,13 @@ final class BatchMaker {
                 scratch.buffer.put(text, name);
                 text += name.length;
             }
-            queue = DeviceStream.enterIfAny(stream, "Batch.ofColumns");
-            return new Batch().of(Native.batchOfColumns(scratch.address, columns.size(), queue));
-        } finally {
-            if (queue != 0) {
-                stream.exit();
+            long queue = DeviceStream.enterIfAny(stream, "Batch.ofColumns");
+            try {
+                return new Batch().of(Native.batchOfColumns(scratch.address, columns.size(), queue));
+            } finally {
+                DeviceStream.exitIfAny(stream);
             }
+        } finally {
             while (entered > 0) {
                 entered--;
                 columns.get(entered).exit();
