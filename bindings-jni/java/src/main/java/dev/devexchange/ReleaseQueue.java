@@ -10,7 +10,7 @@ import java.util.concurrent.atomic.AtomicLong;
 
 /**
  * Runs release callbacks on one daemon thread, {@code devexchange-releases}, in the order in which the memory was given
- * up.
+ * up. A callback that takes long delays all others of the process.
  *
  * <p>Giving up Java-owned memory, for example by a C consumer on its own thread, only queues a token; it never enters
  * the JVM. An exception of a callback is logged ({@code System.Logger} "dev.devexchange") and counted; it does not stop

@@ -42,9 +42,9 @@
  * <li><b>Sources, allocators and subscribers</b> run on daemon threads {@code devexchange-worker-…}, subscribers also
  *     on an executor of the program, for the same reason. The context class loader of all these threads is the system
  *     class loader, and they inherit no thread-local values. A thread that asks Java for a batch or for memory waits
- *     for one of them. An exception there becomes the error of the thread that asked, with its text; {@code
- *     DEVEXCHANGE_TRACE=1} shows its origin on stderr. An exception of a source is also the cause of that error, unless
- *     its stream was exported.
+ *     for one of them; there are as many as threads wait. An exception there becomes the error of the thread that
+ *     asked, with its text; {@code DEVEXCHANGE_TRACE=1} shows its origin on stderr. An exception of a source is also the
+ *     cause of that error, unless its stream was exported.
  * <li><b>Virtual threads</b> leave their carrier while they pull from a {@link dev.devexchange.BatchStream}, ask a
  *     manager that is implemented in Java, or wait for an exporter ({@link dev.devexchange.IpcClient}): a thread {@code
  *     devexchange-worker-…} makes the call for them. All other native calls hold the carrier, also those that wait for
