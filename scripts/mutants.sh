@@ -37,8 +37,8 @@ files_of() { # MODULE
     release-device) echo core/src/runtime/cuda/{closed,inbox,lost,reaper,waiting}.rs ;;
     event) echo core/src/runtime/cuda/{event,kept,context}.rs ;;
     schema)
-      echo core/src/arrow/{schema,depth_first,field,names,read,record,format,type_name,metadata,count,check,table,tree,pointers}.rs \
-        core/src/arrow/check/{array,plain}.rs ;;
+      echo core/src/arrow/{schema,field,names,read,record,format,type_name,metadata,count,check,table,tree,pointers}.rs \
+        core/src/arrow/{depth_first,check/array,check/plain}.rs ;;
     value) echo core/src/arrow/{value,bitmap,temporal}.rs ;;
     batch) echo core/src/arrow/{batch,transfer,taken,offsets,column,builder,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs core/src/arrow/owned.rs ;;
