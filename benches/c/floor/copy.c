@@ -27,7 +27,18 @@ static struct block *take(size_t bytes) {
     return block;
 }
 
-static void transpose(double *copy) {
+__attribute__((always_inline)) static inline void run(int64_t times, size_t bytes, void (*fill)(void *copy),
+                                                      int (*is_copied)(const void *values)) {
+    for (int64_t i = 0; i < times; ++i) {
+        struct block *block = take(bytes);
+        fill(block + 1);
+        MUST(is_copied(block + 1));
+        pool_give(&pool, block);
+    }
+}
+
+static void transpose(void *values) {
+    double *copy = values;
     for (int i = 0; i < SIDE; i += TILE) {
         for (int j = 0; j < SIDE; j += TILE) {
             for (int row = i; row < i + TILE; ++row) {
@@ -37,40 +48,33 @@ static void transpose(double *copy) {
     }
 }
 
+static void separate(void *values) {
+    uint8_t *copy = values;
+    for (int channel = 0; channel < CHANNELS; ++channel) {
+        for (int pixel = 0; pixel < PICTURE_HEIGHT * PICTURE_WIDTH; ++pixel) {
+            *copy++ = picture[pixel * CHANNELS + channel];
+        }
+    }
+}
+
+static void reverse(void *values) {
+    double *copy = values;
+    for (int at = 0; at < REVERSED; ++at) copy[at] = forwards[REVERSED - 1 - at];
+}
+
 static void run_transposed(void *state, int64_t times) {
     (void)state;
-    for (int64_t i = 0; i < times; ++i) {
-        struct block *block = take(sizeof square);
-        transpose((double *)(block + 1));
-        MUST(is_transposed(block + 1));
-        pool_give(&pool, block);
-    }
+    run(times, sizeof square, transpose, is_transposed);
 }
 
 static void run_channels(void *state, int64_t times) {
     (void)state;
-    for (int64_t i = 0; i < times; ++i) {
-        struct block *block = take(sizeof picture);
-        uint8_t *copy = (uint8_t *)(block + 1);
-        for (int channel = 0; channel < CHANNELS; ++channel) {
-            for (int pixel = 0; pixel < PICTURE_HEIGHT * PICTURE_WIDTH; ++pixel) {
-                *copy++ = picture[pixel * CHANNELS + channel];
-            }
-        }
-        MUST(has_channels(block + 1));
-        pool_give(&pool, block);
-    }
+    run(times, sizeof picture, separate, has_channels);
 }
 
 static void run_reversed(void *state, int64_t times) {
     (void)state;
-    for (int64_t i = 0; i < times; ++i) {
-        struct block *block = take(sizeof forwards);
-        double *copy = (double *)(block + 1);
-        for (int at = 0; at < REVERSED; ++at) copy[at] = forwards[REVERSED - 1 - at];
-        MUST(is_reversed(copy));
-        pool_give(&pool, block);
-    }
+    run(times, sizeof forwards, reverse, is_reversed);
 }
 
 static void run_texts(void *state, int64_t times) {
