@@ -40,7 +40,7 @@ files_of() { # MODULE
       echo core/src/arrow/{schema,field,names,read,record,format,type_name,metadata,count,check,table,tree,pointers}.rs \
         core/src/arrow/{depth_first,check/array,check/plain}.rs ;;
     value) echo core/src/arrow/{value,bitmap,temporal}.rs ;;
-    batch) echo core/src/arrow/{batch,transfer,taken,offsets,column,builder,node,sizes}.rs core/src/arrow/{batch/import,column/rows,column/share}.rs ;;
+    batch) echo core/src/arrow/{batch,transfer,taken,offsets,column,builder,node,sizes}.rs core/src/arrow/{batch/describe,batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs core/src/arrow/owned.rs ;;
     asynchronous)
       echo core/src/arrow/asynchronous/{bell,block,handler,mod,offers,owned,producer,reader,reading}.rs \

@@ -1,6 +1,6 @@
 //! `devx_batch_*`: creating, copying, importing and exporting record batches and other Arrow arrays.
 
-use devexchange_core::arrow::batch::{Batch, NodeDesc};
+use devexchange_core::arrow::Batch;
 use devexchange_core::memory::collected;
 use devexchange_core::{Device, Owner, RawStream, Refused, Result};
 use safer_ffi::ffi_export;
@@ -63,19 +63,11 @@ unsafe fn devx_batch_create_sized(
         let schema = unsafe { SchemaHandle::borrow(schema, "schema") }?;
         let device = Device::from_dlpack(device.0)?;
         // SAFETY: the caller gives `n_nodes` nodes.
-        let nodes = unsafe { list(nodes, n_nodes, "nodes") }?;
-        let nodes = collected(nodes.iter().enumerate().map(|(index, node)| {
-            // SAFETY: the tables of their buffers are valid during the call.
-            let node = unsafe { NodeDesc::from_raw(&node.0) };
-            node.map_err(|error| error.within(format_args!("nodes[{index}]: ")))
-        }))?;
-        let n_sizes = if sizes.is_null() { 0 } else { nodes.iter().map(|node| node.buffers.len()).sum() };
-        // SAFETY: the caller gives a number for each buffer.
-        let sizes = unsafe { list(sizes, n_sizes, "sizes") }?;
+        let nodes = unsafe { list(nodes.cast(), n_nodes, "nodes") }?;
         // SAFETY: the caller hands over its own owner.
         let owner = owner.map_or(Owner::none(), |owner| unsafe { Owner::from_raw(owner.0) });
         // SAFETY: the caller describes memory that its owner keeps alive.
-        let batch = keep(unsafe { Batch::from_sized_parts(&schema, device, &nodes, sizes, owner) })?;
+        let batch = keep(unsafe { Batch::from_records(&schema, device, nodes, sizes, owner) })?;
         out.write(BatchHandle::give(batch));
         Ok(())
     })

@@ -4,7 +4,7 @@ use devexchange_core::Result as CoreResult;
 use devexchange_core::abi::arrow_data::{ArrowArray, ArrowSchema};
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::types::{DevxBatchInfo, DevxNode};
-use devexchange_core::arrow::{Batch, Schema, batch::NodeDesc, table};
+use devexchange_core::arrow::{Batch, Schema, table};
 use devexchange_core::memory::{collected, vector};
 use devexchange_core::order::Ready;
 use jni::sys::jlong;
@@ -27,15 +27,10 @@ fn batch_create(handle: jlong, packed: jlong, nodes: jlong, count: jlong, token:
     let first = take::<DevxNode>(nodes);
     // SAFETY: Java gives the address of `count` records.
     let records = unsafe { std::slice::from_raw_parts(first, count.cast_unsigned() as usize) };
-    // SAFETY: the tables of their buffers are valid during the call.
-    let nodes = collected(records.iter().map(|raw| unsafe { NodeDesc::from_raw(raw) }))?;
-    let buffers = nodes.iter().map(|node| node.buffers.len()).sum();
     // SAFETY: Java gives the address of `count` records and of what follows them.
-    let after = unsafe { first.add(records.len()) }.cast::<i64>();
-    // SAFETY: a long for each buffer follows the records.
-    let sizes = unsafe { std::slice::from_raw_parts(after, buffers) };
+    let sizes = unsafe { first.add(records.len()) }.cast::<i64>().cast_const();
     // SAFETY: Java describes memory that it keeps until the token comes back.
-    let batch = keep(unsafe { Batch::from_sized_parts(&schema, device, &nodes, sizes, try_owner(token)?) })?;
+    let batch = keep(unsafe { Batch::from_records(&schema, device, records, sizes, try_owner(token)?) })?;
     Ok(give(batch.into_raw()))
 }
 

@@ -1,9 +1,12 @@
 //! Buffers whose sizes are known: a buffer that is too small for its array is refused, before anything is taken.
 
+use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use devexchange_core::abi::types::{DEVX_INVALID_BUFFERS, DEVX_INVALID_LENGTH, DEVX_MISMATCH, DevxStatus};
+use devexchange_core::abi::types::{
+    DEVX_INVALID_BUFFERS, DEVX_INVALID_LENGTH, DEVX_MISMATCH, DEVX_NULL_ARGUMENT, DevxNode, DevxStatus,
+};
 use devexchange_core::arrow::batch::NodeDesc;
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::arrow::{ArrayBuilder, Type};
@@ -164,4 +167,55 @@ fn sizes_follow_the_nodes_and_the_owner_is_given_back() {
         drop(refused);
         assert_eq!(RELEASED.load(SeqCst), released + 1);
     }
+}
+
+#[test]
+fn records_of_a_producer_in_c_are_checked_and_the_owner_is_given_back() {
+    static RELEASED: AtomicUsize = AtomicUsize::new(0);
+    let schema =
+        Schema::new(&[FieldDesc::batch(2), FieldDesc::new(c"n", c"i"), FieldDesc::new(c"texts", c"u")]).unwrap();
+    let at = MEMORY.as_ptr().cast();
+    let (none, two, three) = ([null()], [null(), at], [null(), at, null()]);
+    let record = |buffers: &[*const c_void]| DevxNode {
+        length: 2,
+        null_count: 0,
+        offset: 0,
+        buffers: buffers.as_ptr(),
+        n_buffers: buffers.len() as i64,
+    };
+    let records = [record(&none), record(&two), record(&three)];
+    let make = |records: &[DevxNode], sizes: *const i64| {
+        let owner = Owner::on_release(|| _ = RELEASED.fetch_add(1, SeqCst));
+        // SAFETY: nothing is read. There is a size for each buffer, or none at all.
+        unsafe { Batch::from_records(&schema, Device::CPU, records, sizes, owner) }
+    };
+    let enough = [-1, -1, 8, -1, 12, -1];
+    for sizes in [null(), enough.as_ptr()] {
+        let batch = make(&records, sizes).map_err(|refused| refused.error).unwrap();
+        assert_eq!(batch.columns().map(|column| column.length()).collect::<Vec<_>>(), [2, 2]);
+        assert_eq!(batch.column_named("texts").unwrap().buffers(), three);
+    }
+    assert_eq!(RELEASED.load(SeqCst), 2);
+
+    let refused = |records: &[DevxNode], sizes, status, says: &str| {
+        let released = RELEASED.load(SeqCst);
+        let refused = make(records, sizes).unwrap_err();
+        assert_eq!((refused.error.status(), refused.error.message()), (status, says));
+        assert_eq!(RELEASED.load(SeqCst), released);
+        drop(refused);
+        assert_eq!(RELEASED.load(SeqCst), released + 1);
+    };
+    for n_buffers in [-1, i64::MIN, 1_048_577, i64::MAX] {
+        let says = format!("nodes[1]: n_buffers is {n_buffers}: it must be between 0 and 1048576");
+        refused(&[records[0], DevxNode { n_buffers, ..records[1] }], null(), DEVX_INVALID_BUFFERS, &says);
+    }
+    let [first, second, third] = records;
+    let missing = [first, second, DevxNode { buffers: null(), ..third }];
+    refused(&missing, null(), DEVX_NULL_ARGUMENT, "nodes[2]: buffers is NULL with 3 entries");
+    let none = [first, second, DevxNode { buffers: null(), n_buffers: 0, ..third }];
+    refused(&none, null(), DEVX_INVALID_BUFFERS, "array \"texts\": n_buffers is 0: utf8 has 3");
+    refused(&records[..2], null(), DEVX_MISMATCH, "there are 2 nodes, the schema has 3 fields in all");
+    let small = [-1, -1, 7, -1, 12, -1];
+    let says = "array \"n\": buffers[1] has 7 bytes: offset and length 2 of int32 take 8";
+    refused(&records, small.as_ptr(), DEVX_INVALID_BUFFERS, says);
 }

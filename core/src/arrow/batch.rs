@@ -1,5 +1,6 @@
 //! A record batch, or any other array with its schema: imported from a producer or made over the caller's memory.
 
+mod describe;
 mod import;
 mod order;
 
@@ -7,13 +8,10 @@ use core::ffi::c_void;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::check::read_nodes;
 use super::column::Column;
 use super::format::Type;
 pub use super::node::NodeDesc;
-use super::node::without_elements;
 use super::schema::Schema;
-use super::sizes::check_sizes;
 use super::tree::{self, Releases};
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::arrow_device::ArrowDeviceArray;
@@ -21,7 +19,7 @@ use crate::abi::types::DevxBatchInfo;
 use crate::device::Device;
 use crate::error::{Error, Refused, Result, refuse};
 use crate::ledger::{Entry, Kind};
-use crate::memory::{Borrowed, Foreign, Owner, Slab, TailSize, fill_in, held_by_bindings};
+use crate::memory::{Borrowed, Foreign, Owner, Slab, fill_in, held_by_bindings};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::Event;
 use crate::runtime::cuda::lost::Held;
@@ -107,113 +105,6 @@ impl UnwindSafe for Batch {}
 impl RefUnwindSafe for Batch {}
 
 impl Batch {
-    /// Makes a batch over the caller's memory, which `owner` keeps alive. It takes one block of memory: the addresses
-    /// are copied, the buffers are not.
-    ///
-    /// # Errors
-    /// Same as [`Batch::import`]; the owner is given back, not released.
-    ///
-    /// # Safety
-    /// The buffers hold what the schema and the nodes say, in memory of `device`, until `owner` is released.
-    pub unsafe fn from_raw_parts(
-        schema: &Schema,
-        device: Device,
-        nodes: &[NodeDesc<'_>],
-        owner: Owner,
-    ) -> std::result::Result<Self, Refused<Owner>> {
-        // SAFETY: the caller's contract.
-        unsafe { Self::from_sized_parts(schema, device, nodes, &[], owner) }
-    }
-
-    /// Like [`Batch::from_raw_parts`], but for a caller who knows how large the buffers are.
-    ///
-    /// `sizes` has a number for each buffer of all nodes, in their order: its size in bytes, or −1 if that is not
-    /// known. It is empty if no size is known.
-    ///
-    /// # Errors
-    /// Same as [`Batch::from_raw_parts`]; also `DEVX_INVALID_BUFFERS` for a buffer that is smaller than its array
-    /// needs, and `DEVX_MISMATCH` if `sizes` is not empty and has another length than there are buffers. What an array
-    /// needs follows from its type, length and offset; in host memory also from the last offset, or from the size that
-    /// an array of views gives for the buffer, if the buffer that holds this number has a known size.
-    ///
-    /// # Safety
-    /// Same as [`Batch::from_raw_parts`].
-    pub unsafe fn from_sized_parts(
-        schema: &Schema,
-        device: Device,
-        nodes: &[NodeDesc<'_>],
-        sizes: &[i64],
-        owner: Owner,
-    ) -> std::result::Result<Self, Refused<Owner>> {
-        // SAFETY: the caller's contract.
-        match unsafe { Self::describe(schema, device, nodes, sizes) } {
-            Ok(mut batch) => {
-                batch.set_owner(owner);
-                Ok(batch)
-            }
-            Err(error) => Err(Refused { error, returned: owner }),
-        }
-    }
-
-    unsafe fn describe(schema: &Schema, device: Device, nodes: &[NodeDesc<'_>], sizes: &[i64]) -> Result<Self> {
-        let count = schema.nodes();
-        if nodes.len() != count {
-            return refuse!(DEVX_MISMATCH, "there are {} nodes, the schema has {count} fields in all", nodes.len());
-        }
-        let n_buffers = nodes.iter().map(|node| node.buffers.len()).sum();
-        let size = TailSize::default().and::<*const ArrowArray>(count)?.and::<*const c_void>(n_buffers)?;
-        let any = nodes.iter().flat_map(|node| node.buffers).find(|address| !address.is_null());
-        let header = Header {
-            device,
-            nodes: std::ptr::null(),
-            source: Source::NONE,
-            ready: Ready::unknown_at(device, any.map_or(std::ptr::null(), |address| *address)),
-            uses: Uses::default(),
-            schema: schema.clone(),
-        };
-        let mut slab = Slab::new(header, size.with(tree::room::<ArrowArray>(count)))?;
-        let mut tail = slab.tail();
-        let table = tail.carve::<*const ArrowArray>(count);
-        let mut place = tail.carve::<*const c_void>(n_buffers);
-        let mut root = ArrowArray::RELEASED;
-        let (links, release) = (|i: usize| &schema.record(i).links, Releases::uncounted());
-        // SAFETY: the room was summed up above, and the schema numbers one tree.
-        let below =
-            unsafe { tree::build(&mut tail, &mut root, count, count, |_| ArrowArray::RELEASED, links, release) };
-        for (node, number) in nodes.iter().zip(schema.depth_first()) {
-            // SAFETY: the tail has room for the addresses of all buffers, and those of each node are stored once.
-            unsafe { place.copy_from_nonoverlapping(node.buffers.as_ptr(), node.buffers.len()) };
-            let n_buffers = match node.length == 0 && node.offset == 0 {
-                // SAFETY: this many addresses were stored just now.
-                true => unsafe { without_elements(place, node.buffers.len(), schema.ty(number), device) },
-                false => node.buffers.len(),
-            };
-            let array = match number.checked_sub(1) {
-                None => &mut root,
-                // SAFETY: there is a struct for each node below the root, and no other reference to it.
-                Some(number) => unsafe { &mut *below.wrapping_add(number) },
-            };
-            array.length = node.length;
-            array.null_count = node.null_count;
-            array.offset = node.offset;
-            array.n_buffers = n_buffers as i64;
-            array.buffers = place;
-            // SAFETY: as above.
-            place = unsafe { place.add(node.buffers.len()) };
-        }
-        // SAFETY: the tree was built just now, of the schema's shape.
-        unsafe { read_nodes(&root, schema, table) }?;
-        if !sizes.is_empty() {
-            // SAFETY: the caller's contract.
-            unsafe { check_sizes(schema, device, nodes, sizes) }?;
-        }
-        if let Some(header) = slab.unique() {
-            header.nodes = table;
-            header.source = Source::Own { root, owner: Owner::none(), in_one_block: false };
-        }
-        Ok(Self::rooted(slab, table))
-    }
-
     /// Makes the first address that of the root struct, which stays in place in the header.
     fn rooted(slab: Slab<Header>, nodes: *mut *const ArrowArray) -> Self {
         let root = match &slab.header().source {

@@ -30,26 +30,42 @@ pub struct NodeDesc<'a> {
 impl NodeDesc<'_> {
     /// Reads the C record.
     ///
-    /// # Errors
-    /// `DEVX_INVALID_BUFFERS` for an impossible number of buffers, `DEVX_NULL_ARGUMENT` if their table is missing.
-    ///
     /// # Safety
-    /// The table has as many addresses as the record says, and outlives the result.
-    pub unsafe fn from_raw(node: &DevxNode) -> Result<Self> {
-        let Some(n_buffers) = usize::try_from(node.n_buffers).ok().filter(|&n| n <= MAX_NODES) else {
-            return refuse!(
-                DEVX_INVALID_BUFFERS,
-                "n_buffers is {}: it must be between 0 and {MAX_NODES}",
-                node.n_buffers
-            );
+    /// [`check_records`] has found it right. Its table has as many addresses as it says, and outlives the result.
+    #[inline]
+    pub(super) unsafe fn of_record(node: &DevxNode) -> Self {
+        let DevxNode { length, null_count, offset, n_buffers, buffers } = *node;
+        let buffers = match n_buffers {
+            0 => &[],
+            // SAFETY: the caller's contract.
+            n => unsafe { std::slice::from_raw_parts(buffers, n as usize) },
         };
-        if n_buffers > 0 && node.buffers.is_null() {
-            return refuse!(DEVX_NULL_ARGUMENT, "buffers is NULL with {n_buffers} entries");
-        }
-        // SAFETY: the caller's contract; an empty table is not looked at.
-        let buffers = if n_buffers == 0 { &[] } else { unsafe { std::slice::from_raw_parts(node.buffers, n_buffers) } };
-        Ok(Self { length: node.length, null_count: node.null_count, offset: node.offset, buffers })
+        Self { length, null_count, offset, buffers }
     }
+}
+
+/// Checks that each C record has a possible number of buffers, and a table of them. Returns the number of all buffers.
+///
+/// # Errors
+/// `DEVX_INVALID_BUFFERS`, `DEVX_NULL_ARGUMENT`.
+#[inline]
+pub(super) fn check_records(nodes: &[DevxNode]) -> Result<usize> {
+    let mut sum = 0;
+    for (i, node) in nodes.iter().enumerate() {
+        match usize::try_from(node.n_buffers) {
+            Ok(n) if n == 0 || n <= MAX_NODES && !node.buffers.is_null() => sum += n,
+            _ => return wrong_record(i, node),
+        }
+    }
+    Ok(sum)
+}
+
+#[cold]
+fn wrong_record<T>(i: usize, &DevxNode { n_buffers, .. }: &DevxNode) -> Result<T> {
+    if (0..=MAX_NODES as i64).contains(&n_buffers) {
+        return refuse!(DEVX_NULL_ARGUMENT, "nodes[{i}]: buffers is NULL with {n_buffers} entries");
+    }
+    refuse!(DEVX_INVALID_BUFFERS, "nodes[{i}]: n_buffers is {n_buffers}: it must be between 0 and {MAX_NODES}")
 }
 
 /// The first offset, of either width, of an array without elements. Its producer need not have one, but some consumers
@@ -66,6 +82,7 @@ pub(super) fn no_offset() -> *const c_void {
 ///
 /// # Safety
 /// `buffers` has `n_buffers` addresses.
+#[inline(never)]
 pub(super) unsafe fn without_elements(
     buffers: *mut *const c_void,
     n_buffers: usize,

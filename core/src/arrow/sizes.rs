@@ -14,18 +14,23 @@ use crate::error::{Result, refuse};
 ///
 /// # Safety
 /// The buffers are as large as the sizes say, in memory of `device`.
-pub(super) unsafe fn check_sizes(schema: &Schema, device: Device, nodes: &[NodeDesc<'_>], sizes: &[i64]) -> Result<()> {
-    let n_buffers: usize = nodes.iter().map(|node| node.buffers.len()).sum();
+pub(super) unsafe fn check_sizes<'a>(
+    schema: &Schema,
+    device: Device,
+    nodes: impl Iterator<Item = NodeDesc<'a>> + Clone,
+    sizes: &[i64],
+) -> Result<()> {
+    let n_buffers: usize = nodes.clone().map(|node| node.buffers.len()).sum();
     if sizes.len() != n_buffers {
         return refuse!(DEVX_MISMATCH, "there are {} sizes, the nodes have {n_buffers} buffers in all", sizes.len());
     }
     let mut left = sizes;
-    for (node, number) in nodes.iter().zip(schema.depth_first()) {
+    for (node, number) in nodes.zip(schema.depth_first()) {
         let (own, others) = left.split_at_checked(node.buffers.len()).unwrap_or((left, &[]));
         left = others;
-        let checked = check_node(schema, number, node, own).and_then(|()| match device {
+        let checked = check_node(schema, number, &node, own).and_then(|()| match device {
             // SAFETY: the caller's contract; each buffer was just found to be large enough for its array.
-            Device::CPU => unsafe { check_data(schema.ty(number).buffers(), node, own) },
+            Device::CPU => unsafe { check_data(schema.ty(number).buffers(), &node, own) },
             // It is not known when other memory may be read.
             _ => Ok(()),
         });

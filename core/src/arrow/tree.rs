@@ -163,7 +163,7 @@ pub(super) unsafe fn build<'a, N: Node>(
     root: *mut N,
     nodes: usize,
     leaves_from: usize,
-    fill: impl Fn(usize) -> N,
+    mut fill: impl FnMut(usize) -> N,
     links: impl Fn(usize) -> &'a Links,
     release: Releases<N>,
 ) -> *mut N {
@@ -172,22 +172,20 @@ pub(super) unsafe fn build<'a, N: Node>(
     // follow each other, so their entries are one table.
     let structs = tail.carve::<Placed<N>>(below).cast::<N>();
     let table = structs.wrapping_add(below).cast::<*mut N>();
-    let leaf = |i| {
+    // All nodes are written as leaves first, because nearly all are leaves.
+    let mut place = root;
+    for i in 0..nodes {
+        if i > 0 {
+            // SAFETY: within the room for the nodes below the root.
+            place = unsafe { structs.add(i - 1) };
+            // SAFETY: the table has as many entries as there are structs.
+            unsafe { set_entry(table, i - 1, place) };
+        }
         let mut leaf = fill(i);
         leaf.set_below(0, std::ptr::null_mut(), std::ptr::null_mut());
         leaf.set_release(release.leaf, release.private_data);
-        leaf
-    };
-    // All nodes are written as leaves first, because nearly all are leaves.
-    // SAFETY: the caller's contract.
-    unsafe { root.write(leaf(0)) };
-    for i in 1..nodes {
-        // SAFETY: within the room for the nodes below the root.
-        let place = unsafe { structs.add(i - 1) };
-        // SAFETY: the table has as many entries as there are structs.
-        unsafe { set_entry(table, i - 1, place) };
-        // SAFETY: as for the place.
-        unsafe { place.write(leaf(i)) };
+        // SAFETY: the caller's contract for the root, and as above for the others.
+        unsafe { place.write(leaf) };
     }
     for i in 0..leaves_from.clamp(1, nodes) {
         let links = links(i);

@@ -33,7 +33,7 @@ pub use queue::{ReleaseQueue, Signal};
 pub(crate) use shielded::Shielded;
 pub(crate) use slab::{Room, Slab, Tail, TailSize};
 pub(crate) use sorted::Sorted;
-pub(crate) use table::{entry, set_entry};
+pub(crate) use table::{copy_table, entry, set_entry};
 // Public for the bindings, which are built together with this crate. Not part of the API; no version promises it.
 #[doc(hidden)]
 pub use crate::vacant::Vacant;
