@@ -7,7 +7,7 @@ use devexchange_core::{Column, Element, Error as CoreError};
 use pyo3::exceptions::{PyKeyError, PyOSError, PyOverflowError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList};
+use pyo3::types::{PyBool, PyDict, PyList, PyString};
 
 use crate::python::call::call;
 use crate::python::class::Class;
@@ -26,6 +26,9 @@ static INTERVAL: Class = Class::new("devexchange._types", "Interval");
 pub(crate) fn list<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyList>> {
     if let Some(numbers) = numbers(py, column)? {
         return Ok(numbers);
+    }
+    if column.ty() == Type::Struct {
+        return structs(py, column);
     }
     let values = objects::list(py)?;
     for row in 0..column.length() {
@@ -80,7 +83,7 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
         Value::Binary(bytes) => objects::bytes(py, bytes)?.into_any(),
         Value::List(values) => list(py, values)?.into_any(),
         Value::Map(entries) => map(py, entries)?.into_any(),
-        Value::Struct(column, row) => fields(py, column, row)?.into_any(),
+        Value::Struct(column, row) => fields(py, &keys(py, column)?, column, row)?.into_any(),
         other => return refuse!(DEVX_UNSUPPORTED, "row {row} is {other}: Python has no value for {}", column.ty()),
     })
 }
@@ -113,19 +116,70 @@ fn map<'py>(py: Python<'py>, entries: Column<'_>) -> Result<Bound<'py, PyList>> 
     Ok(pairs)
 }
 
-fn fields<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'py, PyDict>> {
-    let values = objects::dict(py)?;
-    for (n, child) in column.children().enumerate() {
+/// All rows of a column of structs.
+fn structs<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyList>> {
+    let rows = objects::list(py)?;
+    // A row that is not null needs them, so there may be no keys at all.
+    let mut keys_of_rows = None;
+    // Below a null there may be anything. Without one, the children can be read as a whole.
+    let whole = match column.known_null_count() {
+        0 => Some(column.children().map(|child| list(py, child)).collect::<Result<Vec<_>>>()?),
+        _ => None,
+    };
+    for row in 0..column.length() {
+        if !column.is_valid(row)? {
+            rows.append(py.None())?;
+            continue;
+        }
+        let keys = match &keys_of_rows {
+            Some(keys) => keys,
+            None => keys_of_rows.insert(keys(py, column)?),
+        };
+        rows.append(match &whole {
+            Some(children) => dict(py, keys, children.iter().map(|child| Ok(child.get_item(row as usize)?)))?,
+            None => fields(py, keys, column, row)?,
+        })?;
+    }
+    Ok(rows)
+}
+
+fn fields<'py>(
+    py: Python<'py>,
+    keys: &[Bound<'py, PyString>],
+    column: Column<'_>,
+    row: i64,
+) -> Result<Bound<'py, PyDict>> {
+    dict(py, keys, column.children().map(|child| of(py, child, row)))
+}
+
+fn dict<'py>(
+    py: Python<'py>,
+    keys: &[Bound<'py, PyString>],
+    values: impl Iterator<Item = Result<Bound<'py, PyAny>>>,
+) -> Result<Bound<'py, PyDict>> {
+    let dict = objects::dict(py)?;
+    for (key, value) in keys.iter().zip(values) {
+        dict.set_item(key, value?)?;
+    }
+    Ok(dict)
+}
+
+/// The names of a struct's fields, for a dict.
+fn keys<'py>(py: Python<'py>, column: Column<'_>) -> Result<Vec<Bound<'py, PyString>>> {
+    let (mut keys, seen) = (Vec::new(), objects::dict(py)?);
+    for child in column.children() {
         let name = child.field().name();
-        values.set_item(objects::text(py, name)?, of(py, child, row)?)?;
-        if values.len() == n {
+        let key = objects::text(py, name)?;
+        seen.set_item(&key, ())?;
+        keys.push(key);
+        if seen.len() != keys.len() {
             return refuse!(
                 DEVX_UNSUPPORTED,
                 "the name {name:?} is that of two fields: a dict has one value for it, the columns have both"
             );
         }
     }
-    Ok(values)
+    Ok(keys)
 }
 
 /// The date, time or duration that a number stands for.

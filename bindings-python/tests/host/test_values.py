@@ -177,6 +177,17 @@ def test_fields_of_one_name(names):
     assert from_arrow(pyarrow.nulls(2, struct.type)).to_pylist() == [None, None]
 
 
+def test_what_is_below_a_null_is_not_read():
+    """Such a moment is beyond Python's times."""
+    moments = pyarrow.array([0, 1 << 62, 60], pyarrow.timestamp("s"))
+    struct = pyarrow.StructArray.from_arrays([moments], names=["at"], mask=pyarrow.array([False, True, False]))
+    at = datetime.datetime(1970, 1, 1)
+    assert from_arrow(struct).to_pylist() == [{"at": at}, None, {"at": at.replace(minute=1)}]
+    assert from_arrow(struct.slice(2)).to_pylist() == [{"at": at.replace(minute=1)}]
+    with pytest.raises(Refused, match="does not reach so far"):
+        from_arrow(pyarrow.StructArray.from_arrays([moments], names=["at"])).to_pylist()
+
+
 def test_interval():
     source = pyarrow.array([pyarrow.MonthDayNano([1, 2, 3]), None])
     assert from_arrow(source).to_pylist() == [(1, 2, 3), None]
