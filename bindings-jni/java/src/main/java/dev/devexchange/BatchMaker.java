@@ -4,6 +4,7 @@ import java.lang.ref.Reference;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.IntFunction;
+import java.util.function.Supplier;
 
 /** Makes batches from nodes over memory that Java describes, and from other batches. */
 final class BatchMaker {
@@ -69,11 +70,13 @@ final class BatchMaker {
         int buffer = 0;
         for (int i = 0; i < nodes.size(); i++) {
             Node node = nodes.get(i);
+            int number = i;
+            Supplier<String> name = () -> names.apply(number);
             node.write(
                     scratch.buffer, i * Records.NODE.size(), scratch.address + table + (long) Long.BYTES * buffer);
             for (int k = 0; k < node.bufferCount(); k++, buffer++) {
                 scratch.buffer.putLong(rooms + Long.BYTES * buffer, node.room(k));
-                scratch.buffer.putLong(table + Long.BYTES * buffer, node.address(k, names.apply(i)));
+                scratch.buffer.putLong(table + Long.BYTES * buffer, node.address(k, name));
             }
         }
     }

@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.function.Supplier;
 
 /**
  * Read access to host memory of any size. Offsets are in bytes; a value lies at a multiple of its size. The caller must
@@ -44,14 +45,19 @@ final class HostMemory {
 
     /** The address of the first remaining byte of a caller's buffer. */
     static long address(ByteBuffer buffer, String name) {
+        return address(buffer, () -> name);
+    }
+
+    /** Like {@link #address(ByteBuffer, String)}, for a name that has to be made. */
+    static long address(ByteBuffer buffer, Supplier<String> name) {
         if (!buffer.isDirect()) {
             throw new DevExchangeException(
-                    Status.INVALID_ARGUMENT, name + " is a heap ByteBuffer: it must be a direct one");
+                    Status.INVALID_ARGUMENT, name.get() + " is a heap ByteBuffer: it must be a direct one");
         }
         if (buffer.order() != ByteOrder.nativeOrder()) {
             throw new DevExchangeException(
                     Status.INVALID_ARGUMENT,
-                    name + " has byte order " + buffer.order() + ": it must be the native one, "
+                    name.get() + " has byte order " + buffer.order() + ": it must be the native one, "
                             + ByteOrder.nativeOrder() + "; order(ByteOrder.nativeOrder()) sets it, also on what slice, "
                             + "duplicate and asReadOnlyBuffer return, which begin with BIG_ENDIAN");
         }

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.function.Supplier;
 
 /**
  * Describes one array of a new batch: a length, and buffers in the order of the Arrow columnar format, validity first.
@@ -14,6 +15,13 @@ import java.util.List;
 public final class Node {
     /** In place of a number of nulls: not known. */
     public static final long UNKNOWN = -1;
+
+    // Where the members of its record are.
+    private static final int LENGTH = Records.NODE.at("length");
+    private static final int NULL_COUNT = Records.NODE.at("null_count");
+    private static final int OFFSET = Records.NODE.at("offset");
+    private static final int BUFFERS = Records.NODE.at("buffers");
+    private static final int N_BUFFERS = Records.NODE.at("n_buffers");
 
     private final long length;
     private final long nullCount;
@@ -157,19 +165,19 @@ public final class Node {
 
     /** Writes the record at {@code at}; its table of buffers will be at {@code table}. */
     void write(ByteBuffer out, int at, long table) {
-        out.putLong(at + Records.NODE.at("length"), length);
-        out.putLong(at + Records.NODE.at("null_count"), nullCount);
-        out.putLong(at + Records.NODE.at("offset"), offset);
-        out.putLong(at + Records.NODE.at("buffers"), table);
-        out.putLong(at + Records.NODE.at("n_buffers"), bufferCount());
+        out.putLong(at + LENGTH, length);
+        out.putLong(at + NULL_COUNT, nullCount);
+        out.putLong(at + OFFSET, offset);
+        out.putLong(at + BUFFERS, table);
+        out.putLong(at + N_BUFFERS, bufferCount());
     }
 
     /** The address of a buffer; {@code name} is for messages. */
-    long address(int index, String name) {
+    long address(int index, Supplier<String> name) {
         Memory memory = buffers.get(index);
         return memory.buffer == null
                 ? memory.address
-                : HostMemory.address(memory.buffer, name + ".buffers[" + index + "]");
+                : HostMemory.address(memory.buffer, () -> name.get() + ".buffers[" + index + "]");
     }
 
     /** Whether a buffer is a byte buffer that is not empty. */
