@@ -2,9 +2,10 @@
 //! token without calling the JVM. Java has a thread for each queue, which waits in here and takes the tokens out, so
 //! that a slow release does not delay an event.
 
-use std::sync::atomic::{Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use devexchange_core::arrow::asynchronous::Wake;
 use devexchange_core::error::Refused;
@@ -18,24 +19,41 @@ use crate::error::Result;
 use crate::handle::take;
 use crate::native::plain;
 
+/// How long the thread for releases looks after the last one before it has to be woken. To wake a thread costs more than
+/// all else that a release does, and the next release is often not far.
+const LINGER: Duration = Duration::from_micros(50);
+
 struct Line {
     queue: LazyLock<Arc<ReleaseQueue>>,
     /// The thread that takes the tokens out, once it has come.
     taker: OnceLock<Thread>,
+    /// How long it stays if nothing is left.
+    linger: Option<Duration>,
+    /// Whether it will look once more without being woken.
+    lingers: AtomicBool,
 }
 
-static RELEASES: Line = Line::new(|| ReleaseQueue::new(|| RELEASES.wake()));
-static EVENTS: Line = Line::new(|| ReleaseQueue::new(|| EVENTS.wake()));
+static RELEASES: Line = Line::new(|| ReleaseQueue::new(|| RELEASES.wake()), Some(LINGER));
+/// Somebody waits for what Java does about an event.
+static EVENTS: Line = Line::new(|| ReleaseQueue::new(|| EVENTS.wake()), None);
 
 impl Line {
-    const fn new(queue: fn() -> Arc<ReleaseQueue>) -> Self {
-        Self { queue: LazyLock::new(queue), taker: OnceLock::new() }
+    const fn new(queue: fn() -> Arc<ReleaseQueue>, linger: Option<Duration>) -> Self {
+        Self { queue: LazyLock::new(queue), taker: OnceLock::new(), linger, lingers: AtomicBool::new(false) }
     }
 
     /// Called after each push, on the thread that pushed.
     fn wake(&self) {
-        // Pairs with the fence in `wait`: either this sees the taker, or the taker sees the pushed token.
+        // Pairs with the fences in `wait`: either this sees a taker that has to be woken, or the taker sees the pushed
+        // token.
         fence(SeqCst);
+        if !self.lingers.load(Relaxed) {
+            self.rouse();
+        }
+    }
+
+    /// Wakes the taker, even if it would look by itself.
+    fn rouse(&self) {
         if let Some(taker) = self.taker.get() {
             taker.unpark();
         }
@@ -45,12 +63,20 @@ impl Line {
     fn wait(&self, tokens: &mut [u64]) -> usize {
         self.taker.get_or_init(thread::current);
         fence(SeqCst);
+        let mut linger = self.linger;
         loop {
             let taken = self.queue.drain(tokens);
             if taken > 0 {
                 return taken;
             }
-            thread::park();
+            let Some(time) = linger.take() else {
+                thread::park();
+                continue;
+            };
+            self.lingers.store(true, Relaxed);
+            thread::park_timeout(time);
+            self.lingers.store(false, Relaxed);
+            fence(SeqCst);
         }
     }
 }
@@ -109,9 +135,10 @@ pub(crate) fn bell(token: jlong) -> std::result::Result<Wake, Error> {
 }
 
 plain! { queue_push(token: jlong) }
-/// Queues a token of Java's own, for a Java cleaner, which must not release by itself.
+/// Queues a token of Java's own, for a Java cleaner, which must not release by itself, or for somebody who waits for it.
 fn queue_push(token: jlong) -> Result<()> {
     RELEASES.queue.push(token.cast_unsigned());
+    RELEASES.rouse();
     Ok(())
 }
 

@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
@@ -33,6 +34,20 @@ class ReleaseQueueTest {
         }
         Check.flush();
         assertEquals(expected, order);
+    }
+
+    /** The thread looks for a while after each release, then sleeps. */
+    @Test
+    void aReleaseArrivesWhateverTheThreadIsDoing() throws InterruptedException {
+        for (int i = 0; i < 3000; i++) {
+            CountDownLatch released = new CountDownLatch(1);
+            tensor(released::countDown).close();
+            assertTrue(released.await(30, TimeUnit.SECONDS), "release " + i);
+            long later = System.nanoTime() + i % 300 * 500;
+            while (System.nanoTime() < later) {
+                Thread.onSpinWait();
+            }
+        }
     }
 
     @Test
