@@ -99,6 +99,9 @@ not_these=(--skip memory::blocks::tests:: --skip ended_streams_leave_a_bounded_n
 # up.
 not_in_threads=(--skip a_fork_gives_nothing_up)
 
+# glibc itself loses the record of a thread-local variable that is first used in the destructor of a key.
+not_for_leaks=(--skip a_thread_that_begins_at_its_end_leaves_as_well)
+
 # All of them count as one test here.
 cargo_tests() { # NAME COMMAND... [-- ARGUMENTS OF THE TESTS]
   local log=$out/$1.log status=0 counts
@@ -153,7 +156,7 @@ part_address() {
   must_report "address: a use after free is reported" heap-use-after-free "$(built_rust use_after_free)"
   must_report "address: a leak is reported" '4321 byte\(s\) leaked' "$(built_rust leak)"
   have_driver || return 0
-  rust_tests address
+  rust_tests address "${not_for_leaks[@]}"
 }
 
 part_c() {
@@ -202,7 +205,7 @@ part_miri() {
   must_report "miri: two references to one place are reported" 'Undefined Behavior' \
     "$CARGO" miri run --manifest-path "$out/seeds/alias/Cargo.toml"
   cargo_tests miri-core "$CARGO" miri test --locked --no-fail-fast -p devexchange-core --test batch --test batch_stream \
-    --test convert --test dlpack --test manager --test order --test owned --test schema --test types -- \
+    --test convert --test dlpack --test manager --test order --test owned --test schema --test sizes --test types -- \
     --skip columns_are_found_by_name --skip devices_are_normalised_or_refused --skip a_chain_of_streams_has_an_end
   # Users begin with these examples, and may run them under Miri, too.
   cargo_tests miri-doc "$CARGO" miri test --locked --no-fail-fast -p devexchange-core --features arrow --doc -- --skip ipc
