@@ -45,9 +45,9 @@ build_for() { # ARCH
   c_name=$name-linux-$1
   julia_name=DevExchange.jl-$DEVX_VERSION-linux-$1
   installed=$work/installed-$1
-  strip=strip
-  export OBJCOPY=objcopy # for install.sh
-  if [ "$1" != "$here" ]; then strip=$1-linux-gnu-strip OBJCOPY=$1-linux-gnu-objcopy; fi
+  export CROSS_COMPILE= # for install.sh
+  if [ "$1" != "$here" ]; then CROSS_COMPILE=$1-linux-gnu-; fi
+  strip=${CROSS_COMPILE}strip
 }
 
 # Prints what is being done; the command's output is shown only if it failed. A failing command is the last one of its

@@ -111,7 +111,7 @@ install_all() {
   ln -sf "$real_name" "$to/$libdir/$DEVX_SONAME"
   ln -sf "$DEVX_SONAME" "$to/$libdir/libdevexchange.so"
   install -m 644 "$DEVX_LIBDIR/libdevexchange.a" "$to/$libdir/libdevexchange.a"
-  drop_bitcode "$to/$libdir/libdevexchange.a"
+  close_archive "$to/$libdir/libdevexchange.a"
   fill_in "$packaging/devexchange.pc.in" " " "$to/$libdir/pkgconfig/devexchange.pc"
   fill_in "$packaging/devexchange-config.cmake.in" ";" "$to/$libdir/cmake/devexchange/devexchange-config.cmake"
   fill_in "$packaging/devexchange-config-version.cmake.in" ";" \
@@ -128,11 +128,32 @@ install_all() {
   echo "installed devexchange $DEVX_VERSION into $to"
 }
 
-# Rust's objects contain LLVM's bitcode beside the code that it became: almost half of the archive. `clang -flto` reads it,
-# and fails if its LLVM is older than rustc's.
-drop_bitcode() { # ARCHIVE
-  local objcopy=${OBJCOPY:-objcopy}
-  if command -v "$objcopy" >/dev/null; then "$objcopy" --remove-section=.llvmbc --remove-section=.llvmcmd "$1"; fi
+# Makes the archive one object that has what the functions of the headers need, and no other names than theirs. Otherwise a
+# program could not also contain the static library of another Rust project: two releases of Rust's runtime have names in
+# common, and so have two allocators.
+close_archive() { # ARCHIVE
+  local tools=${CROSS_COMPILE:-} object wanted
+  command -v "${tools}objcopy" >/dev/null || return 0
+  # Rust's objects contain LLVM's bitcode beside the code that it became: almost half of the archive. `clang -flto` reads it,
+  # and fails if its LLVM is older than rustc's.
+  "${tools}objcopy" --remove-section=.llvmbc --remove-section=.llvmcmd "$1"
+  object=$(mktemp -d)/devexchange.o
+  mapfile -t wanted < <(wanted_names "$1")
+  # GNU's linker, which `ld` need not be.
+  if "${tools}ld.bfd" -r --gc-sections --force-group-allocation "${wanted[@]}" -o "$object" "$1"; then
+    # What only the omitted code referred to would otherwise stay as a name that the program has to define.
+    "${tools}objcopy" --wildcard --keep-symbol='devx_*' --keep-global-symbol='devx_*' --strip-unneeded-symbol='*' "$object"
+    rm "$1"
+    "${tools}ar" rcsD "$1" "$object"
+  else
+    echo "install: ${tools}ld.bfd failed: the static library cannot stand beside that of another Rust project" >&2
+  fi
+  rm -r "${object%/*}"
+}
+
+# Our functions in the archive, as options of the linker: where it begins to look for what is needed.
+wanted_names() { # ARCHIVE
+  "${CROSS_COMPILE:-}nm" --defined-only --extern-only "$1" 2>/dev/null | awk '$3 ~ /^devx_/ { print "--undefined=" $3 }'
 }
 
 # Whether the header is one of DLPack that another package installed, and has everything of ours.

@@ -49,6 +49,14 @@ stays() { # NAME LIBRARY
   else not_ok "$1 stays when it is closed" "it has no flag NODELETE"; fi
 }
 
+# glibc has as little as 512 bytes for all libraries that are loaded late.
+takes_little_tls() { # NAME LIBRARY
+  local size
+  size=$(readelf -lW "$2" | awk '$1 == "TLS" { print $6 }')
+  if [ -n "$size" ] && [ $((size)) -le 256 ]; then ok "$1 takes at most 256 bytes of thread-local memory"
+  else not_ok "$1 takes at most 256 bytes of thread-local memory" "it takes $((size))"; fi
+}
+
 needs_our_library() { readelf -d "$1" | grep -q 'NEEDED.*libdevexchange'; }
 
 check_soname() {
@@ -91,6 +99,15 @@ check_exports() {
   else ok "$name"; fi
   odd=$(comm -13 "$work/declared" "$work/exported" | paste -sd ' ')
   if [ -z "$odd" ]; then ok "nothing else is exported"; else not_ok "nothing else is exported" "in no header: $odd"; fi
+}
+
+# A program may contain the static libraries of several Rust projects, each with Rust's runtime in it.
+check_archive() {
+  local odd
+  odd=$(nm --defined-only --extern-only "$DEVX_PREFIX/lib/libdevexchange.a" | awk 'NF == 3 { print $3 }' | sort -u |
+    comm -3 "$work/declared" - | paste -sd ' ')
+  if [ -z "$odd" ]; then ok "the archive has the names of the headers and no others"
+  else not_ok "the archive has the names of the headers and no others" "${odd:0:400}"; fi
 }
 
 # C++ can do everything that C can: devexchange.hpp calls each function, except those that it covers by other means: its
@@ -336,13 +353,15 @@ check_cmake() {
   check_cmake_parts
 }
 
-# A plugin with the archive in it hides the archive's symbols, and stays loaded as the shared library does.
+# A plugin with the archive in it hides the archive's symbols, stays loaded as the shared library does, and takes as little
+# thread-local memory.
 check_plugin() { # NAME PLUGIN
   local exported
   exported=$(exported_symbols "$2" | paste -sd ' ')
   if [ "$exported" = plugin_tensor ]; then ok "$1 exports what is its own"
   else not_ok "$1 exports what is its own" "$exported"; fi
   stays "$1" "$2"
+  takes_little_tls "$1" "$2"
 }
 
 # The file that find_package reads is read by itself: no project here can be compiled for 32 bits.
@@ -447,6 +466,23 @@ check_pkg_config() {
   fi
   if check "pkg-config: cc -shared with the archive" pkg_config_plugin "$work/pc-plugin.so"; then
     check_plugin "pkg-config: a plugin with the archive" "$work/pc-plugin.so"
+  fi
+}
+
+# The other library is of the same Rust, which has most names in common, and has an allocator of its own.
+beside_rust() { # OUTPUT ARCHIVE ARCHIVE
+  "$CC" -std=c11 "${warnings[@]}" -o "$1" "$tests/beside-rust/program.c" -I"$moved/include" "$2" "$3" -pthread -lm \
+    -ldl -lgcc_s
+}
+
+check_beside_rust() {
+  local source=$tests/beside-rust/other.rs other=$work/libother.a ours=$moved/lib/libdevexchange.a
+  check "another Rust library" "$RUSTC" --edition 2024 --crate-type staticlib -o "$other" "$source" || return 0
+  if check "cc with the archive before another of Rust" beside_rust "$work/before" "$ours" "$other"; then
+    says_version "before another of Rust, the archive works" "$work/before"
+  fi
+  if check "cc with the archive after another of Rust" beside_rust "$work/after" "$other" "$ours"; then
+    says_version "after another of Rust, the archive works" "$work/after"
   fi
 }
 
@@ -571,6 +607,7 @@ main() {
     stays "the library" "$DEVX_PREFIX/lib/libdevexchange.so"
     check_bitcode
     check_exports
+    check_archive
     check_completeness
     check_headers
     check_stage_and_uninstall
@@ -580,6 +617,7 @@ main() {
     move_prefix
     check_cmake
     check_pkg_config
+    check_beside_rust
   fi
   run_test_files "${1:-}"
   echo
