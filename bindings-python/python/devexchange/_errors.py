@@ -7,12 +7,13 @@ from typing import Any
 
 
 class Error(Exception):
-    """A call was refused: nothing was taken, nothing was changed. The text names the field and the value."""
+    """A call was refused: nothing was taken, nothing was changed. The text names the field and the value.
 
-    #: The number that the C API returns for this error (``DEVX_…``). By default it is one for which the library raises
-    #: this class, so that an exception of a memory manager or of a source of batches stays what it is.
+    ``status`` is the number that the C API returns for this error (``DEVX_…``). By default it is one for which the
+    library raises this class, so that an exception of a memory manager or of a source of batches stays what it is.
+    ``driver_code`` is the code of the device driver's failed call, or 0."""
+
     status: int = 27  # DEVX_CALLBACK
-    #: The code of the device driver's failed call, or 0.
     driver_code: int
 
     def __init__(self, message: str = "", status: int | None = None, driver_code: int = 0) -> None:

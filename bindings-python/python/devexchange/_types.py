@@ -18,7 +18,7 @@ class DeviceType(IntEnum):
 
 
 class Device(NamedTuple):
-    """One device: its kind and its number, as ``__dlpack_device__`` returns them.
+    """One device: its kind (``type``) and its number (``id``), as ``__dlpack_device__`` returns them.
 
     Arguments that take a device also take its name, as ``str`` returns it: ``"cuda:0"``."""
 
@@ -32,115 +32,109 @@ class Device(NamedTuple):
 
 
 class DeviceInfo(NamedTuple):
-    """What a device is called and how much memory it has."""
+    """What a device is called and how much memory it has.
 
-    #: As the driver reports it; "host memory" for the CPU.
+    ``name`` is as the driver reports it, "host memory" for the CPU. ``uuid`` is the same in every process, whatever the
+    order of devices there; zero for the CPU. ``free_bytes`` (at the time of the call) and ``total_bytes`` are -1 for
+    the CPU. ``driver_version`` is as CUDA writes it (12040 is 12.4); 0 for the CPU."""
+
     name: str
-    #: The same in every process, whatever the order of devices there; zero for the CPU.
     uuid: UUID
-    #: Free bytes at the time of the call; -1 for the CPU.
     free_bytes: int
-    #: -1 for the CPU.
     total_bytes: int
-    #: The driver's version as CUDA writes it (12040 is 12.4); 0 for the CPU.
     driver_version: int
 
 
 class Plan(NamedTuple):
-    """How a conversion can be done."""
+    """How a conversion can be done.
 
-    #: "view", "copy" or "impossible"
+    ``kind`` is "view", "copy" or "impossible", ``copy_bytes`` how many bytes a copy writes, ``reason`` why the
+    conversion cannot be a view."""
+
     kind: str
-    #: How many bytes a copy writes.
     copy_bytes: int
-    #: Why the conversion cannot be a view.
     reason: str
 
 
 class Count(NamedTuple):
-    """One kind of thing in the ledger."""
+    """One kind of thing in the ledger: ``total`` is how many there have been so far, ``live`` how many of them are not
+    released yet."""
 
-    #: How many there have been so far.
     total: int
-    #: How many of them are not released yet.
     live: int
 
 
 class Received(NamedTuple):
-    """A batch of an asynchronous stream."""
+    """A ``batch`` of an asynchronous stream, and the producer's ``metadata`` for it. Bytes of the metadata that are not
+    UTF-8 become surrogates, as in file names."""
 
     batch: "RecordBatch"
-    #: The producer's metadata for this batch. Bytes that are not UTF-8 become surrogates, as in file names.
     metadata: dict[str, str]
 
 
 class ProducerError(NamedTuple):
-    """What the producer of an asynchronous stream reported with its error, besides the text."""
+    """What the producer of an asynchronous stream reported with its error, besides the text: ``code`` is an ``errno``
+    code, ``metadata`` what the producer added to it."""
 
-    #: An ``errno`` code.
     code: int
     metadata: dict[str, str]
 
 
 class MemoryRequest(NamedTuple):
-    """A request to a memory manager that is written in Python."""
+    """A request to a memory manager that is written in Python.
 
-    #: The kind of memory, and the device that it is for: a pair of numbers, as in DLPack.
+    ``device`` is the kind of memory, and the device that it is for: a pair of numbers, as in DLPack. ``bytes`` is how
+    much is wanted. ``stream`` is the stream in whose order device memory is given and taken back; None if it has to be
+    ready at once. It is never 2, the calling thread's default stream, because memory may be given back on another
+    thread: 1 stands for it.
+
+    For pinned memory, ``mapped`` says whether devices can use it, ``portable`` whether it can be used in all contexts,
+    ``write_combined`` whether it is fast for the host to write and slow to read."""
+
     device: Device
     bytes: int
-    #: The stream in whose order device memory is given and taken back; None if it has to be ready at once. It is never
-    #: 2, the calling thread's default stream, because memory may be given back on another thread: 1 stands for it.
     stream: int | None = None
-    # For pinned memory:
-    #: Whether devices can use it.
     mapped: bool = False
-    #: Whether it can be used in all contexts.
     portable: bool = False
-    #: Whether it is fast for the host to write and slow to read.
     write_combined: bool = False
 
 
 class MemoryInfo(NamedTuple):
-    """How much memory there is for a memory manager."""
+    """How much memory there is for a memory manager: ``free_bytes`` can still be allocated, of ``total_bytes``."""
 
-    #: Bytes that can still be allocated.
     free_bytes: int
-    #: All bytes.
     total_bytes: int
 
 
 class IpcHandle(NamedTuple):
-    """The handle with which another process opens the allocation of an address (``cuIpcOpenMemHandle``)."""
+    """The handle with which another process opens the allocation of an address (``cuIpcOpenMemHandle``).
 
-    #: The driver's handle, 64 bytes. It opens the whole allocation.
+    ``handle`` is the driver's, 64 bytes, and opens the whole allocation. The address is ``offset`` bytes from its
+    beginning. It has ``bytes`` bytes, and is on the device ``device_id``."""
+
     handle: bytes
-    #: Where the address is, in bytes from the beginning of the allocation.
     offset: int
-    #: Size of the allocation in bytes.
     bytes: int
-    #: The device that the allocation is on.
     device_id: int
 
 
 class Statistics(NamedTuple):
-    """What a memory manager allocated and got back."""
+    """What a memory manager allocated and got back.
 
-    #: Bytes in use now.
+    ``bytes`` and ``allocations`` are in use now, ``peak_bytes`` is the most that was in use at one time.
+    ``total_allocations`` and ``total_bytes`` count since the beginning, ``refused`` counts the requests that were
+    refused for lack of memory."""
+
     bytes: int
-    #: Most bytes that were in use at one time.
     peak_bytes: int
-    #: Allocations in use now.
     allocations: int
-    #: Allocations since the beginning.
     total_allocations: int
-    #: Bytes allocated since the beginning.
     total_bytes: int
-    #: Requests that were refused for lack of memory.
     refused: int
 
 
 class Interval(NamedTuple):
-    """A calendar interval, whose parts are not converted into each other."""
+    """A calendar interval, whose parts (``months``, ``days``, ``nanoseconds``) are not converted into each other."""
 
     months: int
     days: int

@@ -190,6 +190,18 @@ def test_everything_is_declared_and_described():
             assert f"def {name}(" in stub
 
 
+def test_records_describe_their_fields():
+    """`help` shows the docstring of a class, not the comments in it."""
+    things = [getattr(devexchange, name) for name in devexchange.__all__]
+    records = [thing for thing in things if hasattr(thing, "_fields")]
+    assert len(records) >= 10
+    for record in records:
+        for field in record._fields:
+            assert f"``{field}``" in record.__doc__, (record.__name__, field)
+    for field in ("status", "driver_code"):
+        assert f"``{field}``" in devexchange.Error.__doc__
+
+
 def is_passed_by(node):
     """Whether a member needs no docstring of its own: its class describes `__new__`, Python the protocols and
     operators."""
