@@ -19,7 +19,7 @@ import devexchange
 from devexchange import RecordBatch, Tensor, from_arrow, from_dlpack
 
 JAR = os.environ["DEVX_JAR"]
-README = Path(__file__).parents[3] / "README.md"
+CHECKOUT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,21 +40,21 @@ def java():
     return jpype.JPackage("dev").devexchange
 
 
-def readme_program():
+def documented_program():
     """The program after the line `<!-- jvm -->`, and its output."""
     pattern = r"<!-- jvm -->\n```python\n(.*?)```.*?<!-- jvm output -->\n```text\n(.*?)```"
-    found = re.search(pattern, README.read_text(), re.S)
-    assert found, "the README has no such program"
+    found = re.search(pattern, (CHECKOUT / "docs/guide.md").read_text(), re.S)
+    assert found, "the guide has no such program"
     return found.groups()
 
 
-def test_program_of_the_readme():
+def test_program_of_the_guide():
     """Uses PyTorch in `make test-torch`, otherwise NumPy, which has the functions that the program needs, too."""
-    program, expected = readme_program()
+    program, expected = documented_program()
     if os.environ.get("DEVX_TORCH") != "1":
         program = "import sys, numpy; sys.modules['torch'] = numpy\n" + program
     command = [sys.executable, "-c", program]
-    child = subprocess.run(command, capture_output=True, text=True, cwd=README.parent, timeout=300)
+    child = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT, timeout=300)
     assert (child.returncode, child.stdout) == (0, expected), child.stderr
 
 
