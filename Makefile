@@ -30,7 +30,7 @@ help: ## this table
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s (install), DEVICE=%s (demo: host or cuda), CARGO_TARGET_DIR\n' \
+	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s STATIC_TLS=no (install), DEVICE=%s (demo: host or cuda), CARGO_TARGET_DIR\n' \
 	  '$(PREFIX)' '$(LIBDIR)' '$(DESTDIR)' '$(DEVICE)'
 
 demo: ## two real tables and a matrix through C, Java and Julia without a copy

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the Python binding with PyTorch on the CPU in both directions, its allocator for GPUs on the simulated CUDA
-# driver, and the README's program with PyTorch and Java in one process.
+# driver, and the guide's program with PyTorch and Java in one process.
 #
 #   scripts/test-torch.sh [ARGUMENTS OF PYTEST]
 #

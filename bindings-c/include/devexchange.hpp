@@ -2299,7 +2299,7 @@ private:
  *   auto const manager = Manager::pool();
  *   auto const tensor = Tensor::allocate_with(manager, cuda(), dtype<float>, {2, 3}, stream);
  *
- * Memory from it may outlive it. Any thread may use it.
+ * Memory from it may outlive it. It may be used from several threads at once.
  */
 class Manager {
 public:
@@ -2435,7 +2435,7 @@ inline Plan ipc_plan(Batch const &batch) {
 /*
  * An exporter. Its offers end with it; what was imported stays valid until the importers release it. Its destructor waits until
  * the address is free again, for a second at most. When its process ends, host memory that was imported stays valid; device
- * memory does not.
+ * memory does not. It may be used from several threads at once.
  *
  *   auto const server = IpcServer::create("@weights");       // a name without a file, or the path of a socket
  *   server.offer("layer 1", tensor);
@@ -2495,7 +2495,7 @@ private:
 /*
  * A connection of an importer. What was imported may outlive it, and is given back to the exporter when it is released.
  * The exporter is trusted like a producer in this process: the memory holds what the exporter says, and nobody writes it
- * while it is read.
+ * while it is read. A connection may be used from several threads at once.
  *
  *   auto const tensor = IpcClient::create("@weights").import_tensor("layer 1");
  */

@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "check.h"
@@ -84,6 +86,34 @@ TEST(a_tensor_and_a_batch_go_to_another_process) {
     }
     close(ready[0]);
     close(ready[1]);
+    CHECK_INT(dx::outstanding(), 0);
+}
+
+TEST(several_threads_use_one_server_and_one_connection) {
+    {
+        auto const address = address_of("threads", getpid());
+        auto const server = dx::IpcServer::create(address);
+        auto const client = dx::IpcClient::create(address, dx::forever);
+        std::atomic<int> right{0};
+        std::vector<std::thread> threads;
+        for (int k = 0; k < 4; ++k) {
+            threads.emplace_back([&, k] {
+                auto const name = std::to_string(k);
+                for (int i = 0; i < 25; ++i) {
+                    auto const tensor = dx::Tensor::allocate_shared(dx::dtype<std::int32_t>, {1});
+                    tensor.borrow().mutable_data<std::int32_t>()[0] = 100 * k + i;
+                    server.offer(name, tensor);
+                    right += client.import_tensor(name).borrow().at<std::int32_t>({0}) == 100 * k + i;
+                    right += server.withdraw(name);
+                }
+            });
+        }
+        for (auto &thread : threads) {
+            thread.join();
+        }
+        CHECK_INT(right, 200);
+        CHECK(soon([&] { return server.leases() == 0; }));
+    }
     CHECK_INT(dx::outstanding(), 0);
 }
 
