@@ -1,9 +1,10 @@
 # Every command of the project. `make help` prints this table; the commands themselves are in scripts/.
 
-# make hands these three to scripts/install.sh, which has the same defaults.
+# make hands these four to scripts/install.sh, which has the same defaults.
 PREFIX ?= /usr/local
 LIBDIR ?= lib
 DESTDIR ?=
+STATIC_TLS ?= yes
 # Where the demo's memory is: host, or cuda (a GPU, or the simulated driver if there is none).
 DEVICE ?= host
 # The number of exchanges of `make soak-python` for each protocol.
@@ -30,8 +31,8 @@ help: ## this table
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s STATIC_TLS=no (install), DEVICE=%s (demo: host or cuda), CARGO_TARGET_DIR\n' \
-	  '$(PREFIX)' '$(LIBDIR)' '$(DESTDIR)' '$(DEVICE)'
+	@printf '\nVariables: PREFIX=%s LIBDIR=%s DESTDIR=%s STATIC_TLS=%s (install), DEVICE=%s (demo: host or cuda), CARGO_TARGET_DIR\n' \
+	  '$(PREFIX)' '$(LIBDIR)' '$(DESTDIR)' '$(STATIC_TLS)' '$(DEVICE)'
 
 demo: ## two real tables and a matrix through C, Java and Julia without a copy
 	@scripts/setup.sh --quiet rust c java julia
