@@ -255,3 +255,28 @@ fn only_a_wait_that_reached_its_limit_is_late() {
     drop((reader, writer));
     assert_eq!(ledger::outstanding(), 0);
 }
+
+#[test]
+fn a_stream_that_starts_meanwhile_takes_no_batch_of_another_type() {
+    let _alone = alone();
+    let (bytes, doubles) = (schema(), Schema::new(&[FieldDesc::new(c"doubles", c"g")]).unwrap());
+    let one = batch(&bytes, 1);
+    for round in 0..1_000 {
+        let (_reader, writer) = pair(4);
+        let send = || loop {
+            match writer.try_send(one.clone(), None).map_err(|refused| refused.error.status()) {
+                // Not started yet, or another sender was quicker.
+                Err(DEVX_INVALID_ARGUMENT | DEVX_BUSY) => {}
+                answer => return answer,
+            }
+        };
+        thread::scope(|scope| {
+            // Several, so that they have to wait for the lock between their steps.
+            let senders = [(); 4].map(|()| scope.spawn(send));
+            writer.start(&doubles).unwrap();
+            for sender in senders {
+                assert_eq!(sender.join().unwrap(), Err(DEVX_MISMATCH), "in round {round}");
+            }
+        });
+    }
+}

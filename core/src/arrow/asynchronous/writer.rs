@@ -275,12 +275,15 @@ impl Stream {
     /// Sends a batch. It does by itself what [`AsyncWriter::acting`] does for other actions, but in the same turns of
     /// the lock.
     fn send(&self, batch: Batch, metadata: Option<&[u8]>) -> Result<()> {
-        let fits = metadata.map_or(Ok(()), metadata::check_bytes).and_then(|()| self.require_same(&batch));
+        let schema = self.schema.get();
+        let fits = metadata.map_or(Ok(()), metadata::check_bytes).and_then(|()| self.require_same(&batch, schema));
         if let Err(error) = self.settled(|writing| fits.and_then(|()| writing.send())) {
             self.settle_alone();
             return Err(error);
         }
-        let mut offer = match Offer::new(batch, self.shelf) {
+        // A stream that can send has a schema. Another thread may have given it meanwhile.
+        let fits = schema.map_or_else(|| self.require_same(&batch, self.schema.get()), |_| Ok(()));
+        let mut offer = match fits.and_then(|()| Offer::new(batch, self.shelf)) {
             Ok(offer) => offer,
             Err(error) => {
                 return self.stepped(|writing| {
@@ -302,13 +305,10 @@ impl Stream {
         self.answered("on_next_task", code)
     }
 
-    fn require_same(&self, batch: &Batch) -> Result<()> {
+    /// Checks that a batch fits the stream, as far as that is known without a schema: before the stream is started.
+    fn require_same(&self, batch: &Batch, schema: Option<&Schema>) -> Result<()> {
         require_device_type(batch.device().kind, self.device_type)?;
-        match self.schema.get() {
-            Some(schema) => require_same_shape(batch.schema(), schema),
-            // Then the next step reports that the stream was not started.
-            None => Ok(()),
-        }
+        schema.map_or(Ok(()), |schema| require_same_shape(batch.schema(), schema))
     }
 
     fn answered(&self, callback: &'static str, code: i32) -> Result<()> {
