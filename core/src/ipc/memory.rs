@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use rustix::process::{Resource, getrlimit};
 
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::Device;
@@ -221,7 +220,7 @@ impl Drop for Mapping {
 pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
     let refused = |why: fmt::Arguments<'_>| Err(no_memory(bytes, why));
     // A file that grows beyond this limit ends the process with a signal.
-    if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| bytes as u64 > *limit) {
+    if let Some(limit) = largest_file().filter(|limit| bytes > *limit) {
         return refused(format_args!("the files of this process have at most {limit} (RLIMIT_FSIZE)"));
     }
     if bytes >= LARGE
@@ -238,6 +237,16 @@ pub(super) fn file(name: &str, bytes: usize) -> Result<OwnedFd> {
         Ok(()) => Ok(fd),
         Err(errno) => refused(format_args!("{}", OfErrno(errno.raw_os_error()))),
     }
+}
+
+/// Returns the most bytes that a file of this process may have (`RLIMIT_FSIZE`); `None` if the system does not say, as in a
+/// sandbox that refuses the question. (rustix takes for granted that there is an answer, and would read none as one.)
+fn largest_file() -> Option<usize> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: room for the answer.
+    let code = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    // No limit is the largest number.
+    if code == 0 { usize::try_from(limit.rlim_cur).ok() } else { None }
 }
 
 /// Reserves a file's memory, in pieces: some systems give back everything if a signal interrupts the call, so a timer that is

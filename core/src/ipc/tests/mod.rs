@@ -8,6 +8,7 @@ mod hostile;
 mod message;
 #[path = "../../../tests/patience/mod.rs"]
 mod patience;
+mod sandbox;
 mod server;
 
 use std::cell::RefCell;
