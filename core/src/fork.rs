@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -95,9 +96,10 @@ pub struct Locked<'a, T> {
     _inside: Inside,
 }
 
-/// Keeps the process from forking while it lives. Like a lock, it is held only briefly, and not together with one.
+/// Keeps the process from forking while it lives. Like a lock, it is held only briefly, not together with one, and given up on
+/// its own thread.
 #[derive(Debug)]
-pub struct Inside(());
+pub struct Inside(PhantomData<*const ()>);
 
 impl<T> Lock<T> {
     /// A new lock, which nobody holds.
@@ -139,7 +141,7 @@ impl Inside {
             }
         }
         HERE.set(HERE.get() + 1);
-        Self(())
+        Self(PhantomData)
     }
 }
 
@@ -189,6 +191,18 @@ pub(crate) mod tests {
     /// Held by a test that needs an address again as soon as its socket is closed.
     pub(crate) fn without_children() -> RwLockWriteGuard<'static, ()> {
         CHILDREN.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that is given up on another thread would be missing from that thread's count, and a child that the thread forks would
+    /// wait for ever. This compiles only if it is not `Send`: otherwise it would not be clear which trait is meant.
+    #[test]
+    fn who_keeps_the_process_from_forking_stays_on_its_thread() {
+        trait OfAll<Which> {
+            fn found() {}
+        }
+        impl<T> OfAll<()> for T {}
+        impl<T: Send> OfAll<u8> for T {}
+        <Inside as OfAll<_>>::found();
     }
 
     /// A child that takes so many seconds hangs.
