@@ -2,7 +2,7 @@
 //! token without calling the JVM. Java has a thread for each queue, which waits in here and takes the tokens out, so
 //! that a slow release does not delay an event.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use jni::sys::{jint, jlong};
 
 use crate::error::Result;
 use crate::handle::take;
+use crate::linger::Taker;
 use crate::native::plain;
 
 /// How long the thread for releases looks after the last one before it has to be woken. To wake a thread costs more than
@@ -26,11 +27,10 @@ const LINGER: Duration = Duration::from_micros(50);
 struct Line {
     queue: LazyLock<Arc<ReleaseQueue>>,
     /// The thread that takes the tokens out, once it has come.
-    taker: OnceLock<Thread>,
+    thread: OnceLock<Thread>,
+    taker: Taker,
     /// How long it stays if nothing is left.
     linger: Option<Duration>,
-    /// Whether it will look once more without being woken.
-    lingers: AtomicBool,
 }
 
 static RELEASES: Line = Line::new(|| ReleaseQueue::new(|| RELEASES.wake()), Some(LINGER));
@@ -39,45 +39,29 @@ static EVENTS: Line = Line::new(|| ReleaseQueue::new(|| EVENTS.wake()), None);
 
 impl Line {
     const fn new(queue: fn() -> Arc<ReleaseQueue>, linger: Option<Duration>) -> Self {
-        Self { queue: LazyLock::new(queue), taker: OnceLock::new(), linger, lingers: AtomicBool::new(false) }
+        let taker = Taker { lingers: AtomicBool::new(false) };
+        Self { queue: LazyLock::new(queue), thread: OnceLock::new(), taker, linger }
     }
 
     /// Called after each push, on the thread that pushed.
     fn wake(&self) {
-        // Pairs with the fences in `wait`: either this sees a taker that has to be woken, or the taker sees the pushed
-        // token.
-        fence(SeqCst);
-        if !self.lingers.load(Relaxed) {
+        if self.taker.has_to_be_woken() {
             self.rouse();
         }
     }
 
     /// Wakes the taker, even if it would look by itself.
     fn rouse(&self) {
-        if let Some(taker) = self.taker.get() {
-            taker.unpark();
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
         }
     }
 
     /// Waits for tokens; returns how many there are. Must always be called on the same thread.
     fn wait(&self, tokens: &mut [u64]) -> usize {
-        self.taker.get_or_init(thread::current);
-        fence(SeqCst);
-        let mut linger = self.linger;
-        loop {
-            let taken = self.queue.drain(tokens);
-            if taken > 0 {
-                return taken;
-            }
-            let Some(time) = linger.take() else {
-                thread::park();
-                continue;
-            };
-            self.lingers.store(true, Relaxed);
-            thread::park_timeout(time);
-            self.lingers.store(false, Relaxed);
-            fence(SeqCst);
-        }
+        self.thread.get_or_init(thread::current);
+        let park = |time: Option<Duration>| time.map_or_else(thread::park, thread::park_timeout);
+        self.taker.wait(self.linger, || self.queue.drain(tokens), park)
     }
 }
 

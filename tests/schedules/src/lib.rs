@@ -1,4 +1,4 @@
-//! The parts of the core that threads share, built from the core's own files with the atomics and locks of loom instead of
+//! The parts of the core that threads share, and one of the Java binding, built from their own files with the atomics and locks of loom instead of
 //! those of std. Each test is a small model of how threads use a part; loom runs it in every order that its memory model
 //! allows.
 
@@ -10,6 +10,7 @@ mod counted;
 mod inbox;
 mod kept;
 mod lazy;
+mod linger;
 mod list;
 mod parts;
 mod queue;

@@ -1,4 +1,4 @@
-//! The source files of the core that are modelled, with what the models need to use them.
+//! The source files that are modelled, with what the models need to use them.
 
 #![expect(dead_code, unreachable_pub, reason = "a model uses a part of what the core uses")]
 
@@ -15,6 +15,8 @@ mod inbox;
 mod kept;
 #[path = "../../../core/src/memory/lazy.rs"]
 mod lazy;
+#[path = "../../../bindings-jni/src/linger.rs"]
+mod linger;
 #[path = "../../../core/src/local/list.rs"]
 mod list;
 mod nesting;
@@ -36,6 +38,7 @@ use inbox::New;
 pub(crate) use inbox::{Inbox, List as Things, Node};
 pub(crate) use kept::Kept;
 pub(crate) use lazy::Lazy;
+pub(crate) use linger::Taker;
 pub(crate) use list::{List, Place};
 pub(crate) use queue::{ReleaseQueue, Signal};
 pub(crate) use slab::{Slab, TailSize};
