@@ -1,6 +1,6 @@
-//! The parts of the core that threads share, and one of the Java binding, built from their own files with the atomics and locks of loom instead of
-//! those of std. Each test is a small model of how threads use a part; loom runs it in every order that its memory model
-//! allows.
+//! The parts of the core that threads share, and one of the Java binding, built from their own files with the atomics and
+//! locks of loom instead of those of std. Each test is a small model of how threads use a part; loom runs it in every order
+//! that its memory model allows.
 
 #![cfg(test)]
 
