@@ -221,7 +221,9 @@ function rows_of(ranges, p, i, child)
     return child.record.offset + start, n
 end
 
-value(l::Lists, p, i) = stored(l.child, rows_of(l.ranges, p, i, l.child)...)
+part_of(child, ranges, p, i) = stored(child, rows_of(ranges, p, i, child)...)
+
+value(l::Lists, p, i) = part_of(l.child, l.ranges, p, i)
 
 # Row `p` is `size` rows of the child, beginning at `start + p * size` in its buffers.
 struct FixedLists{C}
@@ -248,13 +250,10 @@ end
 
 maps(ranges, keys, values) = Maps{held_type(keys),held_type(values)}(ranges, keys, values)
 
-value_type(l::Maps{K,V}) where {K,V} = Entries{held_eltype(l.keys),held_eltype(l.values),K,V}
+value_type(::Maps{K,V}) where {K,V} = Entries{eltype(K),eltype(V),K,V}
 levels(l::Maps) = max(levels_above(l.keys), levels_above(l.values))
 
-function value(l::Maps{K,V}, p, i) where {K,V}
-    rows(c) = stored(c, rows_of(l.ranges, p, i, c)...)
-    return value_type(l)(rows(l.keys), rows(l.values))
-end
+@inline value(l::Maps, p, i) = value_type(l)(part_of(l.keys, l.ranges, p, i), part_of(l.values, l.ranges, p, i))
 
 # Row `p` is an `R` of the values at index `starts[k] + p` in the buffers of each child `k`.
 struct Structs{R,C}
@@ -276,7 +275,10 @@ end
 value_type(::Structs{R}) where {R} = R
 levels(l::Structs) = most_levels(l.children)
 
-value(l::Structs{R}, p, i) where {R} = R(ntuple(k -> at(l.children[k], l.starts[k] + p, i), length(l.children)))
+value(l::Structs{R}, p, i) where {R} = R(values_of_members(l, p, i))
+# Written out for each member, so that the compiler knows the type of each.
+@generated values_of_members(l::Structs{R,C}, p, i) where {R,C} =
+    Expr(:tuple, (:(at(l.children[$k], l.starts[$k] + p, i)) for k in 1:fieldcount(C))...)
 value(l::Structs{Row}, p, i) = Row(l.names, l.children, l.starts .+ p, i)
 
 # Row `p` is in the child that its type id stands for (`numbers[id + 1]`, 0 for none). In a sparse union it is at index

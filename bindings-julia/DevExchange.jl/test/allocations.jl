@@ -17,6 +17,15 @@ end
 const BOX = Ref{Any}()
 boxed(x) = (BOX[] = Ref{Any}(x); nothing)
 
+# Goes through all rows of a column, and counts their members.
+function members(c)
+    count = 0
+    for row in skipmissing(c)
+        count += length(row)
+    end
+    return count
+end
+
 # A new handle is two objects: the handle itself and its count.
 const PER_HANDLE = 2
 
@@ -63,11 +72,18 @@ end
     c = b[1]
     @test objects(() -> sum(c)) < 1
     @test objects(() -> null_count(c)) < 1
-    wide = Batch((n=collect(1:10^4),))
+    wide = Batch((n=collect(1:10^4), x=rand(10^4)))
     n = wide["n"]
     maps = (x -> x .+ 1, x -> x .> 5, x -> x[x .> 5], x -> hcat(x, x))
     foreach(f -> (@test objects(() -> (f(n); nothing)) < 50), maps)
-    close(wide)
+    # Rows of several members: no object for each row or member.
+    rows = 10^3
+    nested = Batch((row=[(a=k, b=2.0, c=Date(k)) for k in 1:rows], map=[Dict(k => 2.0) for k in 1:rows],
+        maybe=[k % 2 == 0 ? missing : (a=k, b=true) for k in 1:rows]))
+    for c in (nested["row"], nested["map"], nested["maybe"], root(wide))
+        @test objects(() -> members(c)) < 50
+    end
+    foreach(close, (wide, nested))
     close(s)
     close(b)
     @test nothing_left()
