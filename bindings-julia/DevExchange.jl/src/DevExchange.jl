@@ -95,6 +95,7 @@ include("async.jl")
 include("async_reader.jl")
 include("async_writer.jl")
 include("ipc.jl")
+include("broadcast.jl")
 include("ledger.jl")
 include("precompile.jl")
 

@@ -252,6 +252,19 @@ end
     @test Date(2024, 1, 31) + Dates.CompoundPeriod(MonthDayNano(1, 1, 0)) == Date(2024, 3, 1)
     @test DateTime(2024) + Dates.CompoundPeriod(DayTime(1, 5)) == DateTime(2024, 1, 2, 0, 0, 0, 5)
     @test Dates.CompoundPeriod(MonthDayNano(1, 2, 3)) == Month(1) + Day(2) + Nanosecond(3)
+    # Each is one value to broadcasting, and so is what is handed on.
+    none = Decimal{9,2,Int32}(0)
+    for (x, other) in ((d, none), (DX.Int256(1), DX.Int256(2)), (MonthDayNano(1, 2, 3), MonthDayNano(0, 0, 0)),
+                       (DayTime(1, 2), DayTime(0, 0)), (RawElement{0x04,0x10,UInt16}(1), RawElement{0x04,0x10,UInt16}(2)))
+        @test ([x, other] .== x) == [true, false]
+    end
+    rows = Batch((d=[d, none], k=[1, 2]))
+    @test (rows[:d] .== d) == [true, false] && (rows[:d] .< none) == [true, false]
+    @test getindex.(rows, [:k, :d]) == [rows[:k], rows[:d]]
+    tensors = [Tensor([1]), Tensor([2])]
+    copies = copy_to.(tensors, DX.CPU)
+    @test copies == tensors
+    foreach(close, (rows, tensors..., copies...))
     # Values of any type as text.
     b = Batch((a=[1, missing], b=["x\"y", "z"^600],
         c=[(k=[1.5], m=Dict("a" => d)), (k=Float64[], m=Dict{String,typeof(d)}())]))
