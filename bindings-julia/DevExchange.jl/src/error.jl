@@ -58,6 +58,22 @@ end
 # are converted first, so that nothing throws between `enter` and `leave`: a `Cstring` is made by `ctext`, and what C
 # calls back here catches its own exceptions.
 macro checked(call)
+    return checked(call, call -> :(status = $call))
+end
+
+# Like `@checked`, for a call that waits for another process. The garbage collector, which stops all of Julia's threads, need
+# not wait for this thread meanwhile; so the call must not lead to any Julia code, nor to a foreign release, which may be
+# Julia code. Interrupts are deferred until the handle is left: Julia throws them where the thread is told to stop again.
+macro checked_while_waiting(call)
+    around(call) = quote
+        before = ccall(:jl_gc_safe_enter, Int8, ())
+        status = $call
+        ccall(:jl_gc_safe_leave, Cvoid, (Int8,), before)
+    end
+    return checked(call, around, :(Base.sigatomic_begin()), :(Base.sigatomic_end()))
+end
+
+function checked(call, around, first=nothing, last=nothing)
     Meta.isexpr(call, :call) || error("@checked wants a call")
     name, arguments = call.args[1], call.args[2:end]
     all(a -> Meta.isexpr(a, :(::), 2), arguments) || error("@checked wants a type for each argument")
@@ -82,9 +98,11 @@ macro checked(call)
     return quote
         record = Ref{DevxError}()
         $(prepare...)
+        $first
         $(before...)
-        status = ccall($name[], DevxStatus, ($(types...), Ptr{DevxError}), $(values...), record)
+        $(around(:(ccall($name[], DevxStatus, ($(types...), Ptr{DevxError}), $(values...), record))))
         $(after...)
+        $last
         if status != DEVX_OK
             GC.@preserve record throw_error_of(status, Base.unsafe_convert(Ptr{DevxError}, record))
         end

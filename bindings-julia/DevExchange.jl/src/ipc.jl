@@ -29,8 +29,9 @@ end
     IpcClient(f, address; timeout=10)
 
 An importer's connection to the [`IpcServer`](@ref) at an address: [`import_tensor`](@ref), [`import_batch`](@ref). The
-client waits up to `timeout` seconds for each answer (`Inf` for no limit); the calling thread blocks meanwhile. The second
-form, for a `do` block, calls `f(client)`, closes the client, and returns what `f` returned.
+client waits up to `timeout` seconds for each answer (`Inf` for no limit). The calling thread blocks meanwhile, but the
+garbage collector does not wait for it. The second form, for a `do` block, calls `f(client)`, closes the client, and
+returns what `f` returned.
 
 An exporter is trusted like a producer in this process: that the memory holds what the exporter says (the offsets of a
 batch are followed as they are), and that nobody writes it while it is read here. No check can find that.
@@ -59,7 +60,7 @@ function IpcClient(address::AbstractString; timeout::Real=DEVX_IPC_TIMEOUT_NS ÷
     text = ctext(address, "address")
     limit = nanoseconds(timeout, "timeout")
     return IpcClient(made(Handle{TAG_IPC_CLIENT}) do out
-        @checked devx_ipc_client_create(text::Ptr{UInt8}, limit::Int64, out::Ptr{Ptr{Cvoid}})
+        @checked_while_waiting devx_ipc_client_create(text::Ptr{UInt8}, limit::Int64, out::Ptr{Ptr{Cvoid}})
     end)
 end
 
@@ -150,7 +151,7 @@ the exporter is gone, `DEVX_NOT_READY` if it does not answer in time, `DEVX_BUSY
 function import_tensor(c::IpcClient, name::AbstractString)
     text = ctext(name, "name")
     return adopt_tensor(made(Handle{TAG_TENSOR}) do out
-        @checked devx_ipc_client_import_tensor(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
+        @checked_while_waiting devx_ipc_client_import_tensor(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
     end)
 end
 
@@ -162,7 +163,7 @@ Like [`import_tensor`](@ref), but for a batch. A batch in host memory cannot be 
 function import_batch(c::IpcClient, name::AbstractString)
     text = ctext(name, "name")
     return adopt_batch(made(Handle{TAG_BATCH}) do out
-        @checked devx_ipc_client_import_batch(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
+        @checked_while_waiting devx_ipc_client_import_batch(c.handle::Handle, text::Ptr{UInt8}, out::Ptr{Ptr{Cvoid}})
     end)
 end
 

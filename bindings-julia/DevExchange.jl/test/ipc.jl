@@ -206,6 +206,54 @@ end
     return nothing
 end
 
+# A socket of packets at an abstract address, that takes connections and never answers. Collects garbage while a client waits
+# there on another thread, and says whether the client is still connected.
+const COLLECTOR = """
+    using DevExchange
+    Threads.nthreads() == 1 && (println("1 thread"); exit())
+    address = codeunits(ARGS[1])
+    # Linux: AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC.
+    listener = ccall(:socket, Cint, (Cint, Cint, Cint), 1, 5 | 0o4000 | 0o2000000, 0)
+    record = [reinterpret(UInt8, UInt16[1]); 0x00; address[2:end]]
+    ccall(:bind, Cint, (Cint, Ptr{UInt8}, Cuint), listener, record, length(record)) == 0 || error("bind")
+    ccall(:listen, Cint, (Cint, Cint), listener, 1) == 0 || error("listen")
+    client = Task() do
+        try
+            IpcClient(ARGS[1]; timeout=20)
+        catch e
+            e
+        end
+    end
+    client.sticky = true
+    ccall(:jl_set_task_tid, Cvoid, (Any, Cint), client, 1)
+    schedule(client)
+    accept() = ccall(:accept4, Cint, (Cint, Ptr{Cvoid}, Ptr{Cvoid}, Cint), listener, C_NULL, C_NULL, 0o4000)
+    global peer
+    while (global peer = accept()) < 0
+        sleep(0.01)
+    end
+    GC.gc()
+    # What the client said, then nothing more yet (-1) or the end (0).
+    bytes = zeros(UInt8, 4096)
+    receive() = ccall(:recv, Cssize_t, (Cint, Ptr{UInt8}, Csize_t, Cint), peer, bytes, length(bytes), 0)
+    found = receive()
+    while found > 0
+        global found = receive()
+    end
+    ccall(:close, Cint, (Cint,), peer)
+    println(found == -1 ? "waits" : "gave up", " ", DevExchange.status_name(fetch(client).status))
+    """
+
+@testset "ipc: garbage is collected while a client waits" begin
+    said, ended = run_julia(`-e $COLLECTOR $(address_of_test("mute"))`; JULIA_NUM_THREADS=2)
+    # Some builds of Julia have no more threads than the machine has processors.
+    if said == "1 thread\n"
+        @test_skip said
+    else
+        @test said == "waits DEVX_CLOSED\n" && ended
+    end
+end
+
 @testset "ipc: many imports, and forgotten ones" begin
     address = address_of_test("many")
     forgotten_exchange(address)
