@@ -202,9 +202,9 @@ end
     next!(r::AsyncReader) -> Union{Batch,Nothing}
 
 Returns the next batch, or `nothing` at the end. While a foreign producer of a [`BatchStream`](@ref) works, the thread
-blocks; for a batch of an [`AsyncReader`](@ref) only the task waits. A producer may wait for its own threads, and those
-may call a Julia source or manager, which needs a free Julia thread. So give such a producer an `AsyncReader`: otherwise
-each may wait for the other.
+blocks, and with it the garbage collector of all threads; for a batch of an [`AsyncReader`](@ref) only the task waits. A
+producer may wait for its own threads, and those may call a Julia source or manager, which needs a free Julia thread. So
+give such a producer an `AsyncReader`: otherwise each may wait for the other.
 
 Throws the producer's error (`DEVX_CALLBACK` with its text if a foreign producer failed); `DEVX_MISMATCH` or
 `DEVX_DEVICE` for a batch that does not have the stream's schema or device type, and the errors of

@@ -265,3 +265,15 @@
         @test !ended && occursin("has version 99.0.0, this package needs $(DX.PACKAGE_VERSION)", output)
     end
 end
+
+# `Pkg.test` runs the tests in an environment with nothing but what the project names for them.
+@testset "processes: the project names what the tests load" begin
+    project = read(joinpath(@__DIR__, "..", "Project.toml"), String)
+    packages = match(r"\[deps\]\n(.*?)\n\n"s, project)[1]
+    for_tests = match(r"\ntest = \[(.*)\]", project)[1]
+    named = ["DevExchange"; first.(split.(split(packages, '\n'), " = ")); split(for_tests, r"[\", ]+")]
+    for file in filter(endswith(".jl"), readdir(@__DIR__)), line in eachline(joinpath(@__DIR__, file))
+        loaded = match(r"^(?:using|import) ([\w, ]+)", line)
+        loaded === nothing || @test issubset(split(loaded[1], ", "), named)
+    end
+end
