@@ -3,6 +3,7 @@
 use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_UNSUPPORTED};
 use devexchange_core::arrow::value::Temporal;
 use devexchange_core::arrow::{TimeUnit, Type, Value};
+use devexchange_core::memory::vector;
 use devexchange_core::{Column, Element, Error as CoreError};
 use pyo3::exceptions::{PyKeyError, PyOSError, PyOverflowError, PyValueError};
 use pyo3::intern;
@@ -123,7 +124,7 @@ fn structs<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyList
     let mut keys_of_rows = None;
     // Below a null there may be anything. Without one, the children can be read as a whole.
     let whole = match column.known_null_count() {
-        0 => Some(column.children().map(|child| list(py, child)).collect::<Result<Vec<_>>>()?),
+        0 => Some(lists(py, column)?),
         _ => None,
     };
     for row in 0..column.length() {
@@ -141,6 +142,14 @@ fn structs<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyList
         })?;
     }
     Ok(rows)
+}
+
+fn lists<'py>(py: Python<'py>, column: Column<'_>) -> Result<Vec<Bound<'py, PyList>>> {
+    let mut lists = vector(column.children().len())?;
+    for child in column.children() {
+        lists.push(list(py, child)?);
+    }
+    Ok(lists)
 }
 
 fn fields<'py>(
@@ -166,7 +175,7 @@ fn dict<'py>(
 
 /// The names of a struct's fields, for a dict.
 fn keys<'py>(py: Python<'py>, column: Column<'_>) -> Result<Vec<Bound<'py, PyString>>> {
-    let (mut keys, seen) = (Vec::new(), objects::dict(py)?);
+    let (mut keys, seen) = (vector(column.children().len())?, objects::dict(py)?);
     for child in column.children() {
         let name = child.field().name();
         let key = objects::text(py, name)?;

@@ -87,6 +87,8 @@ impl Batch {
         unsafe { Self::describe(schema, device, nodes, n_buffers, sizes, owner) }
     }
 
+    /// Makes a batch of the described arrays, which have this number of buffers in all.
+    ///
     /// # Safety
     /// Same as [`Batch::from_sized_parts`].
     #[inline(always)]
