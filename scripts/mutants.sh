@@ -40,7 +40,9 @@ files_of() { # MODULE
       echo core/src/arrow/{schema,field,names,read,record,format,type_name,metadata,count,check,table,tree,pointers}.rs \
         core/src/arrow/{depth_first,check/array,check/plain}.rs ;;
     value) echo core/src/arrow/{value,bitmap,temporal}.rs ;;
-    batch) echo core/src/arrow/{batch,transfer,taken,offsets,column,builder,node,sizes}.rs core/src/arrow/{batch/describe,batch/import,column/rows,column/share}.rs ;;
+    batch)
+      echo core/src/arrow/{batch,transfer,taken,offsets,column,builder,node,sizes}.rs \
+        core/src/arrow/{batch/describe,batch/import,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs core/src/arrow/owned.rs ;;
     asynchronous)
       echo core/src/arrow/asynchronous/{bell,block,handler,mod,offers,owned,producer,reader,reading}.rs \
@@ -85,7 +87,7 @@ tests_of() { # MODULE
     value) echo --features arrow --test types --test temporal ;;
     batch | batch-stream)
       echo --package devexchange-corpus --lib --test corpus --test batch --test batch_stream --test owned --test types \
-        --test convert --test chains --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
+        --test convert --test chains --test sizes --test slices --package devexchange-tests --test cuda_views --test cuda_arrow \
         --test cuda_pool_release ;;
     asynchronous)
       echo --package devexchange-corpus --lib --test corpus --test asynchronous --test owned --test fork \
