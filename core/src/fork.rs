@@ -193,8 +193,8 @@ pub(crate) mod tests {
         CHILDREN.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that is given up on another thread would be missing from that thread's count, and a child that the thread forks would
-    /// wait for ever. This compiles only if it is not `Send`: otherwise it would not be clear which trait is meant.
+    /// One that is given up on another thread would be missing from that thread's count, and a child that the thread forks
+    /// would wait for ever. This compiles only if it is not `Send`: otherwise it would not be clear which trait is meant.
     #[test]
     fn who_keeps_the_process_from_forking_stays_on_its_thread() {
         trait OfAll<Which> {
