@@ -70,6 +70,13 @@ fn what_a_tensor_cannot_say_is_impossible() {
 }
 
 #[test]
+fn bools_of_no_rows_need_no_buffer() {
+    let nodes = [NodeDesc { length: 0, null_count: 0, offset: 0, buffers: &[null(); 2] }];
+    let copy = tensor(single(&[FieldDesc::new(c"b", c"b")], &nodes).root(), Copying::IfNeeded).unwrap();
+    assert_eq!((copy.dtype(), copy.shape()), (DType::BOOL, &[0][..]));
+}
+
+#[test]
 fn bools_are_copied_only_if_the_caller_says_so() {
     static BITS: [u8; 1] = [0b1010];
     let nodes = [NodeDesc { length: 3, null_count: 0, offset: 1, buffers: &[null(), BITS.as_ptr().cast()] }];
