@@ -193,16 +193,19 @@ pub(crate) mod tests {
         CHILDREN.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `<Guard as OnItsThread<_>>::stays()` compiles only if the guard is not `Send`: otherwise it would not be clear which
+    /// trait is meant.
+    pub(crate) trait OnItsThread<Which> {
+        fn stays() {}
+    }
+    impl<T> OnItsThread<()> for T {}
+    impl<T: Send> OnItsThread<u8> for T {}
+
     /// One that is given up on another thread would be missing from that thread's count, and a child that the thread forks
-    /// would wait for ever. This compiles only if it is not `Send`: otherwise it would not be clear which trait is meant.
+    /// would wait for ever.
     #[test]
     fn who_keeps_the_process_from_forking_stays_on_its_thread() {
-        trait OfAll<Which> {
-            fn found() {}
-        }
-        impl<T> OfAll<()> for T {}
-        impl<T: Send> OfAll<u8> for T {}
-        <Inside as OfAll<_>>::found();
+        <Inside as OnItsThread<_>>::stays();
     }
 
     /// A child that takes so many seconds hangs.

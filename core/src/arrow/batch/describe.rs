@@ -102,8 +102,8 @@ impl Batch {
     ) -> std::result::Result<Self, Refused<Owner>> {
         let any = nodes.clone().flat_map(|node| node.buffers).find(|address| !address.is_null());
         // SAFETY: the caller's contract.
-        let (room, table, root) = match unsafe { described(schema, device, nodes, n_buffers, sizes) } {
-            Ok(described) => described,
+        let (room, table, root) = match unsafe { arrays(schema, device, nodes, n_buffers, sizes) } {
+            Ok(arrays) => arrays,
             Err(error) => return Err(Refused { error, returned: owner }),
         };
         let slab = fill_in!(
@@ -128,7 +128,7 @@ impl Batch {
 /// # Safety
 /// Same as [`Batch::from_sized_parts`]. `n_buffers` is the number of buffers of all nodes.
 #[inline(always)]
-unsafe fn described<'a>(
+unsafe fn arrays<'a>(
     schema: &Schema,
     device: Device,
     nodes: impl ExactSizeIterator<Item = NodeDesc<'a>> + Clone,

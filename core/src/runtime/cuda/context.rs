@@ -249,17 +249,12 @@ impl Drop for Apart<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fork::tests::OnItsThread;
 
-    /// A guard that is dropped on another thread would restore what that thread never had. This compiles only if no guard is
-    /// `Send`: otherwise it would not be clear which trait is meant.
+    /// A guard that is dropped on another thread would restore what that thread never had.
     #[test]
     fn guards_stay_on_their_thread() {
-        trait OfAll<Which> {
-            fn found() {}
-        }
-        impl<T> OfAll<()> for T {}
-        impl<T: Send> OfAll<u8> for T {}
-        <Current<'_> as OfAll<_>>::found();
-        <Apart<'_> as OfAll<_>>::found();
+        <Current<'_> as OnItsThread<_>>::stays();
+        <Apart<'_> as OnItsThread<_>>::stays();
     }
 }
