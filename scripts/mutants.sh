@@ -42,7 +42,7 @@ files_of() { # MODULE
     value) echo core/src/arrow/{value,bitmap,temporal}.rs ;;
     batch)
       echo core/src/arrow/{batch,transfer,taken,offsets,column,builder,node,sizes}.rs \
-        core/src/arrow/{batch/describe,batch/import,column/rows,column/share}.rs ;;
+        core/src/arrow/{batch/describe,batch/import,column/row,column/rows,column/share}.rs ;;
     batch-stream) echo core/src/arrow/batch_stream/{alone,export,import,interface,mod}.rs core/src/arrow/owned.rs ;;
     asynchronous)
       echo core/src/arrow/asynchronous/{bell,block,handler,mod,offers,owned,producer,reader,reading}.rs \

@@ -1,11 +1,14 @@
 //! A column: a view of one array of a batch, with the slices of the arrays above it applied.
 
+mod row;
 mod rows;
 mod share;
 
 use core::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+
+pub use rows::Rows;
 
 use super::batch::Batch;
 use super::bitmap;
@@ -15,6 +18,7 @@ use super::record::Record;
 use super::tree::Links;
 use crate::abi::arrow_data::ArrowArray;
 use crate::abi::types::DevxColumn;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result, refuse};
 use crate::stream::Stream;
 
@@ -196,9 +200,45 @@ impl<'a> Column<'a> {
         self.buffers().get(index).copied().unwrap_or(std::ptr::null())
     }
 
-    /// Whether the values are in their own buffers, behind a validity buffer, as in nearly every column.
-    fn is_plain(self) -> bool {
-        self.record().plain != 0
+    /// The values of all rows: numbers as they are, dates and times as the integers that store them, dictionary columns
+    /// as their indices. Rows that are null are included; their values are undefined.
+    ///
+    /// # Errors
+    /// `DEVX_MISMATCH` for another type, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the buffer is not
+    /// aligned.
+    #[inline]
+    pub fn values<T: Element>(self) -> Result<&'a [T]> {
+        let first = self.values_ptr(T::DTYPE)?;
+        if self.length == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: the producer of the array promises this many values. Their size was checked at import, their device
+        // and alignment by `values_ptr`.
+        Ok(unsafe { std::slice::from_raw_parts(first.cast::<T>(), self.length as usize) })
+    }
+
+    /// The address of row 0's value; see [`Column::values`].
+    ///
+    /// # Errors
+    /// Same as [`Column::values`].
+    #[inline]
+    pub fn values_ptr(self, dtype: DType) -> Result<*const c_void> {
+        if self.ty().storage() != Some(dtype) {
+            return refuse!(DEVX_MISMATCH, "the type is {}, which is not stored as {dtype}", self.ty())
+                .map_err(|error| self.named(error));
+        }
+        self.require_host()?;
+        let values = self.buffer(1);
+        // For an array without values, a producer may give any address.
+        if self.length > 0 && !values.addr().is_multiple_of(dtype.alignment()) {
+            return refuse!(
+                DEVX_INVALID_BUFFERS,
+                "buffers[1] is {values:p}: not aligned to {} bytes",
+                dtype.alignment()
+            )
+            .map_err(|error| self.named(error));
+        }
+        Ok(values.wrapping_byte_add(self.offset as usize * dtype.element_bytes().unwrap_or(0)))
     }
 
     /// The number of nulls as far as it is known without reading the data; −1 if it is not known. Unions and run-end

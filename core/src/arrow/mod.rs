@@ -34,7 +34,7 @@ pub use asynchronous::{AsyncReader, AsyncWriter};
 pub use batch::Batch;
 pub use batch_stream::BatchStream;
 pub use builder::ArrayBuilder;
-pub use column::Column;
+pub use column::{Column, Rows};
 pub use field::Field;
 pub use format::{TimeUnit, Type};
 pub use owned::{Owned, OwnedBatch, Struct};

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::fmt;
 
-use super::column::Column;
+use super::column::{Column, Rows};
 use super::format::Type;
 pub use super::temporal::Temporal;
 use crate::error::Result;
@@ -62,25 +62,25 @@ pub struct Decimal<'a> {
 /// The most zeros with which a decimal is shown. The scale in a format string can ask for any number of them.
 const MOST_ZEROS: u32 = 128;
 
-impl<'a> Column<'a> {
-    /// The value of a row, found behind dictionaries, unions and runs ([`Column::resolve`]).
+impl<'a> Rows<'a> {
+    /// See [`Column::value`].
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE` for memory that the host cannot read, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS`,
-    /// `DEVX_INVALID_TEXT`.
-    pub fn value(self, row: i64) -> Result<Value<'a>> {
+    /// Same as [`Column::value`].
+    pub fn value(&self, row: i64) -> Result<Value<'a>> {
         match self.resolve(row)? {
-            Some((column, row)) => column.stored(row),
+            Some((rows, row)) => rows.stored(row),
             None => Ok(Value::Null),
         }
     }
 
-    /// The value of a row that is not null, for a column and row that [`Column::resolve`] returned.
+    /// See [`Column::stored`].
     ///
     /// # Errors
-    /// Same as [`Column::value`]; `DEVX_MISMATCH` for a type that stores its values elsewhere.
-    pub fn stored(self, row: i64) -> Result<Value<'a>> {
+    /// Same as [`Column::stored`].
+    pub fn stored(&self, row: i64) -> Result<Value<'a>> {
         Ok(match self.ty() {
+            Type::Int(_) => Value::Int(signed(self.fixed(row)?)),
             Type::Bool => Value::Bool(self.bool(row)?),
             Type::Float(width) => float(width, unsigned(self.fixed(row)?)),
             Type::UInt(_) => Value::UInt(unsigned(self.fixed(row)?)),
@@ -92,12 +92,12 @@ impl<'a> Column<'a> {
                 Value::Binary(self.bytes(row)?)
             }
             Type::Utf8 | Type::LargeUtf8 | Type::Utf8View => Value::Text(self.text(row)?),
-            Type::Struct => Value::Struct(self, row),
+            Type::Struct => Value::Struct(self.column(), row),
             Type::Map => Value::Map(self.list(row)?),
             ty if ty.is_temporal() => Value::Temporal(Temporal {
                 number: signed(self.fixed(row)?),
                 ty,
-                has_zone: !self.field().timezone().is_empty(),
+                has_zone: !self.column().field().timezone().is_empty(),
             }),
             ty if ty.is_list() || matches!(ty, Type::FixedSizeList(_)) => Value::List(self.list(row)?),
             _ => Value::Int(signed(self.fixed(row)?)),
@@ -105,10 +105,14 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Reads an integer of up to 8 bytes.
+/// Reads an integer of 1, 2, 4 or 8 bytes.
 fn unsigned(bytes: &[u8]) -> u64 {
-    let byte = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
-    if cfg!(target_endian = "little") { bytes.iter().rev().fold(0, byte) } else { bytes.iter().fold(0, byte) }
+    match *bytes {
+        [a] => a.into(),
+        [a, b] => u16::from_ne_bytes([a, b]).into(),
+        [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]).into(),
+        _ => bytes.try_into().map_or(0, u64::from_ne_bytes),
+    }
 }
 
 fn signed(bytes: &[u8]) -> i64 {

@@ -139,6 +139,8 @@ fn check_sample(batch: &Batch) {
     assert_eq!([0, 1, 2].map(|row| n.is_valid(row).unwrap()), [true, false, true]);
     let t = batch.column(1).unwrap();
     assert_eq!([0, 1, 2].map(|row| t.text(row).unwrap()), ["a", "bc", ""]);
+    let texts = t.rows();
+    assert_eq!((texts.len(), texts.ty(), texts.column().field().name()), (3, t.ty(), "t"));
     let l = batch.column_named("l").unwrap();
     let lists = [0, 1, 2].map(|row| l.list(row).unwrap().values::<f64>().unwrap());
     assert_eq!(lists, [&[10.0, 11.0][..], &[], &[12.0]]);

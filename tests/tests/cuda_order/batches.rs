@@ -101,6 +101,33 @@ fn the_host_is_told_to_wait() {
 }
 
 #[test]
+fn a_reader_of_rows_asks_once_whether_they_are_ready() {
+    let session = Session::new();
+    session.each(3, || {
+        let (data, stream, event) = (sim::alloc_host(N), sim::stream(), sim::event());
+        sim::fill(data, 7, N, stream);
+        cu_ok!("cuEventRecord", event, stream);
+        let mut array = foreign::arrow(data, N, Device { kind: DeviceType::CUDA_HOST, id: 0 }, event, || ());
+        let batch = unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported");
+        let early = batch.root().rows();
+        match early.fixed(0) {
+            Err(refused) => assert_eq!(refused.status(), DEVX_NOT_READY, "{refused}"),
+            Ok(bytes) => assert_eq!(bytes, [7]),
+        }
+        sim::synchronize(stream);
+        assert_eq!(early.fixed(0), Ok(&[7][..]), "it looks again");
+        let rows = batch.root().rows();
+        let queries = sim::calls("cuEventQuery");
+        assert!((0..rows.len()).all(|row| rows.value(row) == Ok(Value::UInt(7))));
+        assert_eq!(sim::calls("cuEventQuery"), queries);
+        drop(batch);
+        cu_ok!("cuMemFreeHost", data);
+        cu_ok!("cuEventDestroy_v2", event);
+        sim::destroy(stream);
+    });
+}
+
+#[test]
 fn arrow_reexport_keeps_the_producers_event() {
     let session = Session::new();
     session.each(SEEDS, || {

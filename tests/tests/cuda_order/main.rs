@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use devexchange_core::abi::arrow_device::ArrowDeviceArray;
 use devexchange_core::abi::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
 use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_STREAM, DEVX_NOT_READY, DEVX_UNSUPPORTED};
-use devexchange_core::arrow::release_array;
+use devexchange_core::arrow::{Value, release_array};
 use devexchange_core::convert;
 use devexchange_core::dlpack::{self, Copying, Managed, Owned, Request};
 use devexchange_core::manager::{Driver, Manager, Pool, PoolOptions};

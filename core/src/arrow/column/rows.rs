@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Column;
 use crate::arrow::format::Type;
-use crate::dtype::{DType, Element};
+use crate::dtype::Element;
 use crate::error::Result;
 use crate::memory::entry;
 use crate::text::Lossy;
@@ -13,23 +13,82 @@ use crate::text::Lossy;
 /// The most bytes of a text that an error shows. A row can have gigabytes, and unprintable ones take several times as many.
 const MOST_SHOWN: usize = 256;
 
-/// Like [`crate::error::refuse`], but about a column, which the error names.
+/// Like [`crate::error::refuse`], but about rows of a column, which the error names.
 macro_rules! refuse {
-    ($column:expr, $($what:tt)*) => {
-        crate::error::refuse!($($what)*).map_err(|error| $column.named(error))
+    ($rows:expr, $($what:tt)*) => {
+        crate::error::refuse!($($what)*).map_err(|error| $rows.column.named(error))
     };
 }
 
-impl<'a> Column<'a> {
-    /// Whether a row is not null. For a dictionary this is about the index; for unions and run-end encoded arrays it is
-    /// always true. [`Column::resolve`] goes on to the value itself.
+/// A reader of rows, one by one. What is the same for all rows of a column is looked up once, when the reader is made: the
+/// type, the buffers, and whether the host can read them now.
+///
+/// Its functions are those of [`Column`] with the same names, with the same errors. If the host could not read the
+/// buffers when the reader was made, each function looks again.
+///
+/// ```
+/// # use devexchange_core::arrow::builder::ArrayBuilder;
+/// # use devexchange_core::{Device, Owner};
+/// # let (offsets, data) = (vec![0_i32, 5, 9], b"devex");
+/// # let data = [&data[..], b"core"].concat();
+/// # let column = ArrayBuilder::new("name", "u", 2)
+/// #     .buffer(std::ptr::null())
+/// #     .buffer(offsets.as_ptr().cast())
+/// #     .buffer(data.as_ptr().cast())
+/// #     .owner(Owner::new((offsets, data)));
+/// # // SAFETY: the vectors have the offsets and bytes of two texts, and belong to the owner.
+/// # let batch = unsafe { column.build(Device::CPU) }?;
+/// let names = batch.root().rows();
+/// for row in 0..names.len() {
+///     println!("{}", names.text(row)?);
+/// }
+/// # assert_eq!(names.text(1)?, "core");
+/// # Ok::<(), devexchange_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    column: Column<'a>,
+    ty: Type,
+    /// Whether the values are in their own buffers, behind a validity buffer, as in nearly every column.
+    is_plain: bool,
+    is_host: bool,
+    buffers: &'a [*const c_void],
+}
+
+impl<'a> Rows<'a> {
+    #[inline]
+    pub(super) fn new(column: Column<'a>) -> Self {
+        let record = column.record();
+        let (ty, is_plain) = (record.ty, record.plain != 0);
+        Self { column, ty, is_plain, is_host: column.require_host().is_ok(), buffers: column.buffers() }
+    }
+
+    /// The column that is read.
+    pub fn column(&self) -> Column<'a> {
+        self.column
+    }
+
+    /// The parsed type.
+    #[inline]
+    pub fn ty(&self) -> Type {
+        self.ty
+    }
+
+    /// Number of rows.
+    #[expect(clippy::len_without_is_empty)]
+    pub fn len(&self) -> i64 {
+        self.column.length
+    }
+
+    /// See [`Column::is_valid`].
     ///
     /// # Errors
-    /// `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
-    pub fn is_valid(self, row: i64) -> Result<bool> {
+    /// Same as [`Column::is_valid`].
+    #[inline]
+    pub fn is_valid(&self, row: i64) -> Result<bool> {
         self.require_row(row)?;
-        if !self.is_plain() && !self.ty().buffers().has_validity() {
-            return Ok(self.ty() != Type::Null);
+        if !self.is_plain && !self.ty.buffers().has_validity() {
+            return Ok(self.ty != Type::Null);
         }
         if self.buffer(0).is_null() {
             return Ok(true);
@@ -38,86 +97,44 @@ impl<'a> Column<'a> {
         Ok(self.bit(0, row))
     }
 
-    /// The values of all rows: numbers as they are, dates and times as the integers that store them, dictionary columns
-    /// as their indices. Rows that are null are included; their values are undefined.
+    /// See [`Column::bool`].
     ///
     /// # Errors
-    /// `DEVX_MISMATCH` for another type, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the buffer is not
-    /// aligned.
-    #[inline]
-    pub fn values<T: Element>(self) -> Result<&'a [T]> {
-        let first = self.values_ptr(T::DTYPE)?;
-        if self.length == 0 {
-            return Ok(&[]);
-        }
-        // SAFETY: the producer of the array promises this many values. Their size was checked at import, their device
-        // and alignment by `values_ptr`.
-        Ok(unsafe { std::slice::from_raw_parts(first.cast::<T>(), self.length as usize) })
-    }
-
-    /// The address of row 0's value; see [`Column::values`].
-    ///
-    /// # Errors
-    /// Same as [`Column::values`].
-    #[inline]
-    pub fn values_ptr(self, dtype: DType) -> Result<*const c_void> {
-        if self.ty().storage() != Some(dtype) {
-            return refuse!(self, DEVX_MISMATCH, "the type is {}, which is not stored as {dtype}", self.ty());
-        }
-        self.require_host()?;
-        let values = self.buffer(1);
-        // For an array without values, a producer may give any address.
-        if self.length > 0 && !values.addr().is_multiple_of(dtype.alignment()) {
-            return refuse!(
-                self,
-                DEVX_INVALID_BUFFERS,
-                "buffers[1] is {values:p}: not aligned to {} bytes",
-                dtype.alignment()
-            );
-        }
-        Ok(values.wrapping_byte_add(self.offset as usize * dtype.element_bytes().unwrap_or(0)))
-    }
-
-    /// The value of a row of bools.
-    ///
-    /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
-    pub fn bool(self, row: i64) -> Result<bool> {
-        if self.ty() != Type::Bool {
-            return refuse!(self, DEVX_MISMATCH, "the type is {}, not bool", self.ty());
+    /// Same as [`Column::bool`].
+    pub fn bool(&self, row: i64) -> Result<bool> {
+        if self.ty != Type::Bool {
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not bool", self.ty);
         }
         self.require_row(row)?;
         self.require_host()?;
         Ok(self.bit(1, row))
     }
 
-    /// The bytes of a row, of a type whose values all have the same size ([`Type::byte_width`]), as they are stored:
-    /// numbers and decimals in native byte order, two's complement.
+    /// See [`Column::fixed`].
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.
-    pub fn fixed(self, row: i64) -> Result<&'a [u8]> {
-        let Some(width) = self.ty().byte_width() else {
+    /// Same as [`Column::fixed`].
+    pub fn fixed(&self, row: i64) -> Result<&'a [u8]> {
+        let Some(width) = self.ty.byte_width() else {
             return refuse!(
                 self,
                 DEVX_MISMATCH,
                 "the type is {}, whose values are not a fixed number of bytes",
-                self.ty()
+                self.ty
             );
         };
         self.require_row(row)?;
         self.require_host()?;
-        let start = (self.offset + row) as usize * width as usize;
+        let start = (self.column.offset + row) as usize * width as usize;
         self.part(1, start..start + width as usize, row)
     }
 
-    /// The bytes of a row of text or binary. Those of a null are undefined, usually empty.
+    /// See [`Column::bytes`].
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for offsets that go
-    /// backwards or views that point beyond their data.
-    pub fn bytes(self, row: i64) -> Result<&'a [u8]> {
-        let range = match self.ty() {
+    /// Same as [`Column::bytes`].
+    pub fn bytes(&self, row: i64) -> Result<&'a [u8]> {
+        let range = match self.ty {
             Type::FixedSizeBinary(_) => return self.fixed(row),
             Type::BinaryView | Type::Utf8View => return self.viewed(row),
             Type::Binary | Type::Utf8 => self.range_of_bytes::<i32>(row)?,
@@ -130,11 +147,11 @@ impl<'a> Column<'a> {
     /// The bytes that a view of 16 bytes stands for. A view is a length, then either up to 12 bytes, or the first 4
     /// bytes, the number of a data buffer and an offset into it (Arrow columnar format, "Variable-size Binary View
     /// Layout").
-    fn viewed(self, row: i64) -> Result<&'a [u8]> {
+    fn viewed(&self, row: i64) -> Result<&'a [u8]> {
         const IN_PLACE: usize = 12;
         self.require_row(row)?;
         self.require_host()?;
-        let start = (self.offset + row) as usize * 16;
+        let start = (self.column.offset + row) as usize * 16;
         let view = self.part(1, start..start + 16, row)?;
         let word = |at: usize| match view.get(at..at + 4) {
             Some(&[a, b, c, d]) => i32::from_ne_bytes([a, b, c, d]),
@@ -147,7 +164,7 @@ impl<'a> Column<'a> {
             return Ok(view.get(4..4 + length).unwrap_or_default());
         }
         let (index, offset) = (word(8), word(12));
-        let buffers = self.buffers().len();
+        let buffers = self.buffers.len();
         let data = usize::try_from(index).ok().filter(|&index| index + 3 < buffers);
         let (Some(data), Ok(start)) = (data, usize::try_from(offset)) else {
             return refuse!(
@@ -171,7 +188,8 @@ impl<'a> Column<'a> {
     }
 
     /// Bytes of a buffer in host memory.
-    fn part(self, buffer: usize, range: Range<usize>, row: i64) -> Result<&'a [u8]> {
+    #[inline]
+    fn part(&self, buffer: usize, range: Range<usize>, row: i64) -> Result<&'a [u8]> {
         let data = self.buffer(buffer).cast::<u8>();
         if range.is_empty() {
             return Ok(&[]);
@@ -190,33 +208,36 @@ impl<'a> Column<'a> {
         Ok(unsafe { std::slice::from_raw_parts(first, range.len()) })
     }
 
-    /// The text of a row; see [`Column::bytes`].
+    /// See [`Column::text`].
     ///
     /// # Errors
-    /// Same as [`Column::bytes`]; `DEVX_INVALID_TEXT` if it is not UTF-8.
-    pub fn text(self, row: i64) -> Result<&'a str> {
-        if !self.ty().is_text() {
-            return refuse!(self, DEVX_MISMATCH, "the type is {}, not text", self.ty());
+    /// Same as [`Column::text`].
+    pub fn text(&self, row: i64) -> Result<&'a str> {
+        if !self.ty.is_text() {
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not text", self.ty);
         }
         let bytes = self.bytes(row)?;
+        // Most texts are, and finding out takes a fraction of the time.
+        if bytes.is_ascii() {
+            // SAFETY: ASCII is UTF-8.
+            return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
+        }
         std::str::from_utf8(bytes).or_else(|_| {
             let shown = Lossy(bytes.get(..MOST_SHOWN).unwrap_or(bytes));
             refuse!(self, DEVX_INVALID_TEXT, "row {row} is not valid UTF-8: {shown:?}")
         })
     }
 
-    /// The values of a row of lists or of a map: the part of the child from where the list starts to where it ends. For
-    /// a map, they are a struct of keys and values.
+    /// See [`Column::list`].
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for offsets that
-    /// go backwards or beyond the child.
-    pub fn list(self, row: i64) -> Result<Self> {
-        let is_list = self.ty().is_list() || matches!(self.ty(), Type::FixedSizeList(_));
-        let Some(child) = self.child(0).filter(|_| is_list) else {
-            return refuse!(self, DEVX_MISMATCH, "the type is {}, not a list", self.ty());
+    /// Same as [`Column::list`].
+    pub fn list(&self, row: i64) -> Result<Column<'a>> {
+        let is_list = self.ty.is_list() || matches!(self.ty, Type::FixedSizeList(_));
+        let Some(child) = self.column.child(0).filter(|_| is_list) else {
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not a list", self.ty);
         };
-        let range = match self.ty() {
+        let range = match self.ty {
             Type::FixedSizeList(size) => {
                 self.require_row(row)?;
                 return Ok(child.seen(row * i64::from(size), size.into()));
@@ -238,29 +259,27 @@ impl<'a> Column<'a> {
         Ok(child.seen(start, length))
     }
 
-    /// Where a union stores the value of a row: the type id, the child as [`Column::child`] returns it, and the row of
-    /// that child.
+    /// See [`Column::union_value`].
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` for a type id that
-    /// the union does not have, or an offset beyond the child.
-    pub fn union_value(self, row: i64) -> Result<(i8, Self, i64)> {
-        let Some(ids) = self.field().type_ids() else {
-            return refuse!(self, DEVX_MISMATCH, "the type is {}, not a union", self.ty());
+    /// Same as [`Column::union_value`].
+    pub fn union_value(&self, row: i64) -> Result<(i8, Column<'a>, i64)> {
+        let Some(ids) = self.column.field().type_ids() else {
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not a union", self.ty);
         };
         self.require_row(row)?;
         self.require_host()?;
         // SAFETY: the producer of the array promises a type id for each row.
-        let id = unsafe { entry(self.buffer(0).cast::<i8>(), (self.offset + row) as usize) };
-        let Some((number, child)) = ids.child(id).and_then(|number| Some((number, self.child(number)?))) else {
+        let id = unsafe { entry(self.buffer(0).cast::<i8>(), (self.column.offset + row) as usize) };
+        let Some((number, child)) = ids.child(id).and_then(|number| Some((number, self.column.child(number)?))) else {
             return refuse!(
                 self,
                 DEVX_INVALID_BUFFERS,
                 "row {row} has type id {id}: {:?} has none",
-                self.field().format()
+                self.column.field().format()
             );
         };
-        if self.ty() == Type::SparseUnion {
+        if self.ty == Type::SparseUnion {
             return Ok((id, child, row));
         }
         let offset = i64::from(self.one_of::<i32>(1, row));
@@ -276,72 +295,77 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The number of the run that a row is in, counted from 0, which is the row of its value in the second child. It is
-    /// found by binary search, because run ends ascend.
+    /// See [`Column::run`].
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`, `DEVX_INVALID_BUFFERS` if the runs end before
-    /// the row.
-    pub fn run(self, row: i64) -> Result<i64> {
-        let Some(ends) = self.child(0).filter(|_| self.ty() == Type::RunEndEncoded) else {
-            return refuse!(self, DEVX_MISMATCH, "the type is {}, not run-end encoded", self.ty());
+    /// Same as [`Column::run`].
+    pub fn run(&self, row: i64) -> Result<i64> {
+        let Some(ends) = self.column.child(0).filter(|_| self.ty == Type::RunEndEncoded) else {
+            return refuse!(self, DEVX_MISMATCH, "the type is {}, not run-end encoded", self.ty);
         };
         self.require_row(row)?;
         self.require_host()?;
-        let logical = self.offset + row;
-        let end = |run: i64| match ends.ty() {
+        let logical = self.column.offset + row;
+        let ends = ends.rows();
+        let end = |run: i64| match ends.ty {
             Type::Int(2) => ends.one_of::<i16>(1, run).into(),
             Type::Int(4) => ends.one_of::<i32>(1, run).into(),
             _ => ends.one_of::<i64>(1, run),
         };
-        let (mut low, mut high) = (0, ends.length);
+        let (mut low, mut high) = (0, ends.len());
         while low < high {
             let middle = low + (high - low) / 2;
             if end(middle) <= logical { low = middle + 1 } else { high = middle }
         }
-        if low < ends.length {
+        if low < ends.len() {
             return Ok(low);
         }
-        refuse!(self, DEVX_INVALID_BUFFERS, "row {row} with offset {} is behind the end of all {low} runs", self.offset)
+        refuse!(
+            self,
+            DEVX_INVALID_BUFFERS,
+            "row {row} with offset {} is behind the end of all {low} runs",
+            self.column.offset
+        )
     }
 
-    /// Where the value of a row is stored, behind dictionaries, unions and runs: a column of another type, and a row of
-    /// it. `None` if the value, or an index on the way to it, is null.
+    /// Like [`Column::resolve`], but returns a reader of the column where the value is.
     ///
     /// # Errors
-    /// Same as [`Column::dictionary_index`], [`Column::union_value`], [`Column::run`].
-    pub fn resolve(self, row: i64) -> Result<Option<(Self, i64)>> {
-        let (mut column, mut row) = (self, row);
+    /// Same as [`Column::resolve`].
+    pub fn resolve(&self, row: i64) -> Result<Option<(Self, i64)>> {
+        let (mut rows, mut row) = (*self, row);
         // Each step goes down in a tree whose depth was checked.
         loop {
-            if !column.is_valid(row)? {
+            if !rows.is_valid(row)? {
                 return Ok(None);
             }
-            if column.is_plain() {
-                return Ok(Some((column, row)));
+            if rows.is_plain {
+                return Ok(Some((rows, row)));
             }
-            (column, row) = match (column.dictionary(), column.ty(), column.child(1)) {
-                (Some(dictionary), ..) => (dictionary, column.dictionary_index(row)?),
-                (_, Type::RunEndEncoded, Some(values)) => (values, column.run(row)?),
-                (_, ty, _) if ty.is_union() => {
-                    let (_, child, row) = column.union_value(row)?;
-                    (child, row)
+            let (column, ty) = (rows.column, rows.ty);
+            let (next, at) = match (column.dictionary(), ty, column.child(1)) {
+                (Some(dictionary), ..) => (dictionary, rows.dictionary_index(row)?),
+                (_, Type::RunEndEncoded, Some(values)) => (values, rows.run(row)?),
+                _ if ty.is_union() => {
+                    let (_, child, at) = rows.union_value(row)?;
+                    (child, at)
                 }
-                _ => return Ok(Some((column, row))),
+                _ => return Ok(Some((rows, row))),
             };
+            (rows, row) = (next.rows(), at);
         }
     }
 
-    /// The index into the dictionary that a row holds.
+    /// See [`Column::dictionary_index`].
     ///
     /// # Errors
-    /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE` also for an index outside the dictionary, `DEVX_DEVICE`, `DEVX_NOT_READY`.
-    pub fn dictionary_index(self, row: i64) -> Result<i64> {
-        let Some(dictionary) = self.dictionary() else {
+    /// Same as [`Column::dictionary_index`].
+    pub fn dictionary_index(&self, row: i64) -> Result<i64> {
+        let Some(dictionary) = self.column.dictionary() else {
             return refuse!(self, DEVX_MISMATCH, "the column has no dictionary");
         };
         self.require_row(row)?;
-        let index = match self.ty() {
+        let index = match self.ty {
             Type::Int(1) => i128::from(self.one::<i8>(row)?),
             Type::Int(2) => self.one::<i16>(row)?.into(),
             Type::Int(4) => self.one::<i32>(row)?.into(),
@@ -359,15 +383,16 @@ impl<'a> Column<'a> {
         }
     }
 
-    fn one<T: Element>(self, row: i64) -> Result<T> {
-        let values = self.values::<T>()?;
+    fn one<T: Element>(&self, row: i64) -> Result<T> {
+        let values = self.column.values::<T>()?;
         match usize::try_from(row).ok().and_then(|row| values.get(row)) {
             Some(value) => Ok(*value),
-            None => refuse!(self, DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length),
+            None => refuse!(self, DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.column.length),
         }
     }
 
-    fn range<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
+    #[inline]
+    fn range<O: Element + TryInto<usize> + Into<i64>>(&self, row: i64) -> Result<Range<usize>> {
         self.require_row(row)?;
         self.require_host()?;
         let (start, end) = (self.one_of::<O>(1, row), self.one_of::<O>(1, row + 1));
@@ -385,10 +410,11 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Like [`Column::range`], but for bytes, whose number only the last offset says.
-    fn range_of_bytes<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
+    /// Like [`Rows::range`], but for bytes, whose number only the last offset says.
+    #[inline]
+    fn range_of_bytes<O: Element + TryInto<usize> + Into<i64>>(&self, row: i64) -> Result<Range<usize>> {
         let range = self.range::<O>(row)?;
-        let last = self.one_of::<O>(1, self.length);
+        let last = self.one_of::<O>(1, self.column.length);
         if range.end <= last.try_into().unwrap_or(0) {
             return Ok(range);
         }
@@ -400,7 +426,7 @@ impl<'a> Column<'a> {
         )
     }
 
-    fn range_of_view<O: Element + TryInto<usize> + Into<i64>>(self, row: i64) -> Result<Range<usize>> {
+    fn range_of_view<O: Element + TryInto<usize> + Into<i64>>(&self, row: i64) -> Result<Range<usize>> {
         self.require_row(row)?;
         self.require_host()?;
         let (start, size) = (self.one_of::<O>(1, row), self.one_of::<O>(2, row));
@@ -421,27 +447,40 @@ impl<'a> Column<'a> {
 
     /// The element of a row in a buffer of numbers in host memory. For offsets, the row after the last one has an
     /// element, too.
-    fn one_of<T: Element>(self, buffer: usize, row: i64) -> T {
+    #[inline]
+    fn one_of<T: Element>(&self, buffer: usize, row: i64) -> T {
         let values = self.buffer(buffer).cast::<T>();
         // SAFETY: the producer of the array promises an element for each row.
-        let place = unsafe { values.add((self.offset + row) as usize) };
+        let place = unsafe { values.add((self.column.offset + row) as usize) };
         // SAFETY: as above; an unaligned read needs no alignment.
         unsafe { place.read_unaligned() }
     }
 
+    #[inline]
+    fn buffer(&self, index: usize) -> *const c_void {
+        self.buffers.get(index).copied().unwrap_or(std::ptr::null())
+    }
+
+    #[inline]
+    fn require_host(&self) -> Result<()> {
+        if self.is_host { Ok(()) } else { self.column.require_host() }
+    }
+
     /// The bit of a row, which exists, in a bitmap that the host can read.
-    pub(crate) fn bit(self, buffer: usize, row: i64) -> bool {
-        let index = (self.offset + row) as usize;
+    #[inline]
+    fn bit(&self, buffer: usize, row: i64) -> bool {
+        let index = (self.column.offset + row) as usize;
         // SAFETY: the producer of the array promises a bit for each row.
         let byte = unsafe { entry(self.buffer(buffer).cast::<u8>(), index / 8) };
         byte >> (index % 8) & 1 == 1
     }
 
-    fn require_row(self, row: i64) -> Result<()> {
-        if (0..self.length).contains(&row) {
+    #[inline]
+    fn require_row(&self, row: i64) -> Result<()> {
+        if (0..self.column.length).contains(&row) {
             Ok(())
         } else {
-            refuse!(self, DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.length)
+            refuse!(self, DEVX_OUT_OF_RANGE, "row is {row}: the column has {}", self.column.length)
         }
     }
 }
