@@ -264,7 +264,7 @@ impl Column {
             let (offset, length) = argument::rows(slice, self.length, "column")?;
             return Ok(Bound::new(py, self.part(offset, length)?)?.into_any());
         }
-        value::of(py, self.view()?, self.row(row)?)
+        value::of(py, &self.view()?.rows(), self.row(row)?)
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> InOrder {

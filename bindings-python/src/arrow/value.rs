@@ -2,8 +2,8 @@
 
 use devexchange_core::abi::types::{DEVX_MISMATCH, DEVX_UNSUPPORTED};
 use devexchange_core::arrow::value::Temporal;
-use devexchange_core::arrow::{TimeUnit, Type, Value};
-use devexchange_core::memory::vector;
+use devexchange_core::arrow::{Rows, TimeUnit, Type, Value};
+use devexchange_core::memory::{collected, vector};
 use devexchange_core::{Column, Element, Error as CoreError};
 use pyo3::exceptions::{PyKeyError, PyOSError, PyOverflowError, PyValueError};
 use pyo3::intern;
@@ -31,11 +31,23 @@ pub(crate) fn list<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py
     if column.ty() == Type::Struct {
         return structs(py, column);
     }
-    let values = objects::list(py)?;
-    for row in 0..column.length() {
-        values.append(of(py, column, row)?)?;
+    let rows = column.rows();
+    // Without a dictionary, the values of these types are here: nothing has to be resolved.
+    if is_atomic(column.ty()) && column.dictionary().is_none() {
+        let value = |row| if rows.is_valid(row)? { here(py, &rows, row) } else { Ok(py.None().into_bound(py)) };
+        return objects::full_list(py, (0..rows.len() as usize).map(|row| value(row as i64)));
     }
-    Ok(values)
+    let list = objects::list(py)?;
+    for row in 0..rows.len() {
+        list.append(of(py, &rows, row)?)?;
+    }
+    Ok(list)
+}
+
+/// Whether the values become objects that hold no others, and are made without running code of Python.
+fn is_atomic(ty: Type) -> bool {
+    let is_bytes = matches!(ty, Type::Binary | Type::LargeBinary | Type::BinaryView | Type::FixedSizeBinary(_));
+    is_bytes || ty.is_text() || ty.is_integer() || matches!(ty, Type::Bool | Type::Float(_))
 }
 
 /// All rows of a column of numbers without nulls, read without a look at each row; `None` for any other column.
@@ -61,18 +73,25 @@ fn numbers<'py>(py: Python<'py>, column: Column<'_>) -> Result<Option<Bound<'py,
 /// All rows as numbers; `None` if they cannot be read at once. Reading the rows one by one then reports why.
 fn numbers_of<'py, T: Element + Number>(py: Python<'py>, column: Column<'_>) -> Result<Option<Bound<'py, PyList>>> {
     let Ok(values) = column.values::<T>() else { return Ok(None) };
-    Ok(Some(objects::numbers(py, values)?))
+    Ok(Some(objects::full_list(py, values.iter().map(|&value| Ok(objects::number(py, value)?)))?))
 }
 
 /// The value of a row.
-pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<Bound<'py, PyAny>> {
+pub(crate) fn of<'py>(py: Python<'py>, rows: &Rows<'_>, row: i64) -> Result<Bound<'py, PyAny>> {
     // The column behind dictionaries, unions and runs has the type that gives an integer its meaning.
-    let Some((column, row)) = column.resolve(row)? else { return Ok(py.None().into_bound(py)) };
-    Ok(match column.stored(row)? {
+    match rows.resolve(row)? {
+        Some((rows, row)) => here(py, &rows, row),
+        None => Ok(py.None().into_bound(py)),
+    }
+}
+
+/// The value of a row that is not null, of the column where it is stored.
+fn here<'py>(py: Python<'py>, rows: &Rows<'_>, row: i64) -> Result<Bound<'py, PyAny>> {
+    Ok(match rows.stored(row)? {
         Value::Null => py.None().into_bound(py),
         Value::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
         Value::Int(value) => objects::number(py, value)?,
-        Value::Temporal(Temporal { number: value, .. }) => temporal(py, Stored { column, row, value })?,
+        Value::Temporal(Temporal { number: value, .. }) => temporal(py, Stored { column: rows.column(), row, value })?,
         Value::UInt(value) => objects::number(py, value)?,
         Value::Float32(value) => objects::number(py, value)?,
         Value::Float64(value) => objects::number(py, value)?,
@@ -84,8 +103,10 @@ pub(crate) fn of<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Result<B
         Value::Binary(bytes) => objects::bytes(py, bytes)?.into_any(),
         Value::List(values) => list(py, values)?.into_any(),
         Value::Map(entries) => map(py, entries)?.into_any(),
-        Value::Struct(column, row) => fields(py, &keys(py, column)?, column, row)?.into_any(),
-        other => return refuse!(DEVX_UNSUPPORTED, "row {row} is {other}: Python has no value for {}", column.ty()),
+        Value::Struct(column, row) => {
+            dict(py, &keys(py, column)?, column.children().map(|child| of(py, &child.rows(), row)))?.into_any()
+        }
+        other => return refuse!(DEVX_UNSUPPORTED, "row {row} is {other}: Python has no value for {}", rows.ty()),
     })
 }
 
@@ -109,8 +130,9 @@ pub(crate) fn stored<'py>(py: Python<'py>, column: Column<'_>, row: i64) -> Resu
 fn map<'py>(py: Python<'py>, entries: Column<'_>) -> Result<Bound<'py, PyList>> {
     let pairs = objects::list(py)?;
     if let (Some(keys), Some(values)) = (entries.child(0), entries.child(1)) {
+        let (keys, values) = (keys.rows(), values.rows());
         for row in 0..entries.length() {
-            let pair = [of(py, keys, row)?, of(py, values, row)?];
+            let pair = [of(py, &keys, row)?, of(py, &values, row)?];
             pairs.append(objects::tuple(py, pair.into_iter().map(Some))?)?;
         }
     }
@@ -127,8 +149,9 @@ fn structs<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyList
         0 => Some(lists(py, column)?),
         _ => None,
     };
-    for row in 0..column.length() {
-        if !column.is_valid(row)? {
+    let (structs, children) = (column.rows(), collected(column.children().map(|child| Ok(child.rows())))?);
+    for row in 0..structs.len() {
+        if !structs.is_valid(row)? {
             rows.append(py.None())?;
             continue;
         }
@@ -138,7 +161,7 @@ fn structs<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyList
         };
         rows.append(match &whole {
             Some(children) => dict(py, keys, children.iter().map(|child| Ok(child.get_item(row as usize)?)))?,
-            None => fields(py, keys, column, row)?,
+            None => dict(py, keys, children.iter().map(|child| of(py, child, row)))?,
         })?;
     }
     Ok(rows)
@@ -150,15 +173,6 @@ fn lists<'py>(py: Python<'py>, column: Column<'_>) -> Result<Vec<Bound<'py, PyLi
         lists.push(list(py, child)?);
     }
     Ok(lists)
-}
-
-fn fields<'py>(
-    py: Python<'py>,
-    keys: &[Bound<'py, PyString>],
-    column: Column<'_>,
-    row: i64,
-) -> Result<Bound<'py, PyDict>> {
-    dict(py, keys, column.children().map(|child| of(py, child, row)))
 }
 
 fn dict<'py>(

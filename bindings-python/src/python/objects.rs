@@ -5,6 +5,8 @@ use pyo3::ffi::{self, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
+use super::error::Result;
+
 /// A number that becomes an int or a float.
 pub(crate) trait Number: Copy {
     /// The object, or `None` with an exception.
@@ -35,23 +37,29 @@ pub(crate) fn number(py: Python<'_>, number: impl Number) -> PyResult<Bound<'_, 
     number.new_object(py).ok_or_else(|| PyErr::fetch(py))
 }
 
-/// A list of numbers.
-pub(crate) fn numbers<'py, T: Number>(py: Python<'py>, numbers: &[T]) -> PyResult<Bound<'py, PyList>> {
+/// A list with an item for each. Making an item must not run code of Python, which could come across the list before it is
+/// full.
+pub(crate) fn full_list<'py>(
+    py: Python<'py>,
+    items: impl ExactSizeIterator<Item = Result<Bound<'py, PyAny>>>,
+) -> Result<Bound<'py, PyList>> {
     // SAFETY: attached.
-    let list = unsafe { ffi::PyList_New(numbers.len() as Py_ssize_t) };
+    let list = unsafe { ffi::PyList_New(items.len() as Py_ssize_t) };
     // SAFETY: a new reference, or NULL with an exception.
     let list = unsafe { Bound::from_owned_ptr_or_err(py, list) }?;
-    for (at, number) in numbers.iter().enumerate() {
-        let Some(item) = number.new_object(py) else { return Err(PyErr::fetch(py)) };
+    for (at, item) in items.enumerate() {
         // SAFETY: a list with that many places, which nobody else has; it takes the reference.
-        unsafe { ffi::PyList_SetItem(list.as_ptr(), at as Py_ssize_t, item.into_ptr()) };
+        unsafe { ffi::PyList_SetItem(list.as_ptr(), at as Py_ssize_t, item?.into_ptr()) };
     }
-    Ok(list.cast_into()?)
+    Ok(list.cast_into().map_err(PyErr::from)?)
 }
 
 /// An empty list.
 pub(crate) fn list(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    numbers::<i64>(py, &[])
+    // SAFETY: attached.
+    let list = unsafe { ffi::PyList_New(0) };
+    // SAFETY: a new reference, or NULL with an exception.
+    Ok(unsafe { Bound::from_owned_ptr_or_err(py, list) }?.cast_into()?)
 }
 
 /// An empty dict.
