@@ -39,7 +39,9 @@ main() {
     check "$interpreter counts references" "$interpreter" -c 'import sys; sys.gettotalrefcount()' &&
     check "the wheel is built" "$DEVX_ROOT/scripts/build-python.sh" "$interpreter" debug; then
     export PYTHONDEVMODE=1
-    run_tests "$out/venv/bin/python" debug host "$@"
+    # CPython ends such a build itself where it has no memory for a traceback, which one test brings about.
+    run_tests "$out/venv/bin/python" debug host \
+      --deselect tests/host/test_arguments.py::test_errors_without_memory "$@"
     run_tests "$out/venv/bin/python" references debug "$@"
   fi
   report_counts
