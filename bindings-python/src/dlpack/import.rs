@@ -1,7 +1,7 @@
 //! Imports of tensors from objects with `__dlpack__` (array API), or whose type has a function table (DLPack 1.3).
 
 use devexchange_core::abi::types::DEVX_INVALID_ARGUMENT;
-use devexchange_core::{Device, Flags, RawStream, Tensor as CoreTensor};
+use devexchange_core::{Device, DeviceType, Flags, RawStream, Tensor as CoreTensor};
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -126,10 +126,12 @@ fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
     let wanted_on = wanted.stream_for(source)?;
     // SAFETY: the caller named the stream, and keeps it alive.
     let asked = wanted_on.map(|stream| unsafe { RawStream::new(stream.value()) });
-    let mut tensor = from_there(capsule::take(&request(obj, asked, wanted.told())?, asked)?, source)?;
+    let (taken, asked) = asked_for(obj, source, asked, wanted.told())?;
+    let mut tensor = from_there(taken, source)?;
     // The producer takes the number of a default stream for that of its own device. If the caller named that of another
-    // device, it waits for the producer's here.
-    if let Some(named) = wanted_on.filter(|_| wanted_on != asked) {
+    // device, or if the producer took no stream, the stream waits for the producer's here.
+    let waits = |named: &RawStream| *named != RawStream::NO_SYNC && tensor.device().has_streams();
+    if let Some(named) = wanted_on.filter(|_| wanted_on != asked).filter(waits) {
         let consumer = tensor.stream(named)?;
         tensor.wait(consumer)?;
         // SAFETY: the stream has just been made to wait for the data.
@@ -138,10 +140,36 @@ fn by_methods(obj: &Bound<'_, PyAny>, on_host: bool, wanted: &Wanted) -> Result<
     Ok(tensor)
 }
 
-/// Checks that a tensor is on the device that its object named.
+/// The tensor of a producer that is asked with a stream, and the stream that the producer was given.
+///
+/// PyTorch takes pinned memory for memory of the CPU, which has no streams ("On CPU […] only `None` is accepted", array API,
+/// `__dlpack__`): it refuses the stream, and its struct says CPU. So for pinned memory, what fails with a stream is tried
+/// without one.
+fn asked_for(
+    obj: &Bound<'_, PyAny>,
+    source: Device,
+    stream: Option<RawStream>,
+    copy: Option<bool>,
+) -> Result<(CoreTensor, Option<RawStream>)> {
+    let ask = |stream| request(obj, stream, copy).and_then(|capsule| Ok((capsule::take(&capsule, stream)?, stream)));
+    match ask(stream) {
+        Err(first) if stream.is_some() && is_pinned(source) && !first.is_end(obj.py()) => match ask(None) {
+            Err(second) if second.is_end(obj.py()) => Err(second),
+            asked => asked.map_err(|_| first),
+        },
+        asked => asked,
+    }
+}
+
+fn is_pinned(source: Device) -> bool {
+    source.kind == DeviceType::CUDA_HOST
+}
+
+/// Checks that a tensor is on the device that its object named. The struct of pinned memory may say that it is memory of the
+/// CPU, which it is, too.
 #[inline(always)]
 fn from_there(tensor: CoreTensor, source: Device) -> Result<CoreTensor> {
-    if tensor.device() != source {
+    if tensor.device() != source && !(is_pinned(source) && tensor.device() == Device::CPU) {
         return refuse!(DEVX_DEVICE, "the tensor is on {}: __dlpack_device__ said {source}", tensor.device());
     }
     Ok(tensor)

@@ -394,6 +394,69 @@ def test_producer_that_names_another_device_is_refused(cuda):
     assert devexchange.outstanding() == 0
 
 
+class PinnedTorch:
+    """Pinned memory as PyTorch hands it out: its struct says CPU, and it takes no stream for it."""
+
+    takes = (None, -1)
+
+    def __init__(self):
+        self.array, self.told = VALUES.copy(), []
+
+    def __dlpack_device__(self):
+        return (3, 0)
+
+    def __dlpack__(self, *, stream=-1, max_version=None):
+        self.told.append(stream)
+        assert stream in self.takes, "stream should be None on cpu."
+        return self.array.__dlpack__(max_version=max_version)
+
+
+class OlderPinnedTorch(PinnedTorch):
+    """The same of an older PyTorch, which does not look at the stream."""
+
+    takes = (None, -1, 1)
+
+
+@pytest.mark.parametrize("stream", [None, -1, 1])
+@pytest.mark.parametrize("kind", [PinnedTorch, OlderPinnedTorch])
+def test_pinned_memory_that_is_taken_for_memory_of_the_cpu(cuda, kind, stream):
+    producer = kind()
+    with from_dlpack(producer, stream=stream) as tensor:
+        assert (tensor.device, tensor.data_ptr) == (CPU, producer.array.ctypes.data)
+        numpy.testing.assert_array_equal(numpy.from_dlpack(tensor), VALUES)
+    assert producer.told[0] == (1 if stream is None else stream)
+    copy = from_dlpack(producer, device=CUDA, stream=cuda.consumer if stream is None else 1)
+    numpy.testing.assert_array_equal(numpy.from_dlpack(copy.copy_to(CPU, 1)), VALUES)
+
+
+@pytest.mark.parametrize("stream", [None, -1, "consumer"])
+def test_pinned_memory_of_a_producer_that_takes_no_stream(cuda, stream):
+    pinned = from_dlpack(VALUES, device=CUDA, stream=cuda.producer).copy_to((3, 0), cuda.producer)
+
+    class NoStream:
+        def __dlpack_device__(self):
+            return (3, 0)
+
+        def __dlpack__(self, *, max_version):
+            return pinned.__dlpack__(max_version=max_version)
+
+    with from_dlpack(NoStream(), stream=cuda.consumer if stream == "consumer" else stream) as tensor:
+        assert (tensor.device, tensor.data_ptr) == ((3, 0), pinned.data_ptr)
+        numpy.testing.assert_array_equal(read(tensor, cuda.consumer), VALUES)
+
+
+def test_error_of_a_producer_of_pinned_memory_is_the_first_one(cuda):
+    class Failing:
+        def __dlpack_device__(self):
+            return (3, 0)
+
+        def __dlpack__(self, *, stream="none", max_version=None):
+            raise BufferError(f"stream {stream}")
+
+    with pytest.raises(BufferError, match="^stream 1$"):
+        from_dlpack(Failing())
+
+
 def test_host_memory_is_no_cuda_array(cuda):
     with pytest.raises(BufferError):
         from_cuda_array_interface(Array(cuda, data=(VALUES.ctypes.data, False)))
