@@ -356,7 +356,7 @@ end
 function lay!(nodes, name, path, d::DictionaryVector)
     indices = lay!(nodes, name, path, d.indices)
     values = lay!(nodes, "", path, d.values)
-    return Field(name, indices.format; nullable=Missing <: eltype(d.indices), dictionary=values)
+    return Field(name, indices.format; nullable=Missing <: eltype(d), dictionary=values)
 end
 
 function lay!(nodes, name, path, r::RunEndVector)

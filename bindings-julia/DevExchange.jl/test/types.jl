@@ -228,6 +228,10 @@ end
     part = share(slice(i, 1:2))
     @test isequal(collect(i), [0, missing, 0, 1]) && isequal(collect(root(part)), [0, missing]) && DX.text(i, 2) == "null"
     foreach(close, (b, part))
+    # What may be missing are the elements, wherever that is stored: here it is a value of the dictionary.
+    b = Batch((d=DictionaryVector([0, 1], ["x", missing]), e=DictionaryVector([0, 0], ["x"])))
+    @test isequal(b["d"], ["x", missing]) && DX.nullable(b["d"]) && !DX.nullable(b["e"])
+    close(b)
     @test nothing_left()
 end
 
