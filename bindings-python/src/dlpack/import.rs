@@ -1,6 +1,6 @@
 //! Imports of tensors from objects with `__dlpack__` (array API), or whose type has a function table (DLPack 1.3).
 
-use devexchange_core::abi::types::DEVX_INVALID_ARGUMENT;
+use devexchange_core::abi::types::{DEVX_DEVICE, DEVX_INVALID_ARGUMENT};
 use devexchange_core::{Device, DeviceType, Flags, RawStream, Tensor as CoreTensor};
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::intern;
@@ -30,6 +30,14 @@ pub(crate) fn import(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTens
                 Ok(copied) => copied,
             }
         }
+        Err(first) if wanted.allows_host() && is_of_device(&first) => {
+            by_producer = true;
+            match to_host(obj, wanted) {
+                Err(second) if second.is_end(obj.py()) => return Err(second),
+                Err(_) => return Err(first),
+                Ok(copied) => copied,
+            }
+        }
         taken => taken?,
     };
     if wanted.copy == Some(false) && tensor.flags().has(Flags::IS_COPIED) {
@@ -50,6 +58,17 @@ fn only_producer_copies(py: Python<'_>, error: &Error) -> bool {
         Error::Refused(refused) => refused.status() == DEVX_INVALID_ARGUMENT,
         Error::Python(raised) => raised.is_instance_of::<PyBufferError>(py),
     }
+}
+
+/// Whether the error is about the device, so that the producer may have to bring the elements to the host.
+fn is_of_device(error: &Error) -> bool {
+    matches!(error, Error::Refused(refused) if refused.status() == DEVX_DEVICE)
+}
+
+/// Takes a tensor that its producer brings to the host, from a device that this library has no runtime for (array API,
+/// `__dlpack__`: `dl_device`).
+fn to_host(obj: &Bound<'_, PyAny>, wanted: &Wanted) -> Result<CoreTensor> {
+    from_there(capsule::take(&request(obj, None, wanted.copy, true)?, None)?, Device::CPU)
 }
 
 /// Takes a tensor through the function table of its type, or else through `__dlpack__`.
@@ -151,7 +170,7 @@ fn asked_for(
     stream: Option<RawStream>,
     copy: Option<bool>,
 ) -> Result<(CoreTensor, Option<RawStream>)> {
-    let ask = |stream| request(obj, stream, copy).and_then(|capsule| Ok((capsule::take(&capsule, stream)?, stream)));
+    let ask = |stream| -> Result<_> { Ok((capsule::take(&request(obj, stream, copy, false)?, stream)?, stream)) };
     match ask(stream) {
         Err(first) if stream.is_some() && is_pinned(source) && !first.is_end(obj.py()) => match ask(None) {
             Err(second) if second.is_end(obj.py()) => Err(second),

@@ -3,8 +3,8 @@
 
 use std::ptr::null_mut;
 
-use devexchange_core::RawStream;
 use devexchange_core::dlpack::VERSION;
+use devexchange_core::{Device, RawStream};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -20,21 +20,25 @@ use crate::python::error::{self, Result};
 #[derive(Clone, Copy)]
 struct Given {
     copy: bool,
+    device: bool,
     max_version: bool,
     stream: bool,
 }
 
 /// Asks a producer for its capsule. A producer that is older than an argument raises `TypeError` for it, and is asked again
-/// without it; but the stream, where there is one, is never left out. If that does not help either, the first `TypeError`
-/// that names no argument is taken for the producer's own error, and raised.
+/// without it; but stream and device, where there are any, are never left out. If that does not help either, the first
+/// `TypeError` that names no argument is taken for the producer's own error, and raised.
+///
+/// `to_host` asks for the elements in host memory, wherever they are.
 pub(crate) fn request<'py>(
     obj: &Bound<'py, PyAny>,
     stream: Option<RawStream>,
     copy: Option<bool>,
+    to_host: bool,
 ) -> Result<Bound<'py, PyAny>> {
     let py = obj.py();
     let stream = stream.map(|stream| stream.value().into_pyobject(py)).transpose().map_err(PyErr::from)?;
-    let mut given = Given { copy: copy.is_some(), max_version: true, stream: stream.is_some() };
+    let mut given = Given { copy: copy.is_some(), device: to_host, max_version: true, stream: stream.is_some() };
     let (stream, copy) = (stream.as_ref().map_or(null_mut(), Bound::as_ptr), flag(py, copy == Some(true)));
     let mut own = None;
     loop {
@@ -64,7 +68,7 @@ fn names_an_argument(py: Python<'_>, error: &PyErr) -> bool {
 #[inline]
 pub(crate) fn request_quickly<'py>(obj: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let py = obj.py();
-    let given = Given { copy: false, max_version: true, stream: false };
+    let given = Given { copy: false, device: false, max_version: true, stream: false };
     let arguments = [obj.as_ptr(), version(py).ok()?];
     let (method, names) = (intern!(py, "__dlpack__"), given.names(py).ok()?);
     // SAFETY: as in `ask`.
@@ -81,13 +85,10 @@ fn ask<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = obj.py();
     let (method, names) = (intern!(py, "__dlpack__"), given.names(py)?);
-    // In the order of the names.
-    let arguments = match (given.copy, given.max_version) {
-        (false, false) => [obj.as_ptr(), stream, null_mut(), null_mut()],
-        (false, true) => [obj.as_ptr(), version(py)?, stream, null_mut()],
-        (true, false) => [obj.as_ptr(), copy, stream, null_mut()],
-        (true, true) => [obj.as_ptr(), copy, version(py)?, stream],
-    };
+    let mut arguments = [obj.as_ptr(), null_mut(), null_mut(), null_mut(), null_mut()];
+    let values = [copy, host(py)?, version(py)?, stream];
+    let passed = given.each().into_iter().zip(values).filter(|(given, _)| *given);
+    arguments.iter_mut().skip(1).zip(passed).for_each(|(place, (_, value))| *place = value);
     // SAFETY: the object is the one positional argument, and there are as many other arguments as names.
     let capsule = unsafe { vectorcall_method(method, &arguments, names.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
@@ -99,6 +100,14 @@ fn version(py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
     static MADE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     let version = MADE.get_or_try_init(py, || (VERSION.major, VERSION.minor).into_pyobject(py).map(Bound::unbind))?;
     Ok(version.as_ptr())
+}
+
+/// The CPU, as `dl_device` names it: a tuple that lives for ever.
+fn host(py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+    static MADE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    let Device { kind, id } = Device::CPU;
+    let host = MADE.get_or_try_init(py, || (kind.0, id).into_pyobject(py).map(Bound::unbind))?;
+    Ok(host.as_ptr())
 }
 
 /// `True` or `False`, which live for ever.
@@ -115,14 +124,20 @@ impl Given {
         dropped
     }
 
+    /// Whether each argument is passed, in the order in which they are.
+    fn each(self) -> [bool; 4] {
+        [self.copy, self.device, self.max_version, self.stream]
+    }
+
     /// The names of the arguments that are passed.
     fn names(self, py: Python<'_>) -> PyResult<&Bound<'_, PyTuple>> {
-        static MADE: [PyOnceLock<Py<PyTuple>>; 8] = [const { PyOnceLock::new() }; 8];
-        let which = usize::from(self.copy) | usize::from(self.max_version) << 1 | usize::from(self.stream) << 2;
-        #[expect(clippy::indexing_slicing, reason = "three bits")]
+        static MADE: [PyOnceLock<Py<PyTuple>>; 16] = [const { PyOnceLock::new() }; 16];
+        let [copy, device, max_version, stream] = self.each().map(usize::from);
+        let which = copy | device << 1 | max_version << 2 | stream << 3;
+        #[expect(clippy::indexing_slicing, reason = "four bits")]
         let made = MADE[which].get_or_try_init(py, move || {
-            let names = [(self.copy, "copy"), (self.max_version, "max_version"), (self.stream, "stream")];
-            let given = names.iter().filter(|(given, _)| *given).map(|(_, name)| PyString::intern(py, name));
+            let names = self.each().into_iter().zip(["copy", "dl_device", "max_version", "stream"]);
+            let given = names.filter(|(given, _)| *given).map(|(_, name)| PyString::intern(py, name));
             PyTuple::new(py, given.collect::<Vec<_>>()).map(Bound::unbind)
         })?;
         Ok(made.bind(py))

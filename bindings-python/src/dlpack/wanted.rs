@@ -22,6 +22,11 @@ impl Wanted {
         if self.by_producer { Some(true) } else { self.copy.filter(|copy| !copy) }
     }
 
+    /// Whether the elements are wanted in host memory and may be copied there.
+    pub(crate) fn allows_host(&self) -> bool {
+        self.device == Some(Device::CPU) && self.copy != Some(false)
+    }
+
     /// The stream for which data on `source` has to be ready; always one if that device has streams. Refuses a request that
     /// is not possible with data on that device.
     pub(crate) fn stream_for(&self, source: Device) -> Result<Option<RawStream>> {

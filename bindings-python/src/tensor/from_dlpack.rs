@@ -21,9 +21,11 @@ use crate::tensor::type_object::{self, New};
 ///
 /// `device` is where the elements are wanted: a name such as "cpu", "cuda" or "cuda:1", a pair of device type and number
 /// (`Device`), or a `torch.device`; by default where they are. `copy` is True to always copy, False to never copy, None to
-/// copy only if needed, which is for another device. Memory that is not aligned to its elements (an array of NumPy over a
-/// packed structure) cannot be a tensor: with True, the producer is asked for a copy of it. On a GPU the data is ready for work
-/// on `stream`, by default the legacy default stream (1), which is made to wait for the producer's work; with -1 nothing waits.
+/// copy only if needed, which is for another device. Elements on a device that this library has no runtime for (ROCm, Metal)
+/// are copied by their producer, if they are wanted on the CPU. Memory that is not aligned to its elements (an array of NumPy
+/// over a packed structure) cannot be a tensor: with True, the producer is asked for a copy of it. On a GPU the data is ready
+/// for work on `stream`, by default the legacy default stream (1), which is made to wait for the producer's work; with -1
+/// nothing waits.
 ///
 /// Raises BufferError if the exchange is not possible as requested, TypeError for objects without the protocol, ValueError
 /// for an invalid tensor or stream. Then nothing was taken.

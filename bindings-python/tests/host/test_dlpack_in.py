@@ -266,6 +266,60 @@ def test_copy_of_a_producer_is_refused_if_none_was_allowed():
         from_dlpack(Producer(flags=2), copy=False)
 
 
+class Metal:
+    """Elements on a device that this library has no runtime for. Its producer brings them to the host if it is asked to."""
+
+    def __init__(self, marks=True, known=frozenset({"copy", "dl_device", "max_version"})):
+        self.marks, self.known, self.asked = marks, known, []
+
+    def __dlpack_device__(self):
+        return (8, 0)
+
+    def __dlpack__(self, **arguments):
+        if arguments.keys() - self.known:
+            raise TypeError("unexpected keyword argument")
+        self.asked.append(arguments)
+        place = {} if arguments.get("dl_device") == (1, 0) else {"device_type": 8}
+        self.last = Producer(flags=2 if self.marks else 0, **place)
+        return self.last.capsule
+
+
+@pytest.mark.parametrize("copy", [None, True])
+@pytest.mark.parametrize("marks", [True, False])
+def test_producer_brings_elements_of_another_device_to_the_host(copy, marks):
+    producer = Metal(marks)
+    tensor = from_dlpack(producer, device="cpu", copy=copy)
+    asked = {"dl_device": (1, 0), "max_version": (1, 3)} | ({} if copy is None else {"copy": True})
+    assert producer.asked == [asked] and tensor.device == (1, 0)
+    # A copy is made only of what may not be one.
+    assert (tensor.data_ptr == ctypes.addressof(producer.last.values)) is (copy is None or marks)
+    assert numpy.from_dlpack(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
+    tensor.close()
+    assert producer.last.deleted == 1
+
+
+def test_producer_that_brings_nothing_to_the_host():
+    refused = "^device_type is metal"
+    for arguments in [{}, {"device": "cpu", "copy": False}, {"copy": True}]:
+        producer = Metal()
+        with pytest.raises(BufferError, match=refused):
+            from_dlpack(producer, **arguments)
+        assert producer.asked == []
+    older = Metal(known={"max_version"})
+    with pytest.raises(BufferError, match=refused):
+        from_dlpack(older, device="cpu")
+    assert older.asked == []
+
+    class Stays(Metal):
+        def __dlpack__(self, **arguments):
+            return super().__dlpack__(max_version=arguments["max_version"])
+
+    stays = Stays()
+    with pytest.raises(BufferError, match=refused):
+        from_dlpack(stays, device="cpu")
+    assert stays.last.is_untouched()
+
+
 def test_host_is_a_device_under_both_numbers():
     array = matrix()
     for device in [(1, 0), (1, -1), devexchange.Device(devexchange.DeviceType.CPU)]:

@@ -68,6 +68,26 @@ def calls():
     return c_int.in_dll(helper, "answer_calls").value
 
 
+def test_elements_that_a_table_has_on_another_device_come_to_the_host_by_the_method(answers):
+    theirs = table()
+
+    class ToHost(OnlyMethod):
+        def __dlpack__(self, *, dl_device, max_version):
+            assert dl_device == (1, 0)
+            return super().__dlpack__(max_version=max_version)
+
+    for arguments, on_host in [({"device": "cpu"}, True), ({}, False)]:
+        producer = Producer(device_type=8)
+        answers(answer_tensor=ctypes.addressof(producer.managed))
+        offers = type_with(theirs.capsule(), ToHost)()
+        if on_host:
+            assert from_dlpack(offers, **arguments).data_ptr == offers.array.ctypes.data
+        else:
+            with pytest.raises(BufferError, match="^device_type is metal"):
+                from_dlpack(offers, **arguments)
+        assert producer.deleted == 1
+
+
 def test_table_is_used_instead_of_the_method(answers):
     theirs, producer = table(), Producer()
     answers(answer_tensor=ctypes.addressof(producer.managed))
