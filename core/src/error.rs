@@ -222,12 +222,18 @@ impl std::error::Error for Error {}
 /// `?` makes an [`Error`] of it in a function that returns this crate's [`Result`]. In a function that returns another kind
 /// of error (`anyhow::Error`, `Box<dyn Error>`), `?` keeps the `Refused` itself, and what was not taken with it;
 /// `.map_err(Error::from)?` makes it an [`Error`] there, whose status a `downcast_ref` finds.
-#[derive(Debug)]
 pub struct Refused<T> {
     /// Why the call was refused.
     pub error: Error,
     /// What was not taken.
     pub returned: T,
+}
+
+/// Formats the error alone, for a program that unwraps it or whose `main` returns it: what was not taken can be a large vector.
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.error, f)
+    }
 }
 
 impl<T> fmt::Display for Refused<T> {
@@ -236,7 +242,7 @@ impl<T> fmt::Display for Refused<T> {
     }
 }
 
-impl<T: fmt::Debug> std::error::Error for Refused<T> {}
+impl<T> std::error::Error for Refused<T> {}
 
 impl<T> From<Refused<T>> for Error {
     fn from(refused: Refused<T>) -> Self {

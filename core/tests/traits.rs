@@ -7,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use devexchange_core::abi::dlpack::DLPackVersion;
 use devexchange_core::arrow::{AsyncReader, AsyncWriter};
 use devexchange_core::dlpack::{Copying, Request};
-use devexchange_core::{Batch, BatchStream, Flags, RawStream, Schema, Stream, Tensor};
+use devexchange_core::{Batch, BatchStream, Flags, RawStream, Refused, Schema, Stream, Tensor};
 
 #[test]
 fn handles_pass_through_a_caught_panic() {
@@ -49,4 +49,17 @@ fn requests_are_compared() {
     let older = DLPackVersion { major: 1, minor: 0 };
     assert_ne!(Request::default(), Request { max_version: older, ..Request::default() });
     assert_ne!(Request::default(), Request { stream: RawStream::LEGACY, ..Request::default() });
+}
+
+/// A program whose `main` returns the refusal prints this, and so does `unwrap`.
+#[test]
+fn a_refusal_is_shown_without_what_was_refused() {
+    let refused = Tensor::from_vec(vec![0_u8; 1 << 20], &[3]).expect_err("another number of elements");
+    let error = refused.error.clone();
+    assert_eq!(format!("{refused:?}"), format!("{error:?}"));
+    assert_eq!(refused.returned.len(), 1 << 20);
+    // What is returned need not be printable to be part of an error.
+    struct Silent;
+    let boxed: Box<dyn std::error::Error + Send + Sync> = Refused { error, returned: Silent }.into();
+    assert_eq!(boxed.to_string(), "shape [3] has 3 elements, the vector has 1048576");
 }

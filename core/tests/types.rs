@@ -387,7 +387,7 @@ fn a_million_levels_are_refused_and_given_up() {
         assert_eq!(refused.error.status(), DEVX_TOO_DEEP);
         let message = format!("the arrays are nested {} deep: deeper than 64", LEVELS + 1);
         assert_eq!(refused.error.message(), message);
-        assert!(format!("{refused:?}").contains("\"+s\""));
+        assert!(format!("{:?}", refused.returned).contains("\"+s\""));
         assert_eq!(released.load(SeqCst), 0);
         drop(refused);
         assert_eq!(released.load(SeqCst), 1);

@@ -41,7 +41,7 @@ impl Drop for Header {
 fn slab() -> (Slab<Header>, Arc<Count>) {
     let drops = Arc::new(Count::new(0));
     let header = Header { value: UnsafeCell::new(0), drops: Arc::clone(&drops) };
-    (Slab::new(header, TailSize::default()).ok().expect("memory"), drops)
+    (Slab::new(header, TailSize::default()).expect("memory"), drops)
 }
 
 #[test]
