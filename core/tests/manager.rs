@@ -3,6 +3,7 @@
 mod patience;
 
 use core::ffi::c_void;
+use std::fmt::{Debug, Display};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -266,6 +267,73 @@ fn a_table_is_asked_what_the_manager_is_asked() {
     assert_eq!((asked.devices, asked.kept, asked.resets), (vec![3], vec![100], vec![3]));
     assert_eq!(asked.host_flags, Vec::from_iter(0..8));
     assert_eq!(asked.begins, [1, 0]);
+}
+
+#[test]
+fn a_pointer_asks_the_manager_everything() {
+    /// Refuses whatever it can, with the name of the method and its numbers.
+    #[derive(Debug, Default)]
+    struct Refusing(Mutex<Vec<&'static str>>);
+    fn no<T>(what: impl Display) -> Result<T> {
+        Err(Error::new(DEVX_UNSUPPORTED, what.to_string()))
+    }
+    // SAFETY: it gives no memory.
+    unsafe impl Manager for Refusing {
+        fn initialize(&self, ordinal: i32) -> Result<()> {
+            no(format_args!("initialize {ordinal}"))
+        }
+        fn allocate(&self, request: &Request) -> Result<Allocated> {
+            no(format_args!("allocate {} {}", request.ordinal, request.bytes))
+        }
+        unsafe fn pin(&self, ordinal: i32, _: *mut c_void, bytes: usize, flags: HostFlags) -> Result<Owner> {
+            no(format_args!("pin {ordinal} {bytes} {}", flags.mapped))
+        }
+        fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo> {
+            no(format_args!("memory_info {ordinal}"))
+        }
+        fn ipc_handle(&self, address: *const c_void) -> Result<IpcHandle> {
+            no(format_args!("ipc_handle {}", address.addr()))
+        }
+        unsafe fn reset(&self, ordinal: i32) -> Result<()> {
+            no(format_args!("reset {ordinal}"))
+        }
+        fn defer_cleanup(&self) {
+            self.0.lock().unwrap().push("defer_cleanup");
+        }
+        fn resume_cleanup(&self) -> Result<()> {
+            self.0.lock().unwrap().push("resume_cleanup");
+            Ok(())
+        }
+        fn trim(&self, ordinal: i32, keep: usize) -> Result<()> {
+            no(format_args!("trim {ordinal} {keep}"))
+        }
+        fn statistics(&self) -> Statistics {
+            Statistics { bytes: 5, ..Statistics::default() }
+        }
+        fn levels(&self) -> usize {
+            7
+        }
+    }
+    fn said<T: Debug>(refused: Result<T>) -> String {
+        refused.unwrap_err().to_string()
+    }
+    let kept = Arc::new(Refusing::default());
+    let boxed: Box<dyn Manager> = Box::new(Arc::clone(&kept));
+    for manager in [Shared::new(Arc::clone(&kept)).unwrap(), Shared::new(boxed).unwrap()] {
+        let mapped = HostFlags { mapped: true, ..HostFlags::default() };
+        assert_eq!(said(manager.initialize(1)), "initialize 1");
+        assert_eq!(said(manager.allocate(&Request::device(2, 3))), "allocate 2 3");
+        // SAFETY: nothing is pinned.
+        assert_eq!(said(unsafe { manager.pin(1, std::ptr::null_mut(), 2, mapped) }), "pin 1 2 true");
+        assert_eq!(said(manager.memory_info(1)), "memory_info 1");
+        assert_eq!(said(manager.ipc_handle(std::ptr::without_provenance(64))), "ipc_handle 64");
+        // SAFETY: it gave no memory.
+        assert_eq!(said(unsafe { manager.reset(1) }), "reset 1");
+        assert_eq!(said(manager.trim(1, 2)), "trim 1 2");
+        drop(Deferred::new(&*manager));
+        assert_eq!((manager.statistics().bytes, manager.levels()), (5, 7));
+    }
+    assert_eq!(*kept.0.lock().unwrap(), ["defer_cleanup", "resume_cleanup"].repeat(2));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod depth;
 mod driver;
 mod limited;
 mod own;
+mod pointers;
 mod pool;
 mod records;
 mod table;
@@ -202,6 +203,8 @@ pub struct IpcHandle {
 /// [`Manager::statistics`] have to be implemented; the other methods have defaults for a manager that keeps nothing for a
 /// device. A panic in a method reaches whoever called it; one in the drop of a manager that is [`Shared`], or of the owner of
 /// its memory, is caught and traced.
+///
+/// An `Arc` or `Box` of a manager is a manager, too: share the one ([`Shared::new`]) and keep the other.
 ///
 /// ```
 /// use devexchange_core::manager::{Allocated, Driver, Manager, Request, Statistics};
