@@ -61,5 +61,5 @@ fn a_refusal_is_shown_without_what_was_refused() {
     // What is returned need not be printable to be part of an error.
     struct Silent;
     let boxed: Box<dyn std::error::Error + Send + Sync> = Refused { error, returned: Silent }.into();
-    assert_eq!(boxed.to_string(), "shape [3] has 3 elements, the vector has 1048576");
+    assert_eq!(boxed.to_string(), "shape [3] has 3 elements, there are 1048576 values");
 }

@@ -117,6 +117,20 @@ impl Owner {
         owner
     }
 
+    /// The address of the value that [`Owner::keeping`] keeps, which stays the same until the owner is dropped.
+    pub(crate) fn kept<T>(&self) -> *const T {
+        self.context.cast_const().cast()
+    }
+
+    /// Takes the value back that [`Owner::keeping`] keeps.
+    ///
+    /// # Safety
+    /// The value is of this type, and nothing that it lent is used any more.
+    pub(crate) unsafe fn into_kept<T>(self) -> T {
+        // SAFETY: `of_box` made the context from a box of this type, and the owner does not release it any more.
+        *unsafe { Box::from_raw(self.into_raw().context.cast()) }
+    }
+
     /// Calls `release` when nothing refers to the memory any more. A panic in `release` is caught and traced. `release` must
     /// not wait for another release: one that it causes by giving up what it holds may come only after it has returned.
     pub fn on_release(release: impl FnOnce() + Send + 'static) -> Self {

@@ -1,5 +1,6 @@
 //! A tensor: the what, where, who and when of an n-dimensional array, from any producer.
 
+mod elements;
 mod gather;
 mod order;
 mod slice;
@@ -18,10 +19,10 @@ use crate::abi::dlpack::{
     DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor,
 };
 use crate::device::{Device, DeviceType};
-use crate::dtype::{DType, Element, Storable};
+use crate::dtype::{DType, Element};
 use crate::error::{Refused, Result, refuse};
 use crate::layout::{self, Layout};
-use crate::memory::{Borrowed, Owner, Room, Slab, TailSize, Vacant, entry, held_by_bindings, set_entry};
+use crate::memory::{Borrowed, Owner, Room, Slab, TailSize, entry, held_by_bindings, set_entry};
 use crate::order::{Ready, Uses};
 use crate::runtime::cuda::pointer;
 use crate::stream::Stream;
@@ -308,22 +309,6 @@ impl Tensor {
         }
     }
 
-    /// Creates a row-major host tensor over a vector. Elements of `bool` can be created, but are read as bytes
-    /// ([`Tensor::as_bytes`]).
-    ///
-    /// # Errors
-    /// `DEVX_INVALID_SHAPE` if the number of elements in the shape is not the vector's, `DEVX_OUT_OF_MEMORY`. The vector is
-    /// given back.
-    pub fn from_vec<T: Storable>(mut values: Vec<T>, shape: &[i64]) -> std::result::Result<Self, Refused<Vec<T>>> {
-        match described_over(&mut values, shape).and_then(|tensor| Ok((tensor, Vacant::new()?))) {
-            Ok((mut tensor, room)) => {
-                tensor.adopt(Owner::keeping(room, values));
-                Ok(tensor)
-            }
-            Err(error) => Err(Refused { error, returned: values }),
-        }
-    }
-
     /// Returns the address of the first element; NULL if there are no elements.
     #[inline]
     pub fn data(&self) -> *mut c_void {
@@ -546,18 +531,6 @@ unsafe fn numbers<'a>(first: *const i64, ndim: i32) -> &'a [i64] {
     }
     // SAFETY: the caller's contract.
     unsafe { std::slice::from_raw_parts(first, ndim as usize) }
-}
-
-/// Describes a vector as a tensor without an owner yet.
-fn described_over<T: Storable>(values: &mut Vec<T>, shape: &[i64]) -> Result<Tensor> {
-    let dtype = T::STORED_AS;
-    let elements = layout::check(dtype, false, shape, None)?.elements;
-    if elements != values.len() {
-        return refuse!(DEVX_INVALID_SHAPE, "shape {shape:?} has {elements} elements, the vector has {}", values.len());
-    }
-    let data = values.as_mut_ptr().cast();
-    let device = Device::CPU;
-    Tensor::describe(&TensorDesc { data, device, dtype, shape, strides: None, byte_offset: 0, flags: Flags::default() })
 }
 
 /// Checks the rules that every description has to meet, our own and foreign ones alike.
