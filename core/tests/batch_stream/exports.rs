@@ -1,5 +1,7 @@
 //! Streams made in Rust, to Rust and to foreign consumers.
 
+use std::iter::FusedIterator;
+
 use super::foreign::*;
 use super::*;
 
@@ -154,6 +156,24 @@ fn an_error_is_yielded_once_and_stays() {
         let error = check_error(stream.next(), DEVX_CALLBACK, "the inner stream is busy");
         assert_eq!(error.errno(), libc::EBUSY);
     }
+}
+
+#[test]
+fn a_stream_becomes_an_iterator_of_its_own() {
+    fn remaining(stream: BatchStream) -> impl FusedIterator<Item = Result<Batch>> + Send + 'static {
+        stream.into_iter()
+    }
+    let released = Arc::default();
+    let stream = counting(3, &released);
+    assert_eq!(value_of(&stream.next().unwrap().unwrap()), 0);
+    let mut batches = remaining(stream.clone());
+    let values: Vec<_> = batches.by_ref().map(|batch| value_of(&batch.unwrap())).collect();
+    assert_eq!((values, released.load(SeqCst)), (vec![1, 2], 3));
+    assert!(batches.next().is_none() && stream.next().unwrap().is_none());
+
+    let failing = BatchStream::new(&schema(), CPU, || Err(Error::new(DEVX_INVALID_ARGUMENT, "row 3 is bad"))).unwrap();
+    let again: Vec<_> = failing.into_iter().map(|batch| batch.map(drop)).collect();
+    assert_eq!(again, [Err(Error::new(DEVX_INVALID_ARGUMENT, "row 3 is bad"))]);
 }
 
 fn consumer_sees_the_error<S: Foreign>() {

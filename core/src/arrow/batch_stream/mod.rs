@@ -278,20 +278,51 @@ pub struct Batches<'a> {
     over: bool,
 }
 
+/// The iterator that a stream becomes: like [`Batches`], but it keeps its reference to the stream.
+#[derive(Debug)]
+pub struct IntoBatches {
+    stream: BatchStream,
+    over: bool,
+}
+
+/// Pulls the next batch, unless the iterator is `over`.
+fn pull(stream: &BatchStream, over: &mut bool) -> Option<Result<Batch>> {
+    if *over {
+        return None;
+    }
+    let next = stream.next().transpose();
+    *over = !matches!(next, Some(Ok(_)));
+    next
+}
+
 impl Iterator for Batches<'_> {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.over {
-            return None;
-        }
-        let next = self.stream.next().transpose();
-        self.over = !matches!(next, Some(Ok(_)));
-        next
+        pull(self.stream, &mut self.over)
+    }
+}
+
+impl Iterator for IntoBatches {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        pull(&self.stream, &mut self.over)
     }
 }
 
 impl FusedIterator for Batches<'_> {}
+impl FusedIterator for IntoBatches {}
+
+/// The remaining batches, for a caller that does not keep the stream.
+impl IntoIterator for BatchStream {
+    type Item = Result<Batch>;
+    type IntoIter = IntoBatches;
+
+    fn into_iter(self) -> IntoBatches {
+        IntoBatches { stream: self, over: false }
+    }
+}
 
 impl<'a> IntoIterator for &'a BatchStream {
     type Item = Result<Batch>;
