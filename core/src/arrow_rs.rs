@@ -8,6 +8,7 @@
 //! | `Schema` | [`Schema`] | `TryFrom` of a reference, both ways |
 //! | `Field` | [`Schema`] of one field, [`Field`] | `TryFrom`, both ways |
 //! | `RecordBatchReader` | [`BatchStream`] | [`BatchStream::from_arrow_rs`], [`BatchStream::to_arrow_rs`] |
+//! | `ArrowError` | [`Error`] | `From`, both ways |
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -496,18 +497,35 @@ impl From<Error> for ArrowError {
     }
 }
 
-fn reader_error(error: ArrowError) -> Error {
-    let errno = match &error {
-        ArrowError::ExternalError(inner) => match inner.downcast_ref::<Error>() {
-            Some(ours) => return ours.clone(),
-            None => libc::EIO,
-        },
+/// `DEVX_CALLBACK` with the text of arrow-rs and an `errno` code. An error of this library comes out as it was.
+impl From<ArrowError> for Error {
+    fn from(error: ArrowError) -> Self {
+        ours(&error).cloned().unwrap_or_else(|| Self::callback(errno(&error), format_args!("{error}")))
+    }
+}
+
+/// The error of this library that came through arrow-rs, if it is one.
+fn ours(error: &ArrowError) -> Option<&Error> {
+    match error {
+        ArrowError::ExternalError(inner) => inner.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn errno(error: &ArrowError) -> i32 {
+    match error {
+        ArrowError::ExternalError(_) => libc::EIO,
         ArrowError::IoError(_, io) => io.raw_os_error().unwrap_or(libc::EIO),
         ArrowError::MemoryError(_) => libc::ENOMEM,
         ArrowError::NotYetImplemented(_) => libc::ENOTSUP,
         _ => libc::EINVAL,
-    };
-    Error::callback(errno, format_args!("the reader failed: {error}"))
+    }
+}
+
+fn reader_error(error: ArrowError) -> Error {
+    let is_ours = ours(&error).is_some();
+    let error = Error::from(error);
+    if is_ours { error } else { error.within("the reader failed: ") }
 }
 
 /// Runs code that calls arrow-rs; a panic in it ends here.

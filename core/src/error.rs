@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::ffi::CStr;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{fmt, io};
 
 use crate::abi::types::{self as t, DevxError, DevxStatus as Status};
 use crate::text;
@@ -216,6 +216,40 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// An error of a program's own source or manager, which reads a file, for example: `DEVX_SYSTEM` with the code of the operating
+/// system if there is one, otherwise `DEVX_CALLBACK` with an `errno` code that fits. An error of this library comes out as it
+/// was.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        if let Some(ours) = error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
+            return ours.clone();
+        }
+        if let Some(errno) = error.raw_os_error() {
+            return Self::of(t::DEVX_SYSTEM, 0, errno, format_args!("{error}"));
+        }
+        let errno = match error.kind() {
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => libc::EINVAL,
+            io::ErrorKind::Unsupported => libc::ENOTSUP,
+            io::ErrorKind::OutOfMemory => libc::ENOMEM,
+            _ => libc::EIO,
+        };
+        Self::callback(errno, format_args!("{error}"))
+    }
+}
+
+/// The error of this library is in it, and the kind is that of its `errno` code.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match (error.errno(), error.status()) {
+            (0, t::DEVX_OUT_OF_MEMORY) => io::ErrorKind::OutOfMemory,
+            (0, t::DEVX_UNSUPPORTED) => io::ErrorKind::Unsupported,
+            (0, _) => io::ErrorKind::Other,
+            (errno, _) => Self::from_raw_os_error(errno).kind(),
+        };
+        Self::new(kind, error)
+    }
+}
 
 /// A refusal that gives back what the call was given.
 ///

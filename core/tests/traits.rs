@@ -2,12 +2,15 @@
 
 use std::collections::HashSet;
 use std::hash::Hash;
+use std::io::{self, ErrorKind};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use devexchange_core::abi::dlpack::DLPackVersion;
+use devexchange_core::abi::types::*;
+use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::arrow::{AsyncReader, AsyncWriter};
 use devexchange_core::dlpack::{Copying, Request};
-use devexchange_core::{Batch, BatchStream, Flags, RawStream, Refused, Schema, Stream, Tensor};
+use devexchange_core::{Batch, BatchStream, DeviceType, Error, Flags, RawStream, Refused, Schema, Stream, Tensor};
 
 #[test]
 fn handles_pass_through_a_caught_panic() {
@@ -62,4 +65,40 @@ fn a_refusal_is_shown_without_what_was_refused() {
     struct Silent;
     let boxed: Box<dyn std::error::Error + Send + Sync> = Refused { error, returned: Silent }.into();
     assert_eq!(boxed.to_string(), "shape [3] has 3 elements, there are 1048576 values");
+}
+
+/// A source that reads a file returns what the system said, and a codec that is asked for an `io::Error` says what we said.
+#[test]
+fn errors_of_io_become_ours_and_back() {
+    let schema = Schema::new(&[FieldDesc::batch(0)]).expect("a schema");
+    let source = || {
+        std::fs::File::open("/dev/null/none")?;
+        Ok(None)
+    };
+    let stream = BatchStream::new(&schema, DeviceType::CPU, source).expect("a stream");
+    let error = stream.next().expect_err("no such file");
+    assert_eq!((error.status(), error.errno()), (DEVX_SYSTEM, libc::ENOTDIR));
+    assert!(error.message().contains("Not a directory"), "{error}");
+
+    for (kind, errno) in [
+        (ErrorKind::InvalidData, libc::EINVAL),
+        (ErrorKind::InvalidInput, libc::EINVAL),
+        (ErrorKind::Unsupported, libc::ENOTSUP),
+        (ErrorKind::OutOfMemory, libc::ENOMEM),
+        (ErrorKind::UnexpectedEof, libc::EIO),
+    ] {
+        let error = Error::from(io::Error::new(kind, "row 3"));
+        assert_eq!((error.status(), error.errno(), error.message()), (DEVX_CALLBACK, errno, "row 3"));
+    }
+
+    for (ours, kind) in [
+        (Error::new(DEVX_OUT_OF_MEMORY, "enough"), ErrorKind::OutOfMemory),
+        (Error::new(DEVX_UNSUPPORTED, "no such type"), ErrorKind::Unsupported),
+        (Error::new(DEVX_INVALID_SHAPE, "shape"), ErrorKind::Other),
+        (Error::callback(libc::EPIPE, "gone"), ErrorKind::BrokenPipe),
+    ] {
+        let theirs = io::Error::from(ours.clone());
+        assert_eq!((theirs.kind(), theirs.to_string()), (kind, ours.to_string()));
+        assert_eq!(Error::from(theirs), ours);
+    }
 }

@@ -84,6 +84,16 @@ fn a_reader_that_fails_in_the_middle() {
 }
 
 #[test]
+fn errors_of_arrow_rs_become_ours() {
+    let made = || -> Result<RecordBatch> { Ok(RecordBatch::try_new(record_batch(0).schema(), Vec::new())?) };
+    let error = made().unwrap_err();
+    assert_eq!((error.status(), error.errno()), (DEVX_CALLBACK, libc::EINVAL));
+    assert!(error.message().contains("number of columns"), "{error}");
+    let ours = Error::new(DEVX_BUSY, "not now");
+    assert_eq!(Error::from(ArrowError::from(ours.clone())), ours);
+}
+
+#[test]
 fn a_reader_that_panics() {
     let _alone = alone();
     let stream = BatchStream::from_arrow_rs(Items::new([Some(Ok(record_batch(0))), None])).unwrap();
