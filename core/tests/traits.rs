@@ -7,10 +7,15 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use devexchange_core::abi::dlpack::DLPackVersion;
 use devexchange_core::abi::types::*;
+use devexchange_core::arrow::asynchronous::MetadataBlock;
+use devexchange_core::arrow::metadata::Metadata;
 use devexchange_core::arrow::schema::FieldDesc;
 use devexchange_core::arrow::{AsyncReader, AsyncWriter};
 use devexchange_core::dlpack::{Copying, Request};
-use devexchange_core::{Batch, BatchStream, DeviceType, Error, Flags, RawStream, Refused, Schema, Stream, Tensor};
+use devexchange_core::runtime::cuda::Allocation;
+use devexchange_core::{
+    Batch, BatchStream, DeviceType, Error, Flags, RawStream, Refused, Schema, Stream, Tensor, ipc, manager,
+};
 
 #[test]
 fn handles_pass_through_a_caught_panic() {
@@ -21,6 +26,17 @@ fn handles_pass_through_a_caught_panic() {
     passes::<BatchStream>();
     passes::<AsyncReader>();
     passes::<AsyncWriter>();
+    passes::<MetadataBlock>();
+    passes::<manager::Shared>();
+    passes::<ipc::Server>();
+    passes::<ipc::Client>();
+}
+
+#[test]
+fn what_is_described_by_addresses_goes_to_other_threads() {
+    fn goes<T: Send + Sync>() {}
+    goes::<Allocation>();
+    goes::<Metadata<'_>>();
 }
 
 #[test]

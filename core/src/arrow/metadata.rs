@@ -1,6 +1,7 @@
 //! Key-value metadata (C data interface, `ArrowSchema.metadata`). Counts and lengths are 32-bit, in native byte order.
 
 use core::ffi::c_char;
+use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
 use crate::error::{Result, refuse};
@@ -19,6 +20,11 @@ pub struct Metadata<'a> {
     left: i32,
     _block: PhantomData<&'a [u8]>,
 }
+
+// SAFETY: the bytes of the block are only read, which any thread may do.
+unsafe impl Send for Metadata<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Metadata<'_> {}
 
 impl<'a> Metadata<'a> {
     /// Checks a block; NULL means no metadata. Returns the pairs and the size of the block in bytes.
@@ -89,6 +95,9 @@ impl<'a> Iterator for Metadata<'a> {
         (self.left as usize, Some(self.left as usize))
     }
 }
+
+impl ExactSizeIterator for Metadata<'_> {}
+impl FusedIterator for Metadata<'_> {}
 
 /// The bytes of a checked block; `None` for NULL.
 ///

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::vec::Drain;
@@ -38,6 +39,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Client(Slab<Connection>);
 
 crate::memory::held_by_bindings!(Client, "client");
+
+// Whoever takes a lock of it after a panic finds each change done or not begun.
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
 
 #[derive(Debug)]
 struct Connection {

@@ -1,6 +1,7 @@
 //! The exporter: offers tensors and batches under names, and keeps what it gave alive until the importer releases it or is
 //! gone.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::JoinHandle;
@@ -33,6 +34,10 @@ const AT_END: Duration = Duration::from_secs(1);
 pub struct Server(Slab<Offering>);
 
 crate::memory::held_by_bindings!(Server, "server");
+
+// Whoever takes a lock of it after a panic finds each change done or not begun.
+impl UnwindSafe for Server {}
+impl RefUnwindSafe for Server {}
 
 #[derive(Debug)]
 struct Offering {

@@ -25,6 +25,7 @@ pub use records::limit_from_raw;
 use core::ffi::c_void;
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use self::depth::Depth;
 use crate::device::{Device, DeviceType};
@@ -346,6 +347,10 @@ struct Header {
     /// The deferrals of those who share the manager, without those of the managers that allocate from it.
     deferred: Depth,
 }
+
+// Any thread may use a manager at any time, also after another thread has panicked in it.
+impl UnwindSafe for Shared {}
+impl RefUnwindSafe for Shared {}
 
 impl Shared {
     /// Shares a manager.

@@ -2,6 +2,7 @@
 
 use core::ffi::c_char;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::arrow::metadata::{self, Metadata};
 use crate::error::Result;
@@ -21,6 +22,10 @@ struct Bytes {
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Sync for Bytes {}
+
+// Its bytes do not change.
+impl UnwindSafe for MetadataBlock {}
+impl RefUnwindSafe for MetadataBlock {}
 
 impl MetadataBlock {
     /// Copies a block that was checked.

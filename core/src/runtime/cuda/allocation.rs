@@ -31,6 +31,11 @@ pub struct Allocation {
     pub owner: Owner,
 }
 
+// SAFETY: the address is only a number here, and the owner may be dropped on any thread.
+unsafe impl Send for Allocation {}
+// SAFETY: as above; nothing changes behind a shared reference.
+unsafe impl Sync for Allocation {}
+
 /// How a block is given back.
 struct Block {
     driver: &'static Driver,
