@@ -186,3 +186,24 @@ fn a_refused_handler_is_given_back() {
     drop(reader);
     assert_eq!(ledger::outstanding(), 0);
 }
+
+/// As in a capsule of Python, whose consumers read the struct at its address.
+#[test]
+fn what_is_owned_is_the_struct_in_memory() {
+    #[deny(improper_ctypes_definitions, reason = "the layout has to be promised")]
+    extern "C" fn producer() -> Owned<ArrowArrayStream> {
+        stream().export_owned().unwrap()
+    }
+    /// What a consumer does.
+    fn rows(capsule: *mut ArrowArrayStream) -> i64 {
+        // SAFETY: the struct, which was handed over.
+        let pulled = unsafe { BatchStream::import(capsule) }.unwrap();
+        pulled.batches().map(|batch| batch.unwrap().length()).sum()
+    }
+    let _alone = alone();
+    let mut capsule = Box::new(producer());
+    assert_eq!(rows((&raw mut *capsule).cast()), 3);
+    assert!(capsule.is_empty());
+    drop(capsule);
+    assert_eq!(ledger::outstanding(), 0);
+}

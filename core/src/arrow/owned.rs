@@ -69,6 +69,11 @@ structs! { ArrowSchema, ArrowArray, ArrowDeviceArray = array, ArrowArrayStream, 
 /// # Ok(())
 /// # }
 /// ```
+///
+/// In memory this is the struct and nothing else. So it can be the value of a Python capsule (`arrow_schema`, `arrow_array`,
+/// `arrow_array_stream`; Arrow PyCapsule interface), which a consumer reads as the struct, and whose end drops it: with pyo3,
+/// `PyCapsule::new_with_value(py, stream.export_owned()?, c"arrow_array_stream")`.
+#[repr(transparent)]
 pub struct Owned<S: Struct>(S);
 
 // SAFETY: Arrow lets a struct be used and released on any thread.
