@@ -12,10 +12,9 @@
 //! let stream = Stream::legacy(0);
 //! let device = Device { kind: DeviceType::CUDA, id: 0 };
 //! let tensor = Tensor::allocate(device, DType::FLOAT32, &[2, 3], Some(stream))?;
-//! let mut handed = cuda_array::export(tensor, &Request::default())?.into_raw();
+//! let mut handed = cuda_array::export(tensor, &Request::default())?;
 //! // On the consumer's side, here in Rust, too:
-//! // SAFETY: a valid array, which nobody else has; the import leaves it released.
-//! let seen = unsafe { cuda_array::import(&mut handed, &Request::default(), false) }?.tensor;
+//! let seen = handed.import(&Request::default(), false)?.tensor;
 //! seen.wait(stream)?; // from now on, queue work with it there
 //! seen.used_on(stream)?; // the memory is given back after that work
 //! # Ok(())
@@ -62,7 +61,7 @@ pub enum NoStream {
 }
 
 /// How an array is imported or exported.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Highest version that the consumer reads (for an export).
     pub max_version: i32,
@@ -338,9 +337,13 @@ fn ready_of(array: &DevxCudaArray, device: Device, producer: Option<Stream>, req
 // ---- out ----
 
 /// An array that was handed over and not taken yet. The holder of this value owns the array; dropping it releases the array.
-/// Since no consumer took it, the release waits only for work noted with [`Tensor::used_on`].
+/// Since no consumer took it, the release of an export waits only for work noted with [`Tensor::used_on`].
 #[derive(Debug)]
-pub struct Owned(DevxCudaArray);
+pub struct Owned {
+    array: DevxCudaArray,
+    /// Whether this library has exported it.
+    is_ours: bool,
+}
 
 // SAFETY: the struct may be used and released on any thread.
 unsafe impl Send for Owned {}
@@ -348,24 +351,45 @@ unsafe impl Send for Owned {}
 unsafe impl Sync for Owned {}
 
 impl Owned {
+    /// Takes ownership of an array from outside. Dropping the result calls its release.
+    ///
+    /// # Safety
+    /// `given` is a valid array (released or not) that the caller owns and does not use any more. Its stream is alive until it
+    /// is released.
+    pub unsafe fn from_raw(given: DevxCudaArray) -> Self {
+        Self { array: given, is_ours: false }
+    }
+
+    /// Imports the array, which leaves nothing here. If it is refused, it stays here.
+    ///
+    /// # Errors
+    /// Same as [`import`].
+    pub fn import(&mut self, request: &Request, with_mask: bool) -> Result<Imported> {
+        // SAFETY: owned and valid; an export holds its stream, and for other arrays `from_raw` was promised so.
+        unsafe { import(&raw mut self.array, request, with_mask) }
+    }
+
     /// Returns the struct for a consumer, which then has to release it.
     pub fn into_raw(mut self) -> DevxCudaArray {
-        let array = self.0;
-        self.0.release = None;
+        let array = self.array;
+        self.array.release = None;
         array
     }
 
     /// Returns the struct, which this value still owns.
     pub fn as_raw(&self) -> &DevxCudaArray {
-        &self.0
+        &self.array
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        if self.0.release.take().is_some() {
+        if !self.is_ours {
+            // SAFETY: valid, owned and not given away.
+            unsafe { release(&raw mut self.array) }
+        } else if self.array.release.take().is_some() {
             // SAFETY: made by `hand_over`, owned and not given away.
-            drop(unsafe { Slab::<Export>::from_raw(self.0.private_data) });
+            drop(unsafe { Slab::<Export>::from_raw(self.array.private_data) });
         }
     }
 }
@@ -513,7 +537,7 @@ fn hand_over(
         private_data: slab.as_raw(),
     };
     slab.into_raw();
-    Ok(Owned(array))
+    Ok(Owned { array, is_ours: true })
 }
 
 unsafe extern "C" fn release_export(array: *mut DevxCudaArray) {

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use devexchange_core::abi::cuda_array::DEVX_CUDA_ARRAY_NO_STREAM;
 use devexchange_core::abi::types::*;
-use devexchange_core::cuda_array::{self, NoStream, Request};
+use devexchange_core::cuda_array::{self, NoStream, Owned, Request};
 use devexchange_core::dlpack::Copying;
 use devexchange_core::stream::{LEGACY, PER_THREAD};
 use devexchange_core::{Batch, DType, Error, Flags, Owner, Tensor, TensorDesc, convert};
 use devexchange_tests::cu_ok;
-use devexchange_tests::cuda_array::produce;
+use devexchange_tests::cuda_array::{produce, state};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::forked;
 use devexchange_tests::sim::{self, Session};
@@ -270,6 +270,49 @@ fn what_is_not_taken_is_released_at_once() {
         drop(exported);
         assert_eq!(released.load(SeqCst), 1);
         sim::synchronize(LEGACY as u64);
+        scene.end();
+    });
+}
+
+/// Whoever owns an array imports it without a promise; what is refused stays with him, and is released once.
+#[test]
+fn what_is_owned_is_imported_or_released() {
+    let session = Session::new();
+    session.each(1, || {
+        let scene = Scene::new();
+        let released = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&released);
+        sim::fill(scene.data, 0x5a, N, scene.producer);
+        let tensor = foreign::tensor_behind(scene.producer, scene.data, N, CUDA0, move || {
+            count.fetch_add(1, SeqCst);
+        });
+        let mut exported = cuda_array::export(tensor, &Request::default()).map_err(Error::from).expect("exported");
+        let seen = exported.import(&for_stream(scene.consumer), false).expect("imported").tensor;
+        let again = exported.import(&Request::default(), false).expect_err("nothing is left");
+        assert_eq!(again.status(), DEVX_RELEASED);
+        drop(exported);
+        scene.consume(scene.consumer);
+        assert_eq!(released.load(SeqCst), 0);
+        seen.used_on(sim::on(scene.consumer)).expect("noted");
+        drop(seen);
+        sim::settle();
+        assert_eq!(released.load(SeqCst), 1);
+
+        let foreign = |typestr| {
+            let array = produce(scene.data, typestr, &[N as i64], || ());
+            (Arc::clone(&state(&array).released), unsafe { Owned::from_raw(array) })
+        };
+        let (released, mut array) = foreign("|V8");
+        array.import(&Request::default(), false).expect_err("no elements of ours");
+        assert_eq!(released.load(SeqCst), 0);
+        drop(array);
+        assert_eq!(released.load(SeqCst), 1);
+        let (released, mut array) = foreign("|u1");
+        let seen = array.import(&Request::default(), false).expect("imported");
+        drop(array);
+        assert_eq!(released.load(SeqCst), 0);
+        drop(seen);
+        assert_eq!(released.load(SeqCst), 1);
         scene.end();
     });
 }
