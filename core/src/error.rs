@@ -89,7 +89,26 @@ impl Error {
         error
     }
 
-    /// The status that the C API returns for this error.
+    /// The status that the C API returns for this error. The constants are in [`abi::types`](crate::abi::types), with what each
+    /// of them means:
+    ///
+    /// ```
+    /// use devexchange_core::abi::types::{DEVX_COPY_REQUIRED, DEVX_DEVICE};
+    /// use devexchange_core::{Result, Tensor};
+    ///
+    /// fn sum(tensor: &Tensor) -> Result<f64> {
+    ///     match tensor.as_slice::<f64>() {
+    ///         Ok(elements) => Ok(elements.iter().sum()),
+    ///         Err(error) if error.status() == DEVX_COPY_REQUIRED => sum(&tensor.copy()?),
+    ///         Err(error) if error.status() == DEVX_DEVICE => Err(error.within("copy it to the host first: ")),
+    ///         Err(error) => Err(error),
+    ///     }
+    /// }
+    ///
+    /// let matrix = Tensor::from_vec(vec![1.0, 2.0, 3.0, 4.0], &[2, 2])?;
+    /// assert_eq!(sum(&matrix.slice(1, 0, 1)?)?, 4.0);
+    /// # Ok::<(), devexchange_core::Error>(())
+    /// ```
     pub fn status(&self) -> Status {
         self.reason().status
     }
@@ -206,6 +225,13 @@ impl fmt::Display for Status {
             Some(name) => f.pad(&name.to_string_lossy()),
             None => write!(f, "status {}", self.0),
         }
+    }
+}
+
+/// The same, as a failed comparison shows it.
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -507,6 +507,7 @@ fn a_refusal_is_an_error_of_std() {
     // The text that `main` prints for an error that it returns.
     let error = Error::from(error.downcast::<Refused<Owner>>().map(|refused| *refused).unwrap());
     assert_eq!(format!("{error:?}"), "DEVX_INVALID_SHAPE: shape[0] is -1: an extent cannot be negative");
+    assert_eq!(format!("{:?} {:?}", DEVX_INVALID_SHAPE, DevxStatus(7777)), "DEVX_INVALID_SHAPE status 7777");
     let error = Error::driver(DevxStatus(7777), 3, "a new one");
     assert_eq!(format!("{error:?}"), "status 7777: a new one (the driver's code is 3)");
     assert_eq!(error.status().to_string(), "status 7777");

@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_void};
 /// The set is open: a newer library may return numbers that this header does not name.
 /// A number is never given a second meaning.
 #[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DevxStatus(pub i32);
 
 /// Success.
