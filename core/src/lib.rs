@@ -69,6 +69,7 @@ pub use device::{Device, DeviceType};
 pub use dtype::{DType, Element, Storable};
 pub use error::{Error, Refused, Result};
 pub use memory::{Borrowed, Owner};
+pub use runtime::cuda::DeviceStream;
 pub use stream::{RawStream, Stream};
 pub use tensor::{Flags, Tensor, TensorDesc};
 

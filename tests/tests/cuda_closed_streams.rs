@@ -8,7 +8,7 @@ use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::manager::{Pool, PoolOptions};
 use devexchange_core::runtime::cuda::Hold;
 use devexchange_core::runtime::releases_waiting;
-use devexchange_core::{DType, Error, RawStream, Stream, Tensor, convert, cuda_array};
+use devexchange_core::{DType, DeviceStream, Error, RawStream, Stream, Tensor, convert, cuda_array};
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::peer::{forked, soon};
 use devexchange_tests::sim::{self, Live, Session};
@@ -53,6 +53,38 @@ fn they_wait_only_for_releases_from_before() {
         }
         sim::settle();
         waiting.into_iter().for_each(sim::destroy);
+    });
+}
+
+/// Whatever way a function is left.
+#[test]
+fn one_with_an_owner_is_closed_by_itself() {
+    if sim::skipped("streams are counted by the simulated driver") {
+        return;
+    }
+    let session = Session::new();
+    session.each(3, || {
+        let streams = || Live::now().streams;
+        let before = streams();
+        let left_early = || -> Result<Tensor, Error> {
+            // SAFETY: no copy of the stream is used after this.
+            let stream = unsafe { DeviceStream::create(0) }?;
+            assert_eq!(streams(), before + 1);
+            let tensor = Tensor::allocate(CUDA0, DType::UINT8, &[16], Some(*stream))?;
+            Tensor::allocate(CUDA0, DType::UINT8, &[-1], Some(*stream))?;
+            Ok(tensor)
+        };
+        left_early().expect_err("a negative extent");
+        soon("the stream is destroyed", || {
+            Stream::destroy_closed().expect("destroyed");
+            streams() == before
+        });
+        // SAFETY: as above.
+        let kept = unsafe { DeviceStream::create(0) }.expect("a stream").into_stream();
+        assert_eq!(streams(), before + 1);
+        // SAFETY: nobody uses it.
+        unsafe { kept.destroy() }.expect("destroyed");
+        sim::settle();
     });
 }
 

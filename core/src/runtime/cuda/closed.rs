@@ -2,6 +2,7 @@
 //! Data that is ready behind a stream holds the stream, and so does memory that goes back in its order, until it has.
 
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::driver::{Code, Driver};
@@ -92,6 +93,59 @@ impl Stream {
 pub(super) fn destroy() {
     if let Err(error) = Stream::destroy_closed() {
         lost::check_returned("a closed stream", Code(error.driver_code() as u32));
+    }
+}
+
+/// A stream that its owner closes ([`Stream::close`]) when it is dropped, whatever way a function is left. Wherever a [`Stream`]
+/// is asked for, pass `*` of this.
+///
+/// ```no_run
+/// use devexchange_core::{DType, Device, DeviceStream, Result, Tensor};
+///
+/// # fn main() -> Result<()> {
+/// // SAFETY: no copy of the stream is used after this function.
+/// let stream = unsafe { DeviceStream::create(0) }?;
+/// let tensor = Tensor::allocate(Device::cuda(0), DType::FLOAT32, &[2, 3], Some(*stream))?; // nothing is left behind if it fails
+/// # drop(tensor);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "the stream is closed when this is dropped"]
+pub struct DeviceStream(Stream);
+
+impl DeviceStream {
+    /// Creates a stream; see [`Stream::create`].
+    ///
+    /// # Errors
+    /// Same as [`Stream::create`].
+    ///
+    /// # Safety
+    /// The contract of [`Stream::close`] holds when the result is dropped: nobody uses a copy of the stream after that.
+    pub unsafe fn create(ordinal: i32) -> Result<Self> {
+        Stream::create(ordinal).map(Self)
+    }
+
+    /// Returns the stream for somebody else, who then destroys or closes it.
+    pub fn into_stream(self) -> Stream {
+        ManuallyDrop::new(self).0
+    }
+}
+
+impl Deref for DeviceStream {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.0
+    }
+}
+
+impl Drop for DeviceStream {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses the stream any more, by the contract of `create`.
+        if let Err(error) = unsafe { self.0.close() } {
+            lost::check_returned("a stream", Code(error.driver_code() as u32));
+        }
     }
 }
 

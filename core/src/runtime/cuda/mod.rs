@@ -18,7 +18,7 @@ mod stream;
 mod waiting;
 
 pub use allocation::Allocation;
-pub use closed::{HeldStream, Hold};
+pub use closed::{DeviceStream, HeldStream, Hold};
 pub use context::require_device;
 pub use event::{Event, ForeignEvent, kept_events};
 pub use lost::releases_lost;

@@ -11,7 +11,7 @@ use crate::stream::Stream;
 
 impl Stream {
     /// Creates a stream of device `ordinal` that does not wait for the legacy default stream. The caller destroys or
-    /// closes it.
+    /// closes it; [`DeviceStream`](super::DeviceStream) does so by itself.
     ///
     /// # Errors
     /// `DEVX_DEVICE`, `DEVX_DRIVER`.
