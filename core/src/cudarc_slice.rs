@@ -5,6 +5,7 @@
 //! | `CudaSlice<T>`, given away | [`Tensor`] | [`Tensor::from_cuda_slice`] |
 //! | `&CudaSlice<T>`, `CudaView<T>`, `CudaViewMut<T>`, for work on a stream | [`Tensor`] | [`Tensor::as_cuda_slice`] |
 //! | `CudaStream` | [`Stream`] | [`Stream::from_cudarc`] |
+//! | `DriverError` | [`Error`] | `From` |
 //!
 //! ```no_run
 //! # use cudarc::driver::CudaContext;
@@ -103,10 +104,14 @@ fn ordinal(context: &CudaContext) -> i32 {
     i32::try_from(context.ordinal()).unwrap_or(i32::MAX)
 }
 
-/// Converts the driver error that cudarc reports.
-fn failed(error: DriverError) -> Error {
-    let failed = Driver::get().and_then(|driver| driver.check("cudarc", Code(error.0 as u32)));
-    failed.err().unwrap_or_else(|| Error::new(DEVX_DRIVER, error.to_string()))
+/// `DEVX_DRIVER` or `DEVX_OUT_OF_MEMORY`, with the driver's code and its name for it.
+impl From<DriverError> for Error {
+    fn from(DriverError(code): DriverError) -> Self {
+        let code = code as u32;
+        // Without a driver there are no names, and cudarc would panic.
+        let named = Driver::get().ok().and_then(|driver| driver.check("cudarc", Code(code)).err());
+        named.unwrap_or_else(|| Self::driver(DEVX_DRIVER, code as i32, format_args!("cudarc: driver code {code}")))
+    }
 }
 
 // ---- slice → tensor ----
@@ -157,12 +162,12 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
     }
     let _current = queued.enter()?;
     // Like every function of cudarc, this first reports earlier failures that could not be reported when they happened.
-    stream.context().check_err().map_err(failed)?;
+    stream.context().check_err()?;
     let address = caught(|| {
         let (address, _recorded) = slice.device_ptr_mut(&stream);
         Ok(address)
     })?;
-    stream.context().check_err().map_err(failed)?;
+    stream.context().check_err()?;
     let desc = TensorDesc {
         data: std::ptr::with_exposed_provenance_mut::<c_void>(address as usize),
         device: Device::new(DeviceType::CUDA, queued.ordinal().into())?,
@@ -243,7 +248,7 @@ impl Tensor {
         self.wait(queued)?;
         let is_captured = queued.is_capturing()?;
         let _current = queued.enter()?;
-        stream.context().check_err().map_err(failed)?;
+        stream.context().check_err()?;
         let address = self.data().expose_provenance() as u64;
         // cudarc makes two events, and panics if it cannot.
         let slice = caught(|| {

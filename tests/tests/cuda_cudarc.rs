@@ -9,12 +9,12 @@ use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};
 use devexchange_core::abi::dlpack::DLManagedTensorVersioned;
 use devexchange_core::abi::types::{
-    DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_DRIVER, DEVX_INVALID_SHAPE, DEVX_MISMATCH, DEVX_PANIC, DEVX_READ_ONLY,
-    DEVX_UNSUPPORTED,
+    DEVX_COPY_REQUIRED, DEVX_DEVICE, DEVX_DRIVER, DEVX_INVALID_SHAPE, DEVX_MISMATCH, DEVX_OUT_OF_MEMORY, DEVX_PANIC,
+    DEVX_READ_ONLY, DEVX_UNSUPPORTED,
 };
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::runtime::releases_waiting;
-use devexchange_core::{Batch, Element, Stream, Tensor, convert};
+use devexchange_core::{Batch, Element, Error, Stream, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::devices::two_devices;
 use devexchange_tests::foreign::{self, CUDA0};
@@ -407,6 +407,21 @@ fn a_context_of_ones_own_is_refused() {
         }
         drop((streams, own));
         sim::set_current(before);
+    });
+}
+
+#[test]
+fn errors_of_cudarc_become_ours() {
+    let session = Session::new();
+    session.each(1, || {
+        let [stream] = streams(&context());
+        // More than any device has.
+        let allocated = || -> Result<CudaSlice<u8>, Error> { Ok(stream.alloc_zeros(1 << 52)?) };
+        let error = allocated().expect_err("too much");
+        assert_eq!((error.status(), error.driver_code()), (DEVX_OUT_OF_MEMORY, 2));
+        assert!(error.message().starts_with("cudarc: CUDA_ERROR_OUT_OF_MEMORY (2)"), "{error}");
+        let error = Error::from(DriverError(CUresult::CUDA_ERROR_INVALID_VALUE));
+        assert_eq!((error.status(), error.driver_code()), (DEVX_DRIVER, 1));
     });
 }
 
