@@ -418,8 +418,9 @@ struct Export {
 ///
 /// The stream of the struct is the one behind which the data is ready, and also the work that was noted with
 /// [`Tensor::used_on`]: a consumer that waits for this stream waits for all of it. When the consumer releases the struct, the
-/// tensor is given up after the work queued on this stream, which may be [closed](Stream::close) before. For a consumer that reads no stream
-/// (before version 3) the policy applies: with the legacy default stream, the tensor is given up after the work queued there.
+/// tensor is given up after the work queued on this stream, which may be [closed](Stream::close) before. For a consumer that
+/// reads no stream (before version 3) the policy applies: with the legacy default stream, the tensor is given up after the work
+/// queued there.
 ///
 /// # Errors
 /// `DEVX_DEVICE` for memory that no device can access, `DEVX_UNSUPPORTED` for elements that NumPy has no name for,
