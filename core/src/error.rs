@@ -281,7 +281,8 @@ impl From<Error> for io::Error {
 ///
 /// `?` makes an [`Error`] of it in a function that returns this crate's [`Result`]. In a function that returns another kind
 /// of error (`anyhow::Error`, `Box<dyn Error>`), `?` keeps the `Refused` itself, and what was not taken with it;
-/// `.map_err(Error::from)?` makes it an [`Error`] there, whose status a `downcast_ref` finds.
+/// `.map_err(Error::from)?` makes it an [`Error`] there, whose status a `downcast_ref` finds. An error type of your own that is
+/// made of an [`Error`] needs the same.
 pub struct Refused<T> {
     /// Why the call was refused.
     pub error: Error,
@@ -319,6 +320,7 @@ pub fn caught<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// The text about a C callback that failed without an error text: its name, and the status that it returned.
+#[derive(Clone, Copy, Debug)]
 pub struct Returned<'a>(pub &'a str, pub Status);
 
 impl fmt::Display for Returned<'_> {

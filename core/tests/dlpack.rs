@@ -118,6 +118,31 @@ fn flags_survive_and_the_legacy_struct_refuses_what_it_cannot_say() {
     assert_ne!(copy.data(), imported.data());
 }
 
+/// Most functions of C take what they are given only if they succeed.
+#[test]
+fn what_a_consumer_refuses_is_still_owned() {
+    /// Takes numbers of so many bits.
+    fn consumer(given: *mut DLManagedTensorVersioned, bits: u8) -> Option<Tensor> {
+        // SAFETY: valid, and only looked at.
+        let dtype = unsafe { (*given).dl_tensor.dtype };
+        // SAFETY: the caller gives the tensor up if it is taken.
+        (dtype.bits == bits).then(|| unsafe { dlpack::import(given) }.unwrap())
+    }
+    let (owner, released) = counted();
+    let mut data = [1.0_f32, 2.0];
+    // SAFETY: the data lives longer than the tensor.
+    let tensor = unsafe { Tensor::from_raw_parts(&desc(&mut data, &[2]), owner) }.unwrap();
+    let refused: Owned<DLManagedTensorVersioned> = dlpack::share(&tensor, &Request::default()).unwrap();
+    assert!(consumer(refused.as_ptr(), 64).is_none());
+    drop(refused);
+    let taken: Owned<DLManagedTensorVersioned> = dlpack::export(tensor, &Request::default()).unwrap();
+    let seen = consumer(taken.as_ptr(), 32).unwrap();
+    taken.into_raw();
+    assert_eq!((seen.as_slice::<f32>(), released.load(SeqCst)), (Ok(&[1.0, 2.0][..]), 0));
+    drop(seen);
+    assert_eq!(released.load(SeqCst), 1);
+}
+
 #[test]
 fn what_a_number_says_of_copies() {
     assert_eq!(Copying::default(), Copying::Never);
