@@ -17,6 +17,9 @@
 //! reference-counted: clone, then export), *move* (export the handle itself) and *borrow* (a view that is valid as long as the
 //! handle). An import takes ownership only if it succeeds.
 //!
+//! What is refused is an [`Error`]: a status, a text that names the field and its value, and the code of the driver or the
+//! system if there is one. A call that was given something gives it back with the error ([`Refused`]).
+//!
 //! Device memory follows the same rules, with a [`Stream`] that work is queued on: the producer calls
 //! [`Tensor::produced_on`], the consumer [`Tensor::wait`] and [`Tensor::used_on`]. The memory is released only after the
 //! work that was named. The CUDA driver is looked for when a program first asks for a CUDA device; without a driver, that
