@@ -3,6 +3,7 @@
 //! | of cudarc | here | |
 //! |---|---|---|
 //! | `CudaSlice<T>`, given away | [`Tensor`] | [`Tensor::from_cuda_slice`] |
+//! | `Arc<CudaSlice<T>>`, kept and read | [`Tensor`] | [`Tensor::from_shared_cuda_slice`] |
 //! | `&CudaSlice<T>`, `CudaView<T>`, `CudaViewMut<T>`, for work on a stream | [`Tensor`] | [`Tensor::as_cuda_slice`] |
 //! | `CudaStream` | [`Stream`] | [`Stream::from_cudarc`] |
 //! | `DriverError` | [`Error`] | `From` |
@@ -36,8 +37,8 @@
 //! ```
 //!
 //! **Ownership.** A tensor made from a slice gives the slice up when nobody uses the tensor any more, in the order of the
-//! slice's stream: the host does not wait. A slice made from a tensor keeps the tensor alive, and cudarc never frees its
-//! memory.
+//! slice's stream: the host does not wait. One that is shared is given up after the work that was noted, on the host. A slice
+//! made from a tensor keeps the tensor alive, and cudarc never frees its memory.
 //!
 //! **Order.** Work that is queued with a slice comes before the work that a consumer of the tensor queues. In the other
 //! direction, a stream waits until the tensor may be touched, and the work that is queued on it when the slice goes out of
@@ -62,7 +63,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut, DevicePtrMut, DriverError};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DriverError};
 
 use crate::abi::types::DEVX_DRIVER;
 use crate::device::{Device, DeviceType};
@@ -130,9 +131,35 @@ impl Tensor {
         mut slice: CudaSlice<T>,
         shape: &[i64],
     ) -> std::result::Result<Self, Refused<CudaSlice<T>>> {
-        match described(&mut slice, shape).and_then(|described| Ok((described, Vacant::new()?))) {
+        let (stream, length) = (Arc::clone(slice.stream()), slice.len());
+        let address = || slice.device_ptr_mut(&stream).0;
+        let described = described::<T>(&stream, length, shape, Flags::default(), address);
+        match described.and_then(|described| Ok((described, Vacant::new()?))) {
             Ok((Described { mut tensor, queued, in_order }, room)) => {
                 tensor.adopt(Owner::releasing(room, in_order, move || give_up(slice, queued)));
+                Ok(tensor)
+            }
+            Err(error) => Err(Refused { error, returned: slice }),
+        }
+    }
+
+    /// Like [`Tensor::from_cuda_slice`], but the program goes on reading the slice, and the tensor is read-only. It holds the
+    /// slice until nobody uses it any more and the work that was noted with [`Tensor::used_on`] is done. If the program is the
+    /// only holder then, it can write the slice (`Arc::get_mut`).
+    ///
+    /// # Errors
+    /// Same as [`Tensor::from_cuda_slice`]. The slice is given back.
+    pub fn from_shared_cuda_slice<T: Element>(
+        slice: Arc<CudaSlice<T>>,
+        shape: &[i64],
+    ) -> std::result::Result<Self, Refused<Arc<CudaSlice<T>>>> {
+        let stream = slice.stream();
+        let described = described::<T>(stream, slice.len(), shape, Flags::READ_ONLY, || slice.device_ptr(stream).0);
+        match described.and_then(|described| Ok((described, Vacant::new()?))) {
+            // Not in the order of the slice's stream: cudarc does not know that others have used the slice, so its other
+            // streams would not wait for that.
+            Ok((Described { mut tensor, queued, .. }, room)) => {
+                tensor.adopt(Owner::releasing(room, None, move || give_up(slice, queued)));
                 Ok(tensor)
             }
             Err(error) => Err(Refused { error, returned: slice }),
@@ -148,13 +175,19 @@ struct Described {
     in_order: Option<Stream>,
 }
 
-fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Described> {
-    let stream = Arc::clone(slice.stream());
+/// Describes a slice of `stream`. `address` makes the stream wait for the work with the slice, and returns its address.
+fn described<T: Element>(
+    stream: &Arc<CudaStream>,
+    length: usize,
+    shape: &[i64],
+    flags: Flags,
+    address: impl FnOnce() -> u64,
+) -> Result<Described> {
     // SAFETY: the slice keeps its stream, and the tensor will keep the slice.
-    let queued = unsafe { Stream::from_cudarc(&stream) }?;
+    let queued = unsafe { Stream::from_cudarc(stream) }?;
     let elements = shape.iter().try_fold(1_i64, |elements, extent| elements.checked_mul(*extent));
-    if elements != Some(slice.len() as i64) {
-        return refuse!(DEVX_INVALID_SHAPE, "shape is {shape:?}: the slice has {} elements", slice.len());
+    if elements != Some(length as i64) {
+        return refuse!(DEVX_INVALID_SHAPE, "shape is {shape:?}: the slice has {length} elements");
     }
     // cudarc would draw what is outside of the capture into it, and its events of the capture could not be waited for later.
     if stream.context().is_managing_stream_synchronization() {
@@ -163,10 +196,7 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
     let _current = queued.enter()?;
     // Like every function of cudarc, this first reports earlier failures that could not be reported when they happened.
     stream.context().check_err()?;
-    let address = caught(|| {
-        let (address, _recorded) = slice.device_ptr_mut(&stream);
-        Ok(address)
-    })?;
+    let address = caught(|| Ok(address()))?;
     stream.context().check_err()?;
     let desc = TensorDesc {
         data: std::ptr::with_exposed_provenance_mut::<c_void>(address as usize),
@@ -175,7 +205,7 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
         shape,
         strides: None,
         byte_offset: 0,
-        flags: Flags::default(),
+        flags,
     };
     let mut tensor = Tensor::describe(&desc)?;
     tensor.set_ready(Ready::queued(queued)?);
@@ -189,8 +219,8 @@ fn described<T: Element>(slice: &mut CudaSlice<T>, shape: &[i64]) -> Result<Desc
     Ok(Described { tensor, queued, in_order })
 }
 
-/// Drops a slice on any thread: cudarc makes its context current where necessary, and leaves it current.
-fn give_up<T: 'static>(slice: CudaSlice<T>, queued: Stream) {
+/// Drops a slice, or what shares one, on any thread: cudarc makes its context current where necessary, and leaves it current.
+fn give_up<S: Send + 'static>(slice: S, queued: Stream) {
     // The free and cudarc's waits would become part of a graph.
     if queued.takes_no_release() {
         return match Later::new().ok().zip(Vacant::find()) {

@@ -14,11 +14,12 @@ use devexchange_core::abi::types::{
 };
 use devexchange_core::dlpack::{self, Copying, Owned, Request};
 use devexchange_core::runtime::releases_waiting;
-use devexchange_core::{Batch, Element, Error, Stream, Tensor, convert};
+use devexchange_core::{Batch, Element, Error, Flags, Stream, Tensor, convert};
 use devexchange_tests::cu_ok;
 use devexchange_tests::devices::two_devices;
 use devexchange_tests::foreign::{self, CUDA0};
 use devexchange_tests::freeing::{Consumer, Foreign, N};
+use devexchange_tests::peer::soon;
 use devexchange_tests::sim::{self, Session};
 use half::{bf16, f16};
 
@@ -65,6 +66,46 @@ fn a_slice_is_ready_behind_its_work_and_given_up_behind_that_of_others() {
         drop(tensor);
         consumer.end();
     });
+}
+
+/// The program reads on, and writes when it is the only holder again: whatever the stream, that comes after all reads.
+#[test]
+fn a_shared_slice_is_read_by_all_and_written_after_that() {
+    let session = Session::new();
+    session.each(SEEDS, || {
+        let (cudarc, consumer) = (context(), Consumer::begin());
+        let [stream, other] = streams(&cudarc);
+        let mut slice = written(&stream);
+        other.memset_zeros(&mut slice).expect("queued");
+        let mut slice = Arc::new(slice);
+        let data = address(&slice);
+        let tensors =
+            [(); 2].map(|()| Tensor::from_shared_cuda_slice(Arc::clone(&slice), &[N as i64]).expect("shared"));
+        for tensor in tensors {
+            assert_eq!((tensor.data() as u64, tensor.flags()), (data, Flags::READ_ONLY));
+            tensor.wait(consumer.on()).expect("ordered");
+            consumer.read(data);
+            tensor.used_on(consumer.on()).expect("used");
+            // The program reads, too.
+            assert_eq!(other.clone_dtoh(&*slice).expect("read"), [0; N as usize]);
+        }
+        soon("only the program has it", || Arc::get_mut(&mut slice).is_some());
+        other.memset_zeros(Arc::get_mut(&mut slice).expect("alone")).expect("queued");
+
+        // The tensor may be the last holder.
+        let tensor = Tensor::from_shared_cuda_slice(Arc::clone(&slice), &[N as i64]).expect("shared");
+        drop((slice, stream, other, cudarc));
+        tensor.wait(consumer.on()).expect("ordered");
+        consumer.read(data);
+        tensor.used_on(consumer.on()).expect("used");
+        drop(tensor);
+        sim::settle();
+        consumer.end();
+    });
+    let slice = Arc::new(written(&streams::<1>(&context())[0]));
+    let refused = Tensor::from_shared_cuda_slice(Arc::clone(&slice), &[3]).expect_err("another number");
+    assert_eq!(refused.error.status(), DEVX_INVALID_SHAPE);
+    assert!(Arc::ptr_eq(&refused.returned, &slice));
 }
 
 /// The same for streams that need a current context, on threads that have none, and for those that are different
