@@ -3,6 +3,7 @@
 # line.
 #
 #   ok NAME | not_ok NAME WHY | skipped NAME WHY | check NAME COMMAND... | report_counts
+#   none NAME WRONG | same NAME WANTED FOUND | says NAME PATTERN TEXT
 #
 # Programs that count their tests themselves run side by side: all that are started before the next `finish`:
 #
@@ -30,6 +31,11 @@ check() { # NAME COMMAND...
     return 1
   fi
 }
+
+# Three checks of a text: that there is none, that it is the wanted one, and that the pattern is somewhere in it.
+none() { if [ -z "$2" ]; then ok "$1"; else not_ok "$1" "$2"; fi; }
+same() { if [ "$3" = "$2" ]; then ok "$1"; else not_ok "$1" "it is '$3', not '$2'"; fi; }
+says() { if [[ $3 == *$2* ]]; then ok "$1"; else not_ok "$1" "it says: $3"; fi; }
 
 # Adds a program's counts, from the last such line of its log. A program that prints no counts, or ends badly although
 # no test failed, is a failure.

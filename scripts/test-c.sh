@@ -60,9 +60,8 @@ takes_little_tls() { # NAME LIBRARY
 needs_our_library() { readelf -d "$1" | grep -q 'NEEDED.*libdevexchange'; }
 
 check_soname() {
-  local wanted=$DEVX_SONAME name
-  name=$(soname_of "$DEVX_PREFIX/lib/libdevexchange.so")
-  if [ "$name" = "$wanted" ]; then ok "soname is $wanted"; else not_ok "soname is $wanted" "it is '$name'"; fi
+  local wanted=$DEVX_SONAME
+  same "soname is $wanted" "$wanted" "$(soname_of "$DEVX_PREFIX/lib/libdevexchange.so")"
   if [ "$(readlink "$DEVX_PREFIX/lib/libdevexchange.so")" = "$wanted" ] &&
     [ "$(readlink "$DEVX_PREFIX/lib/$wanted")" = "libdevexchange.so.$DEVX_VERSION" ]; then
     ok "links lead from .so to the soname to the file"
@@ -98,7 +97,7 @@ check_exports() {
   elif [ ! -s "$work/declared" ]; then not_ok "$name" "the headers declare none"
   else ok "$name"; fi
   odd=$(comm -13 "$work/declared" "$work/exported" | paste -sd ' ')
-  if [ -z "$odd" ]; then ok "nothing else is exported"; else not_ok "nothing else is exported" "in no header: $odd"; fi
+  none "nothing else is exported" "${odd:+in no header: $odd}"
 }
 
 # A program may contain the static libraries of several Rust projects, each with Rust's runtime in it.
@@ -106,8 +105,7 @@ check_archive() {
   local odd
   odd=$(nm --defined-only --extern-only "$DEVX_PREFIX/lib/libdevexchange.a" | awk 'NF == 3 { print $3 }' | sort -u |
     comm -3 "$work/declared" - | paste -sd ' ')
-  if [ -z "$odd" ]; then ok "the archive has the names of the headers and no others"
-  else not_ok "the archive has the names of the headers and no others" "${odd:0:400}"; fi
+  none "the archive has the names of the headers and no others" "${odd:0:400}"
 }
 
 # C++ can do everything that C can: devexchange.hpp calls each function, except those that it covers by other means: its
@@ -119,8 +117,7 @@ check_completeness() {
     case $function in devx_version | devx_cuda_array_release | devx_stream_destroy | devx_batch_create) continue ;; esac
     grep -qE "\\b$function\\b" "$DEVX_PREFIX/include/devexchange.hpp" || odd+=("$function")
   done <"$work/declared"
-  if [ ${#odd[@]} -eq 0 ]; then ok "devexchange.hpp has what the C functions have"
-  else not_ok "devexchange.hpp has what the C functions have" "but not: ${odd[*]}"; fi
+  none "devexchange.hpp has what the C functions have" "${odd:+but not: ${odd[*]}}"
 }
 
 # Alone and twice: a header includes what it needs and has a guard. Programs enable different warnings and cannot fix
@@ -147,10 +144,7 @@ hpp_says() { # WHAT WORDS OPTIONS...: the first that the compiler says of devexc
   local said
   echo '#include <devexchange.hpp>' >"$work/needs.cpp"
   said=$("$CXX" "${@:3}" -I"$DEVX_PREFIX/include" -fsyntax-only "$work/needs.cpp" 2>&1 | grep -m1 error) || true
-  case $said in
-    *"$2"*) ok "devexchange.hpp says $1" ;;
-    *) not_ok "devexchange.hpp says $1" "${*:3} says first: $said" ;;
-  esac
+  says "devexchange.hpp says $1" "$2" "$said"
 }
 
 # An install into a stage puts nothing elsewhere, and uninstall removes all of it.
@@ -161,25 +155,19 @@ check_stage_and_uninstall() {
   chmod "$mode" "$there"
   check "make install with DESTDIR" for_me_alone make "${args[@]}" install || return 0
   left=$(find "$work/stage/opt/devexchange" ! -type l ! -perm -444 ! -path "$there" -printf '%P ')
-  if [ -z "$left" ]; then ok "what is installed is for everybody"
-  else not_ok "what is installed is for everybody" "$left"; fi
+  none "what is installed is for everybody" "$left"
   for left in LICENSE-MIT LICENSE-APACHE LICENSE-THIRD-PARTY; do
     if cmp -s "$DEVX_ROOT/$left" "$work/stage/opt/devexchange/share/doc/devexchange/$left"; then ok "$left is installed"
     else not_ok "$left is installed" "share/doc/devexchange does not have it"; fi
   done
-  if [ "$(stat -c %a "$there")" = "$mode" ]; then ok "a directory that is there stays as it is"
-  else not_ok "a directory that is there stays as it is" "its mode was $mode and is $(stat -c %a "$there")"; fi
-  if diff -r "$DEVX_PREFIX" "$work/stage/opt/devexchange" >"$work/stage.diff" 2>&1; then
-    ok "what is installed does not depend on the place"
-  else
-    not_ok "what is installed does not depend on the place" "$(sed -n 1p "$work/stage.diff")"
-  fi
+  same "a directory that is there stays as it is" "$mode" "$(stat -c %a "$there")"
+  left=$(diff -r "$DEVX_PREFIX" "$work/stage/opt/devexchange" 2>&1 | sed -n 1p) || true
+  none "what is installed does not depend on the place" "$left"
   check "make uninstall" make "${args[@]}" uninstall || return 0
   left=$(find "$work/stage" ! -type d -printf '%P ')
-  if [ -z "$left" ]; then ok "uninstall leaves no file"; else not_ok "uninstall leaves no file" "$left"; fi
+  none "uninstall leaves no file" "$left"
   left=$(cd "$work/stage/opt/devexchange" && find . \( -name devexchange -o -name arrow -o -name dlpack \) | paste -sd ' ')
-  if [ -z "$left" ]; then ok "uninstall leaves no folder of its own"
-  else not_ok "uninstall leaves no folder of its own" "$left"; fi
+  none "uninstall leaves no folder of its own" "$left"
   check_places
   check_spellings
   check_beside
@@ -194,21 +182,13 @@ for_me_alone() (
 
 # LIBDIR may repeat PREFIX, as packagers write it, and an uninstall elsewhere removes nothing.
 check_places() {
-  local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX=/opt/devexchange DESTDIR="$work/places") said
+  local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX=/opt/devexchange DESTDIR="$work/places")
   check "make install with LIBDIR below PREFIX" make "${args[@]}" LIBDIR=/opt/devexchange/lib64 install || return 0
   if [ -e "$work/places/opt/devexchange/lib64/libdevexchange.so" ]; then ok "LIBDIR may repeat PREFIX"
   else not_ok "LIBDIR may repeat PREFIX" "$(find "$work/places" -name 'libdevexchange.so' | sed -n 1p)"; fi
-  said=$(make "${args[@]}" uninstall 2>&1 || true)
-  case $said in
-    *"another LIBDIR?"*) ok "uninstall with another LIBDIR says so" ;;
-    *) not_ok "uninstall with another LIBDIR says so" "$said" ;;
-  esac
+  says "uninstall with another LIBDIR says so" "another LIBDIR[?]" "$(make "${args[@]}" uninstall 2>&1 || true)"
   check "make uninstall with LIBDIR below PREFIX" make "${args[@]}" LIBDIR=/opt/devexchange/lib64 uninstall || return 0
-  said=$(make "${args[@]}" uninstall 2>&1 || true)
-  case $said in
-    *"is not installed in"*) ok "an uninstall of nothing says so" ;;
-    *) not_ok "an uninstall of nothing says so" "$said" ;;
-  esac
+  says "an uninstall of nothing says so" "is not installed in" "$(make "${args[@]}" uninstall 2>&1 || true)"
 }
 
 # The configuration files count the folders from their own place up to PREFIX.
@@ -217,8 +197,7 @@ check_spellings() {
   local args=(--no-print-directory -C "$DEVX_ROOT" PREFIX="$to/" LIBDIR="$to/./lib//deep/")
   check "make install with a quote in PREFIX, and . and // in LIBDIR" make "${args[@]}" install || return 0
   said=$(PKG_CONFIG_PATH=$to/lib/deep/pkgconfig pkg-config --variable=libdir devexchange 2>&1) || true
-  if [ "$(cd "${said//\\/}" 2>&1 && pwd -P)" = "$(cd "$to/lib/deep" && pwd -P)" ]; then ok "pkg-config finds its libdir"
-  else not_ok "pkg-config finds its libdir" "$said"; fi
+  same "pkg-config finds its libdir" "$(cd "$to/lib/deep" && pwd -P)" "$(cd "${said//\\/}" 2>&1 && pwd -P)"
   if said=$(make "${args[@]}" LIBDIR='li&b' install 2>&1); then
     not_ok "a LIBDIR with a character that the configuration files cannot have is refused" "$said"
   else
@@ -238,8 +217,7 @@ check_beside() {
   (cd "$work/beside" && find . ! -type d ! -name "$DEVX_SONAME*" | sort) >"$work/beside.wanted"
   check "make uninstall beside another version" make "${args[@]}" uninstall || return 0
   left=$(cd "$work/beside" && find . ! -type d | sort | diff - "$work/beside.wanted" | paste -sd ' ') || true
-  if [ -z "$left" ]; then ok "uninstall leaves a later version whole"
-  else not_ok "uninstall leaves a later version whole" "$left"; fi
+  none "uninstall leaves a later version whole" "$left"
 }
 
 # A header of DLPack that another package left stays if it has everything of ours.
@@ -273,10 +251,7 @@ check_without_cargo() {
     return
   fi
   said=$("${args[@]/%install/build}" 2>&1 || true)
-  case $said in
-    "setup: Rust"*"no cargo on PATH"*) ok "make build without cargo says that it is missing" ;;
-    *) not_ok "make build without cargo says that it is missing" "$said" ;;
-  esac
+  says "make build without cargo says that it is missing" "setup: Rust*no cargo on PATH" "$said"
   check "make install without cargo" "${args[@]}" || return 0
   # As in a checkout that somebody without a home directory may only read.
   mkdir "$work/sealed"
@@ -286,26 +261,19 @@ check_without_cargo() {
     "${args[@]/HOME=*/HOME=}" CARGO_TARGET_DIR="$work/sealed" PREFIX="$work/homeless" || true
   if ! readelf -d "$DEVX_LIB_C" | grep -q STATIC_TLS; then return; fi # not on every processor
   if said=$("${args[@]}" STATIC_TLS=no 2>&1); then
-    not_ok "make install STATIC_TLS=no without cargo says that it cannot" "it installed what is there"
-  else
-    case $said in
-      *"static TLS"*"no cargo"*) ok "make install STATIC_TLS=no without cargo says that it cannot" ;;
-      *) not_ok "make install STATIC_TLS=no without cargo says that it cannot" "it says: $said" ;;
-    esac
+    said="it installed what is there"
   fi
+  says "make install STATIC_TLS=no without cargo says that it cannot" "static TLS*no cargo" "$said"
 }
 
 # With a target, cargo leaves the library elsewhere, and an older one would be installed.
 check_other_target() {
-  local said name="a target in cargo's configuration is refused"
+  local said
   mkdir "$work/cargo-home"
   printf '[build]\ntarget = "%s"\n' "$sanitize_host" >"$work/cargo-home/config.toml"
   said=$(CARGO_HOME=$work/cargo-home CARGO_NET_OFFLINE=true CARGO_TARGET_DIR=$work/other-target \
     "$DEVX_ROOT/scripts/build.sh" c 2>&1) || true
-  case $said in
-    *"cargo builds for"*"this machine only"*) ok "$name" ;;
-    *) not_ok "$name" "it says: $said" ;;
-  esac
+  says "a target in cargo's configuration is refused" "cargo builds for*this machine only" "$said"
 }
 
 # --- consumers outside the tree ---
@@ -323,7 +291,7 @@ move_prefix() {
   cp -a "$DEVX_PREFIX" "$moved"
   local names
   names=$(grep -rlF "$DEVX_PREFIX" "$moved/lib/pkgconfig" "$moved/lib/cmake" || true)
-  if [ -z "$names" ]; then ok "no package file names its prefix"; else not_ok "no package file names its prefix" "$names"; fi
+  none "no package file names its prefix" "$names"
 }
 
 check_cmake() {
@@ -356,10 +324,7 @@ check_cmake() {
 # A plugin with the archive in it hides the archive's symbols, stays loaded as the shared library does, and takes as little
 # thread-local memory.
 check_plugin() { # NAME PLUGIN
-  local exported
-  exported=$(exported_symbols "$2" | paste -sd ' ')
-  if [ "$exported" = plugin_tensor ]; then ok "$1 exports what is its own"
-  else not_ok "$1 exports what is its own" "$exported"; fi
+  same "$1 exports what is its own" plugin_tensor "$(exported_symbols "$2" | paste -sd ' ')"
   stays "$1" "$2"
   takes_little_tls "$1" "$2"
 }
@@ -454,7 +419,7 @@ pkg_config_plugin() { # OUTPUT
 check_pkg_config() {
   local said
   said=$(PKG_CONFIG_PATH=$moved/lib/pkgconfig pkg-config --modversion devexchange 2>&1) || true
-  if [ "$said" = "$DEVX_VERSION" ]; then ok "pkg-config: version"; else not_ok "pkg-config: version" "it says '$said'"; fi
+  same "pkg-config: version" "$DEVX_VERSION" "$said"
   if check "pkg-config: cc" pkg_config_build "$work/pc-shared"; then
     says_version "pkg-config: runs" "$work/pc-shared"
   fi
