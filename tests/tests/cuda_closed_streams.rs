@@ -274,5 +274,5 @@ fn a_child_holds_no_stream() {
 
 #[test]
 fn run_by_threads() {
-    sim::again_with_threads("run_by_threads");
+    sim::again_with_threads();
 }

@@ -135,5 +135,5 @@ fn memory_of_a_pool_is_given_back_after_a_capture_of_the_stream_that_fills_it() 
 
 #[test]
 fn run_by_threads() {
-    sim::again_with_threads("run_by_threads");
+    sim::again_with_threads();
 }

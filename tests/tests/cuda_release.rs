@@ -564,5 +564,5 @@ fn a_forked_child_never_calls_the_driver() {
 
 #[test]
 fn run_by_threads() {
-    sim::again_with_threads("run_by_threads");
+    sim::again_with_threads();
 }

@@ -305,5 +305,5 @@ fn a_batch_on_another_kind_of_device_is_refused() {
 
 #[test]
 fn run_by_threads() {
-    sim::again_with_threads("run_by_threads");
+    sim::again_with_threads();
 }

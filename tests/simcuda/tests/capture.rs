@@ -34,7 +34,7 @@ fn captured_work_is_counted_and_not_run() {
 
 #[test]
 fn a_violation_invalidates_and_the_end_says_so() {
-    let w = World::lenient(Mode::Lazy, 1);
+    let w = World::lenient(1);
     let (a, s, e) = (w.dev(8), w.nb(), w.event());
     type Breaks = fn(&World, u64, u64, u64) -> Code;
     let broken: [Breaks; 13] = [
@@ -65,7 +65,7 @@ fn a_violation_invalidates_and_the_end_says_so() {
 
 #[test]
 fn a_capture_frees_only_its_own_memory() {
-    let w = World::lenient(Mode::Lazy, 1);
+    let w = World::lenient(1);
     let s = w.nb();
     let before = w.mem_alloc_async(8, s).unwrap();
     w.stream_begin_capture(s, RELAXED).unwrap();
@@ -82,7 +82,7 @@ fn a_capture_frees_only_its_own_memory() {
 fn modes_name_the_threads_that_must_be_careful() {
     for (mode, mine, other) in [(GLOBAL, false, false), (THREAD_LOCAL, false, true), (RELAXED, true, true)] {
         for here in [true, false] {
-            let w = World::lenient(Mode::Lazy, 1);
+            let w = World::lenient(1);
             let s = w.nb();
             w.stream_begin_capture(s, mode).unwrap();
             let allowed = if here {
@@ -111,7 +111,7 @@ fn modes_name_the_threads_that_must_be_careful() {
 
 #[test]
 fn codes() {
-    let w = World::lenient(Mode::Lazy, 1);
+    let w = World::lenient(1);
     let (a, s, t, b, e) = (w.dev(8), w.nb(), w.nb(), w.blocking(), w.event());
     assert_eq!(w.stream_begin_capture(LEGACY, GLOBAL), Err(Code::CAPTURE_UNSUPPORTED));
     assert_eq!(w.stream_begin_capture(s, 3), Err(Code::INVALID_VALUE));

@@ -49,7 +49,7 @@ fn primary_contexts_are_counted() {
 
 #[test]
 fn a_reset_ends_the_contents_and_keeps_the_count() {
-    let w = World::lenient(Mode::Lazy, 1);
+    let w = World::lenient(1);
     let (a, s, e) = (w.dev(8), w.nb(), w.event());
     w.memset_d8_async(a, 1, 8, s).unwrap();
     w.memset_d8_async(a, 1, 8, LEGACY).unwrap();

@@ -52,7 +52,7 @@ fn a_handle_that_was_altered_is_another_one() {
 
 #[test]
 fn what_cannot_be_shared_or_opened() {
-    let w = World::lenient(Mode::Lazy, 1);
+    let w = World::lenient(1);
     let pooled = w.mem_alloc_async(8, w.nb()).unwrap();
     for bad in [0, 0x1234, w.pinned(8), w.mem_alloc_managed(8, 1).unwrap(), pooled] {
         assert_eq!(w.ipc_mem_handle(bad), Err(Code::INVALID_VALUE));

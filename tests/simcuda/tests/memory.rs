@@ -167,7 +167,7 @@ fn fills() {
 
 #[test]
 fn host_memory_where_device_memory_belongs() {
-    let w = World::lenient(Mode::Lazy, 1);
+    let w = World::lenient(1);
     let (a, mut own) = (w.dev(16), [0u8; 16]);
     let at = own.as_mut_ptr() as u64;
     assert_eq!(w.memset_d8(at, 0, 16, LEGACY), Err(Code::INVALID_VALUE));

@@ -27,7 +27,7 @@ fn a_pageable_source_is_taken_when_the_call_is_made() {
 
 #[test]
 fn a_pinned_source_is_read_when_the_copy_runs() {
-    let w = World::lenient(Mode::Lazy, 5);
+    let w = World::lenient(5);
     let (a, p, s) = (w.dev(4), w.pinned(4), w.nb());
     w.host_write(p, &[1; 4]).unwrap();
     w.memcpy_htod_async(a, p, 4, s).unwrap();

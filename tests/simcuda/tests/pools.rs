@@ -97,7 +97,7 @@ fn memory_outlives_the_queue_of_its_users() {
 
 #[test]
 fn pools_are_shared() {
-    let (w, other) = (World::strict(Mode::Lazy, 1), World::lenient(Mode::Lazy, 1));
+    let (w, other) = (World::strict(Mode::Lazy, 1), World::lenient(1));
     let plain = w.default_pool(0).unwrap();
     assert_eq!(w.pool_export(plain, HANDLE_TYPE_FD, 0), Err(Code::INVALID_VALUE));
     let pool = w.pool_create(PoolProps { handle_types: HANDLE_TYPE_FD, ..PoolProps::default() }).unwrap();

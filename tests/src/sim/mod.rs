@@ -198,12 +198,11 @@ impl Cuda {
 ///
 /// # Panics
 /// If a test fails there.
-pub fn again_with_threads(own_name: &str) {
+pub fn again_with_threads() {
     if mode_of_process() == "threads" || skipped("who runs the work is the driver's own affair") {
         return;
     }
     let output = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "--skip", own_name])
         .env("DEVX_SIM_THREADS", "1")
         .env(PLACED, &cuda().path)
         .output()

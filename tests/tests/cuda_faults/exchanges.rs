@@ -45,7 +45,7 @@ pub(super) fn export(scene: &Scene) {
 }
 
 pub(super) fn import(scene: &Scene) {
-    let managed = scene.foreign_tensor(0);
+    let managed = scene.foreign_tensor();
     match scene.note(unsafe { dlpack::import_on(managed, Some(sim::raw(scene.stream()))) }) {
         Some(tensor) => {
             scene.note(tensor.check_pointers());
@@ -69,7 +69,7 @@ pub(super) fn import(scene: &Scene) {
 }
 
 pub(super) fn conversion(scene: &Scene) {
-    let managed = scene.foreign_tensor(0);
+    let managed = scene.foreign_tensor();
     let Some(tensor) = scene.note(unsafe { dlpack::import_on(managed, Some(sim::raw(scene.stream()))) }) else {
         give_back(managed);
         return unused(scene, &[1]);
@@ -138,7 +138,7 @@ pub(super) fn allocation(scene: &Scene) {
 }
 
 pub(super) fn release(scene: &Scene) {
-    let tensor = scene.foreign_tensor(0);
+    let tensor = scene.foreign_tensor();
     let mut array = scene.foreign_array(1, 0);
     let tensor = scene
         .note(unsafe { dlpack::import_on(tensor, Some(sim::raw(scene.stream()))) })

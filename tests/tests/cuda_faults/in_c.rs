@@ -84,7 +84,7 @@ macro_rules! c {
 
 pub(super) fn exchange(scene: &Scene) {
     let (mut tensor, mut batch, mut column, mut schema) = (null_mut(), null_mut(), null_mut(), null_mut());
-    let managed = scene.foreign_tensor(0);
+    let managed = scene.foreign_tensor();
     if !c!(scene, devx_tensor_import_on(managed, scene.stream(), &raw mut tensor)) {
         give_back(managed);
         return unused(scene, &[1]);

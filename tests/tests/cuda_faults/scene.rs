@@ -96,8 +96,8 @@ impl Scene {
         (address, release)
     }
 
-    pub(super) fn foreign_tensor(&self, which: usize) -> *mut DLManagedTensorVersioned {
-        let (address, release) = self.release_of(which);
+    pub(super) fn foreign_tensor(&self) -> *mut DLManagedTensorVersioned {
+        let (address, release) = self.release_of(0);
         foreign::dlpack(address, N, CUDA0, release).as_ptr()
     }
 

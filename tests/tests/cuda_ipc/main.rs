@@ -396,5 +396,5 @@ fn a_failure_of_the_driver_is_not_taken_for_memory_that_cannot_be_shared() {
 
 #[test]
 fn run_by_threads() {
-    sim::again_with_threads("run_by_threads");
+    sim::again_with_threads();
 }

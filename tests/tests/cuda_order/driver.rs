@@ -129,5 +129,5 @@ fn no_context_is_needed_and_none_is_left() {
 
 #[test]
 fn run_by_threads() {
-    sim::again_with_threads("run_by_threads");
+    sim::again_with_threads();
 }

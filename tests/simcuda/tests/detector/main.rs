@@ -97,7 +97,7 @@ fn adversarial() {
 fn data_is_no_witness() {
     let mut right = 0;
     for seed in 0..200 {
-        let w = World::lenient(Mode::Lazy, seed);
+        let w = World::lenient(seed);
         let (a, b, s, t) = (w.dev(8), w.dev(8), w.nb(), w.nb());
         w.upload_async(a, &[5; 8], s).unwrap();
         w.memcpy_dtod_async(b, a, 8, t).unwrap();

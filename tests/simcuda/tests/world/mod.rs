@@ -39,8 +39,8 @@ impl World {
     }
 
     /// A world whose findings are only recorded.
-    pub fn lenient(mode: Mode, seed: u64) -> Self {
-        Self::with(Config { fatal: Fatal::Off, ..Config::new(mode, seed) })
+    pub fn lenient(seed: u64) -> Self {
+        Self::with(Config { fatal: Fatal::Off, ..Config::new(Mode::Lazy, seed) })
     }
 
     /// A non-blocking stream.
