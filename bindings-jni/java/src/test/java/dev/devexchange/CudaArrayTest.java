@@ -8,26 +8,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.file.Path;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
-import org.junit.jupiter.api.io.TempDir;
 
 /** The CUDA Array Interface: tests without a driver here, everything else in {@link CudaArrayScenario}. */
 @ExtendWith(Check.class)
 class CudaArrayTest {
     private static final CudaArrayRequest REQUEST = CudaArrayRequest.DEFAULT;
-
-    @TempDir
-    static Path directory;
-
-    private static Simulated simulated;
-
-    @BeforeAll
-    static void placeTheDriver() throws IOException, InterruptedException {
-        simulated = new Simulated(directory);
-    }
 
     // ---- without a driver ----
 
@@ -173,18 +160,18 @@ class CudaArrayTest {
 
     @Test
     void arraysAreRightInEveryOrder() throws IOException, InterruptedException {
-        simulated.endsWellInEveryOrder(CudaArrayScenario.class, "everything");
+        Simulated.endsWellInEveryOrder(CudaArrayScenario.class, "everything");
     }
 
     @Test
     void tenThousandRoundsEndWhereTheyBegan() throws IOException, InterruptedException {
-        simulated.endsWell(CudaArrayScenario.class, "rounds", "lazy", 1);
+        Simulated.endsWell(CudaArrayScenario.class, "rounds", "lazy", 1);
     }
 
     /** Otherwise the tests above would say nothing about order. */
     @Test
     void aMissingWaitIsFound() throws IOException, InterruptedException {
-        Jvm.End end = simulated.run(CudaArrayScenario.class, "race", "lazy", 1);
+        Jvm.End end = Simulated.run(CudaArrayScenario.class, "race", "lazy", 1);
         assertTrue(end.output().contains("Race: read after write"), end.output());
     }
 }

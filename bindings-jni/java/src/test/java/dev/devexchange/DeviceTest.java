@@ -10,13 +10,10 @@ import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ReadOnlyBufferException;
-import java.nio.file.Path;
 import java.util.List;
 import java.util.UUID;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
-import org.junit.jupiter.api.io.TempDir;
 
 /**
  * Devices: without a driver here, and with the simulated one in JVMs of their own ({@link DeviceScenario}).
@@ -25,18 +22,8 @@ import org.junit.jupiter.api.io.TempDir;
 class DeviceTest {
     private static final Device CUDA = Device.cuda(0);
 
-    @TempDir
-    static Path directory;
-
-    private static Simulated simulated;
-
-    @BeforeAll
-    static void placeTheDriver() throws IOException, InterruptedException {
-        simulated = new Simulated(directory);
-    }
-
     private static String endsWell(String scenario, String mode, int seed) throws IOException, InterruptedException {
-        return simulated.endsWell(DeviceScenario.class, scenario, mode, seed);
+        return Simulated.endsWell(DeviceScenario.class, scenario, mode, seed);
     }
 
     // ---- without a driver ----
@@ -139,7 +126,7 @@ class DeviceTest {
 
     @Test
     void twoDevicesAreInOneExchange() throws IOException, InterruptedException {
-        simulated.endsWellInEveryOrder(TwoDevicesScenario.class, "everything");
+        Simulated.endsWellInEveryOrder(TwoDevicesScenario.class, "everything");
     }
 
     @Test
@@ -163,7 +150,7 @@ class DeviceTest {
     @Test
     void aMissingWaitIsFound() throws IOException, InterruptedException {
         for (String mode : List.of("lazy", "threads")) {
-            Jvm.End end = simulated.run(DeviceScenario.class, "race", mode, 1);
+            Jvm.End end = Simulated.run(DeviceScenario.class, "race", mode, 1);
             assertNotEquals(0, end.status(), end.output());
             assertTrue(end.output().contains("main is done"), end.output());
             assertTrue(end.output().contains("Race: read after write"), end.output());

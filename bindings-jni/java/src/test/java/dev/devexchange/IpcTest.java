@@ -16,7 +16,6 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
@@ -27,18 +26,8 @@ class IpcTest {
     private static final AtomicInteger ADDRESSES = new AtomicInteger();
     private static final long[] FOUR = {4};
 
-    @TempDir
-    static Path directory;
-
-    private static Simulated simulated;
-
     private final String address =
             "@devexchange-java-" + ProcessHandle.current().pid() + "-" + ADDRESSES.incrementAndGet();
-
-    @BeforeAll
-    static void placeTheDriver() throws IOException, InterruptedException {
-        simulated = new Simulated(directory);
-    }
 
     private Jvm.Peer start(String part) throws IOException {
         return Jvm.start(List.of("-Xcheck:jni"), IpcScenario.class, part, address);
@@ -367,12 +356,12 @@ class IpcTest {
     @Test
     void memoryOfDevicesGoesToAnotherProcess() throws IOException, InterruptedException {
         for (String mode : List.of("lazy", "threads")) {
-            simulated.endsWell(IpcScenario.class, "devices", mode, 1);
+            Simulated.endsWell(IpcScenario.class, "devices", mode, 1);
         }
     }
 
     @Test
     void aKilledImporterGivesDeviceMemoryBack() throws IOException, InterruptedException {
-        simulated.endsWell(IpcScenario.class, "killed", "lazy", 1);
+        Simulated.endsWell(IpcScenario.class, "killed", "lazy", 1);
     }
 }

@@ -8,26 +8,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.file.Path;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
-import org.junit.jupiter.api.io.TempDir;
 
 /** The managers that come with the library: host memory here, memory of devices in {@link ManagerScenario}. */
 @ExtendWith(Check.class)
 class MemoryManagerTest {
     private static final long[] FOUR = {4};
-
-    @TempDir
-    static Path directory;
-
-    private static Simulated simulated;
-
-    @BeforeAll
-    static void placeTheDriver() throws IOException, InterruptedException {
-        simulated = new Simulated(directory);
-    }
 
     // ---- without a driver ----
 
@@ -239,16 +226,16 @@ class MemoryManagerTest {
 
     @Test
     void memoryOfDevicesIsRightInEveryOrder() throws IOException, InterruptedException {
-        simulated.endsWellInEveryOrder(ManagerScenario.class, "everything");
+        Simulated.endsWellInEveryOrder(ManagerScenario.class, "everything");
     }
 
     @Test
     void anAllocatorInJavaMayStandInFrontOfTheDriver() throws IOException, InterruptedException {
-        simulated.endsWellInEveryOrder(ManagerScenario.class, "allocator");
+        Simulated.endsWellInEveryOrder(ManagerScenario.class, "allocator");
     }
 
     @Test
     void aClosedStreamIsThereUntilTheReleaseOfItsMemoryHasRun() throws IOException, InterruptedException {
-        simulated.endsWellInEveryOrder(ManagerScenario.class, "closedStream");
+        Simulated.endsWellInEveryOrder(ManagerScenario.class, "closedStream");
     }
 }

@@ -22,15 +22,23 @@ final class Simulated {
     private static final Pattern COMPLAINT = Pattern.compile(
             "(WARNING|FATAL ERROR) in native method|JNI call made without checking exceptions|exceeds capacity");
 
-    private final Path library;
+    private static Path library;
 
-    /** Builds the driver (cargo does nothing if it is up to date), and compiles the C code beside it. */
-    Simulated(Path directory) throws IOException, InterruptedException {
-        String place = Path.of(System.getProperty("devexchange.root"), "tests/simcuda/driver/place.sh").toString();
-        ProcessBuilder tool = new ProcessBuilder("sh", place, driver().toString());
-        tool.environment().put("CARGO_TARGET_DIR", TARGET.toString());
-        Cc.run(tool);
-        library = Cc.shared("device.c", directory);
+    private Simulated() {}
+
+    /**
+     * The C code of the programs. When first asked for, it is compiled, and the driver beside it is built (cargo does
+     * nothing if it is up to date).
+     */
+    private static synchronized Path library() throws IOException, InterruptedException {
+        if (library == null) {
+            Path place = Path.of(System.getProperty("devexchange.root"), "tests/simcuda/driver/place.sh");
+            ProcessBuilder tool = new ProcessBuilder("sh", place.toString(), driver().toString());
+            tool.environment().put("CARGO_TARGET_DIR", TARGET.toString());
+            Cc.run(tool);
+            library = Cc.shared("device.c", driver());
+        }
+        return library;
     }
 
     private static Path target() {
@@ -44,7 +52,7 @@ final class Simulated {
         return TARGET.resolve("simcuda");
     }
 
-    Jvm.End run(Class<?> main, String scenario, String mode, int seed) throws IOException, InterruptedException {
+    static Jvm.End run(Class<?> main, String scenario, String mode, int seed) throws IOException, InterruptedException {
         Map<String, String> environment = new HashMap<>();
         environment.put("LD_LIBRARY_PATH", driver().toString());
         environment.put("SIMCUDA_FATAL", "exit");
@@ -52,15 +60,13 @@ final class Simulated {
         environment.put("SIMCUDA_MODE", mode);
         environment.put("SIMCUDA_SEED", String.valueOf(seed));
         environment.put("DEVEXCHANGE_TRACE", "1");
-        return Jvm.run(List.of("-Xcheck:jni", option()), environment, main, scenario);
-    }
-
-    private String option() {
-        return "-D" + DeviceScenario.PROPERTY + "=" + library;
+        String option = "-D" + DeviceScenario.PROPERTY + "=" + library();
+        return Jvm.run(List.of("-Xcheck:jni", option), environment, main, scenario);
     }
 
     /** The JVM's output on both channels. */
-    String endsWell(Class<?> main, String scenario, String mode, int seed) throws IOException, InterruptedException {
+    static String endsWell(Class<?> main, String scenario, String mode, int seed)
+            throws IOException, InterruptedException {
         Jvm.End end = run(main, scenario, mode, seed);
         String output = mode + " " + seed + ": " + end.output();
         assertEquals(0, end.status(), output);
@@ -71,7 +77,7 @@ final class Simulated {
     }
 
     /** Runs in each order that the driver has: late, hostile, and with threads. */
-    void endsWellInEveryOrder(Class<?> main, String scenario) throws IOException, InterruptedException {
+    static void endsWellInEveryOrder(Class<?> main, String scenario) throws IOException, InterruptedException {
         for (int seed = 1; seed <= 3; seed++) {
             endsWell(main, scenario, "lazy", seed);
         }
