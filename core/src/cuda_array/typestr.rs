@@ -32,13 +32,14 @@ pub(super) unsafe fn typestr_of<'a>(typestr: *const c_char) -> Result<&'a str> {
 /// # Errors
 /// `DEVX_INVALID_DTYPE`; `DEVX_UNSUPPORTED` for another byte order and for types that are not numbers.
 pub fn dtype_of(typestr: &str) -> Result<DType> {
+    let no_number = || refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a tensor cannot have such elements");
     let mut letters = typestr.chars();
     let (order, kind, digits) = (letters.next(), letters.next(), letters.as_str());
     let width =
         (!digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())).then(|| digits.parse::<u16>());
     let (Some(order @ ('<' | '>' | '|' | '=')), Some(kind), Some(Ok(width))) = (order, kind, width) else {
         if typestr.get(1..2).is_some_and(|kind| "MmOSUVt".contains(kind)) {
-            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a tensor cannot have such elements");
+            return no_number();
         }
         return refuse!(
             DEVX_INVALID_DTYPE,
@@ -51,9 +52,7 @@ pub fn dtype_of(typestr: &str) -> Result<DType> {
         'u' => dl::kDLUInt,
         'f' => dl::kDLFloat,
         'c' => dl::kDLComplex,
-        'M' | 'm' | 'O' | 'S' | 'U' | 'V' | 't' => {
-            return refuse!(DEVX_UNSUPPORTED, "typestr is {typestr:?}: a tensor cannot have such elements");
-        }
+        'M' | 'm' | 'O' | 'S' | 'U' | 'V' | 't' => return no_number(),
         _ => return refuse!(DEVX_INVALID_DTYPE, "typestr is {typestr:?}: {kind:?} is not a kind of NumPy's"),
     };
     let foreign = if cfg!(target_endian = "little") { '>' } else { '<' };

@@ -9,7 +9,7 @@ use super::memory::Mapping;
 use crate::abi::types::{DEVX_COPY_REQUIRED, DEVX_UNSUPPORTED};
 use crate::arrow::Batch;
 use crate::device::{Device, DeviceType};
-use crate::error::{Result, refuse};
+use crate::error::{Error, Result, refuse};
 use crate::memory::{Counted, collected, push, vector};
 use crate::runtime::cuda::ipc::{self, Shared};
 use crate::tensor::Tensor;
@@ -96,13 +96,13 @@ impl Regions {
 
     /// Refuses devices whose memory cannot be shared, even if there is none.
     fn require_shareable(&self) -> Result<()> {
-        match self.device.kind {
-            DeviceType::CPU | DeviceType::CUDA => Ok(()),
-            DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED => {
-                refuse!(DEVX_COPY_REQUIRED, "device is {}: its memory cannot be shared between processes", self.device)
-            }
-            _ => refuse!(DEVX_UNSUPPORTED, "device is {}: its memory cannot be shared between processes", self.device),
-        }
+        let status = match self.device.kind {
+            DeviceType::CPU | DeviceType::CUDA => return Ok(()),
+            DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED => DEVX_COPY_REQUIRED,
+            _ => DEVX_UNSUPPORTED,
+        };
+        let text = format_args!("device is {}: its memory cannot be shared between processes", self.device);
+        Err(Error::new(status, text))
     }
 
     /// Finds the position of the first element; `None` if there are no elements.

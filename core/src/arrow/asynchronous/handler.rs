@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::task::Poll;
 
 use super::bell::{Belled, Deadline, Turn};
-use super::reading::{Callback, Reading, Work};
+use super::reading::{Callback, Reading, Work, broken};
 use super::task::Task;
 use super::{Caller, Home, MetadataBlock, Wake, shielded};
 use crate::abi::arrow_async::{ArrowAsyncDeviceStreamHandler, ArrowAsyncProducer, ArrowAsyncTask};
@@ -194,13 +194,13 @@ impl Shared {
     /// valid schema, which the consumer may move or release.
     unsafe fn meet(&self, address: *mut ArrowAsyncProducer, schema: *mut ArrowSchema) -> Result<Peer> {
         if address.is_null() {
-            return broken("on_schema was called before handler.producer was set");
+            return Err(broken("on_schema was called before handler.producer was set"));
         }
         // The fields up to `cancel` lie at the same place in every layout that is in use.
         // SAFETY: the caller's contract.
         let producer = unsafe { &*address };
         let (Some(request), Some(cancel)) = (producer.request, producer.cancel) else {
-            return broken("producer.request or producer.cancel is NULL");
+            return Err(broken("producer.request or producer.cancel is NULL"));
         };
         let block = if self.reads_metadata { producer.additional_metadata } else { std::ptr::null() };
         // SAFETY: the user says that the producer has this layout, and a block is as long as it says.
@@ -210,10 +210,6 @@ impl Shared {
         let schema = unsafe { Schema::import(schema) }?;
         Ok(Peer { address, request, cancel, device_type, metadata, schema })
     }
-}
-
-fn broken<T>(text: &str) -> Result<T> {
-    Err(Error::callback(libc::EPROTO, format_args!("the producer broke the contract: {text}")))
 }
 
 unsafe extern "C" fn on_schema(handler: *mut ArrowAsyncDeviceStreamHandler, schema: *mut ArrowSchema) -> c_int {

@@ -242,7 +242,7 @@ impl<T, S: Clone> Reading<T, S> {
         }
         self.producer = Producer::Released;
         if self.outcome.is_none() {
-            self.outcome = Some(Outcome::Failed(broken(format_args!("the handler was released without an end"))));
+            self.outcome = Some(Outcome::Failed(broken("the handler was released without an end")));
         }
         self.news = true;
         true
@@ -420,6 +420,6 @@ impl<T, S: Clone> Reading<T, S> {
 }
 
 /// The error that the producer broke the contract.
-fn broken(text: fmt::Arguments<'_>) -> Error {
+pub(super) fn broken(text: impl fmt::Display) -> Error {
     Error::callback(libc::EPROTO, format_args!("the producer broke the contract: {text}"))
 }
