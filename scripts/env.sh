@@ -113,6 +113,14 @@ devx_mvn() { # GOALS AND OPTIONS
   "$MVN" -q -B -f "$DEVX_ROOT/bindings-jni/java/pom.xml" "$@" </dev/null 2>&1 | sed -u 's/\x1b\[[0-9;]*m//g'
 }
 
+# Copies the checkout, to be changed there. The copies get new timestamps: otherwise Cargo would take the last run's build of
+# a changed tree for the build of the unchanged one.
+devx_copy_tree() { # TREE
+  rm -rf "$1"
+  mkdir -p "$1"
+  tar -C "$DEVX_ROOT" --exclude=target --exclude=.git --exclude=.tools -cf - . | tar -xmf - -C "$1"
+}
+
 # The jar that a user would put on the class path.
 devx_find_jar() {
   find "$DEVX_ROOT/bindings-jni/java/target" -maxdepth 1 -name '*.jar' ! -name '*-sources.jar' ! -name '*-javadoc.jar' \

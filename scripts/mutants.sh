@@ -47,13 +47,13 @@ files_of() { # MODULE
     asynchronous)
       echo core/src/arrow/asynchronous/{bell,block,handler,mod,offers,owned,producer,reader,reading}.rs \
         core/src/arrow/asynchronous/{task,wake,writer,writing}.rs ;;
-    manager) echo core/src/manager/{mod,books,driver,limited,own,pool,records,table}.rs ;;
+    manager) echo core/src/manager/{mod,books,depth,driver,limited,own,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
     cuda-array) echo core/src/cuda_array.rs core/src/cuda_array/typestr.rs ;;
     cudarc) echo core/src/cudarc_slice.rs ;;
     arrow-rs) echo core/src/arrow_rs.rs ;;
     device) echo core/src/{device,stream,runtime/device}.rs ;;
-    driver) echo core/src/runtime/cuda/{allocation,copy,driver,info,ipc,pointer,pool,stream}.rs ;;
+    driver) echo core/src/runtime/cuda/{allocation,copy,driver,info,ipc,mod,pointer,pool,stream}.rs ;;
     error) echo core/src/{error,setting,text}.rs ;;
     ipc)
       echo core/src/ipc/{changes,client,credentials,descriptor,export,holds,import,interrupt,memory,message}.rs \
@@ -118,14 +118,6 @@ install_tool() {
   if [ "$("$work/bin/cargo-mutants" mutants --version 2>/dev/null)" = "cargo-mutants $version" ]; then return; fi
   "$CARGO" install --quiet --locked cargo-mutants --version "$version" --root "$work" --target-dir "$work/build"
   rm -rf "$work/build"
-}
-
-# The copies get new timestamps: otherwise Cargo would take the last run's build of a mutant for the build of the
-# unchanged tree.
-copy_tree() {
-  rm -rf "$tree"
-  mkdir -p "$tree"
-  tar -C "$DEVX_ROOT" --exclude=./target --exclude=.git --exclude=.tools -cf - . | tar -xmf - -C "$tree"
 }
 
 # Places the simulated driver once; otherwise each test program would ask Cargo for it.
@@ -211,7 +203,7 @@ main() {
   mkdir -p "$work"
   install_tool
   if [ -n "${SINCE:-}" ]; then git -C "$DEVX_ROOT" diff "$SINCE" -- core/src >"$work/since.diff"; fi
-  copy_tree
+  devx_copy_tree "$tree"
   place_driver
   for module in "${chosen[@]}"; do mutate "$module"; done
   echo

@@ -18,14 +18,6 @@ tree=$work/tree
 seconds_each=600 # a test that hangs counts as caught, too
 caught=0 missed=0
 
-# The copies get new timestamps: otherwise Cargo would take the last run's build with a bug for the build of the
-# unchanged tree.
-copy_tree() {
-  rm -rf "$tree"
-  mkdir -p "$tree"
-  tar -C "$DEVX_ROOT" --exclude=target --exclude=.git --exclude=.tools -cf - . | tar -xmf - -C "$tree"
-}
-
 line_of() { # NAME PATCH
   sed -n "s/^$1: //p" "$2" | sed -n 1p
 }
@@ -88,7 +80,7 @@ main() {
   fi
   patches=("$bugs"/*"${1-}"*.patch)
   if [ ! -e "${patches[0]}" ]; then echo "no bug is called $1; they are in tests/seeded-bugs" >&2; return 1; fi
-  if [ "$action" = try_bug ]; then copy_tree; fi
+  if [ "$action" = try_bug ]; then devx_copy_tree "$tree"; fi
   for patch in "${patches[@]}"; do "$action" "$patch"; done
   echo "counts: $caught passed, $missed failed, 0 skipped"
   [ "$missed" -eq 0 ] && [ "$caught" -gt 0 ]

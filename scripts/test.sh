@@ -47,6 +47,11 @@ needs_tool() { # NAME VALUE
   if [ -z "$2" ]; then echo "no $1 found; 'make setup' says more" >&2; return 1; fi
 }
 
+needs_java() {
+  needs_tool Maven "$MVN"
+  needs_tool "JDK >= 17" "$JAVA_HOME"
+}
+
 needs_libraries() {
   if [ "$built" = no ]; then echo "the release libraries could not be built, see above" >&2; return 1; fi
 }
@@ -67,8 +72,7 @@ suite_java() {
   rm -rf "$java_project/target/surefire-reports" # the counts are this run's
   needs_file "$java_project/pom.xml"
   needs_libraries
-  needs_tool Maven "$MVN"
-  needs_tool "JDK >= 17" "$JAVA_HOME"
+  needs_java
   if [ -z "$DEVX_JDK22" ]; then echo "no JDK 22 or newer: nothing is tested with foreign functions"; fi
   devx_mvn verify
   refuse_jni_warnings
@@ -137,8 +141,7 @@ suite_conformance() {
   needs_file "$DEVX_ROOT/tests/conformance-arrow"
   needs_libraries
   needs_tool "Python 3" "$PYTHON"
-  needs_tool Maven "$MVN"
-  needs_tool "JDK >= 17" "$JAVA_HOME"
+  needs_java
   "$DEVX_ROOT/scripts/test-conformance.sh"
 }
 
@@ -159,8 +162,7 @@ suite_gpu-rehearsal() {
 suite_soak() {
   needs_libraries
   needs_tool "Python 3" "$PYTHON"
-  needs_tool Maven "$MVN"
-  needs_tool "JDK >= 17" "$JAVA_HOME"
+  needs_java
   needs_tool Julia "$JULIA"
   "$DEVX_ROOT/scripts/test-soak.sh"
 }
@@ -168,8 +170,7 @@ suite_soak() {
 suite_pairs() {
   needs_libraries
   needs_tool "Python 3" "$PYTHON"
-  needs_tool Maven "$MVN"
-  needs_tool "JDK >= 17" "$JAVA_HOME"
+  needs_java
   needs_tool Julia "$JULIA"
   "$DEVX_ROOT/scripts/test-pairs.sh"
 }
