@@ -14,11 +14,11 @@ static devx_batch_t *create_one(const char *format, int64_t length, int64_t offs
 }
 
 static devx_tensor_t *tensor_over(void *data, DLDataType dtype, int ndim, int64_t *shape, int64_t *strides,
-                                  uint64_t flags, struct tally *tally) {
+                                  struct tally *tally) {
     DLTensor const description = {data, {kDLCPU, 0}, ndim, dtype, shape, strides, 0};
     devx_owner const owner = counting_owner(tally);
     devx_tensor_t *tensor = NULL;
-    return devx_tensor_create(&description, flags, &owner, &tensor, &error) == DEVX_OK ? tensor : NULL;
+    return devx_tensor_create(&description, 0, &owner, &tensor, &error) == DEVX_OK ? tensor : NULL;
 }
 
 /* --- column to tensor --- */
@@ -257,7 +257,7 @@ static double twelve_doubles[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 TEST(dimensions_are_fixed_size_lists) {
     struct tally tally = {0};
     int64_t shape[3] = {2, 3, 2};
-    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 3, shape, NULL, 0, &tally);
+    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 3, shape, NULL, &tally);
     CHECK_MADE(tensor);
     devx_plan plan;
     devx_batch_t *batch = NULL;
@@ -298,7 +298,7 @@ TEST(dimensions_are_fixed_size_lists) {
 TEST(a_column_of_a_tensor_is_exported_like_any_other) {
     struct tally tally = {0};
     int64_t shape[2] = {6, 2};
-    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 2, shape, NULL, 0, &tally);
+    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 2, shape, NULL, &tally);
     CHECK_MADE(tensor);
     devx_batch_t *batch = NULL;
     struct ArrowArray array;
@@ -317,7 +317,7 @@ TEST(a_column_of_a_tensor_is_exported_like_any_other) {
 TEST(other_strides_need_a_copy) {
     struct tally tally = {0};
     int64_t shape[2] = {3, 4}, column_major[2] = {1, 3};
-    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 2, shape, column_major, 0, &tally);
+    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 2, shape, column_major, &tally);
     CHECK_MADE(tensor);
     devx_plan plan;
     devx_batch_t *batch = UNWRITTEN;
@@ -359,11 +359,11 @@ TEST(what_a_column_cannot_say_is_impossible) {
     static DLDataType const bfloat16 = {kDLBfloat, 16, 1}, pair = {kDLFloat, 64, 2}, complex = {kDLComplex, 128, 1};
     int64_t shape[2] = {2, 3}, wide[2] = {0, INT64_C(1) << 31};
     CHECK_CALL(
-        check_tensor_impossible(tensor_over(twelve_doubles, float64, 0, NULL, NULL, 0, &tally), "no dimensions"));
-    CHECK_CALL(check_tensor_impossible(tensor_over(twelve_doubles, bfloat16, 2, shape, NULL, 0, &tally), "bfloat16"));
-    CHECK_CALL(check_tensor_impossible(tensor_over(twelve_doubles, pair, 2, shape, NULL, 0, &tally), "float64x2"));
-    CHECK_CALL(check_tensor_impossible(tensor_over(twelve_doubles, complex, 2, shape, NULL, 0, &tally), "complex128"));
-    CHECK_CALL(check_tensor_impossible(tensor_over(NULL, float64, 2, wide, NULL, 0, &tally), "2147483648"));
+        check_tensor_impossible(tensor_over(twelve_doubles, float64, 0, NULL, NULL, &tally), "no dimensions"));
+    CHECK_CALL(check_tensor_impossible(tensor_over(twelve_doubles, bfloat16, 2, shape, NULL, &tally), "bfloat16"));
+    CHECK_CALL(check_tensor_impossible(tensor_over(twelve_doubles, pair, 2, shape, NULL, &tally), "float64x2"));
+    CHECK_CALL(check_tensor_impossible(tensor_over(twelve_doubles, complex, 2, shape, NULL, &tally), "complex128"));
+    CHECK_CALL(check_tensor_impossible(tensor_over(NULL, float64, 2, wide, NULL, &tally), "2147483648"));
     CHECK_INT(tally.releases, 5);
     CHECK_NOTHING_OUTSTANDING();
 }
@@ -371,7 +371,7 @@ TEST(what_a_column_cannot_say_is_impossible) {
 TEST(copies_are_chosen_by_a_number_that_exists) {
     struct tally tally = {0};
     int64_t shape[1] = {3};
-    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 1, shape, NULL, 0, &tally);
+    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 1, shape, NULL, &tally);
     CHECK_MADE(tensor);
     devx_batch_t *batch = UNWRITTEN;
     CHECK_REFUSED(devx_tensor_to_column(tensor, "x", 7, &batch, &error), DEVX_INVALID_ARGUMENT, "copy is 7");
@@ -387,7 +387,7 @@ TEST(copies_are_chosen_by_a_number_that_exists) {
     devx_tensor_release(&tensor);
 
     int64_t extents[2] = {2, 3}, strides[2] = {1, 2};
-    tensor = tensor_over(twelve_doubles, float64, 2, extents, strides, 0, &tally);
+    tensor = tensor_over(twelve_doubles, float64, 2, extents, strides, &tally);
     CHECK_MADE(tensor);
     batch = UNWRITTEN;
     CHECK_REFUSED(devx_tensor_to_batch(tensor, NULL, 0, 7, &batch, &error), DEVX_INVALID_ARGUMENT, "copy is 7");
@@ -406,7 +406,7 @@ TEST(copies_are_chosen_by_a_number_that_exists) {
 TEST(work_in_host_memory_takes_no_stream) {
     struct tally tally = {0};
     int64_t extents[2] = {2, 3}, strides[2] = {1, 2};
-    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 2, extents, strides, 0, &tally);
+    devx_tensor_t *tensor = tensor_over(twelve_doubles, float64, 2, extents, strides, &tally);
     devx_tensor_t *other = UNWRITTEN;
     devx_batch_t *batch = NULL, *other_batch = UNWRITTEN;
     CHECK_MADE(tensor);
@@ -440,7 +440,7 @@ TEST(a_matrix_is_a_batch_and_a_batch_is_a_matrix) {
     devx_column column;
     devx_tensor_t *tensor = NULL, *back = NULL;
     memcpy(values, twelve, sizeof values);
-    tensor = tensor_over(values, (DLDataType){kDLInt, 32, 1}, 2, shape, strides, 0, &tally);
+    tensor = tensor_over(values, (DLDataType){kDLInt, 32, 1}, 2, shape, strides, &tally);
     CHECK_MADE(tensor);
     CHECK_OK(devx_tensor_plan_batch(tensor, &plan, &error));
     CHECK_INT(plan.kind, DEVX_PLAN_VIEW);
@@ -474,7 +474,7 @@ TEST(a_tensor_is_a_column_of_tensors) {
     devx_tensor_t *tensor = NULL, *back = NULL;
     DLTensor seen;
     memcpy(values, twelve, sizeof values);
-    tensor = tensor_over(values, (DLDataType){kDLInt, 32, 1}, 3, shape, strides, 0, &tally);
+    tensor = tensor_over(values, (DLDataType){kDLInt, 32, 1}, 3, shape, strides, &tally);
     CHECK_MADE(tensor);
     CHECK_OK(devx_tensor_plan_column(tensor, &plan, &error));
     CHECK_INT(plan.kind, DEVX_PLAN_COPY);
