@@ -1,5 +1,5 @@
-//! Asynchronous streams: on several threads, for a long time, with metadata and errors. `tests/async_schedules` covers
-//! what a peer may do, and when.
+//! Asynchronous streams: on several threads, for a long time, with metadata and errors.
+//! `tests/tests/async_schedules` covers what a peer may do, and when.
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "a test plays the part of a foreign program")]
 #![expect(clippy::unwrap_used, reason = "what a helper of a test needs must be there")]
 

@@ -1,4 +1,4 @@
-//! Stream capture: states and the 900 codes. The violations themselves are in `detector.rs`.
+//! Stream capture: states and the 900 codes. The violations themselves are in `detector`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that unwraps fails as it should")]
 
