@@ -551,6 +551,9 @@ fn only_a_deferral_of_ones_own_can_be_ended() {
     first.defer_cleanup();
     drop(manager.allocate(&Request::of(DeviceType::CPU, 0, 1)).unwrap());
     told(&["begin", "begin"]);
-    drop(limited);
+    let [first, second] = limited;
+    drop(second);
+    told(&[]);
+    drop(first);
     told(&["end", "free", "end"]);
 }
