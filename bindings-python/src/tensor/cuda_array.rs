@@ -10,6 +10,7 @@ use devexchange_core::abi::types::{
 use devexchange_core::cuda_array::{self, Imported, NoStream, Request};
 use devexchange_core::layout::MAX_NDIM;
 use devexchange_core::{Owner, Tensor as CoreTensor};
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
@@ -234,17 +235,17 @@ fn required<'py>(interface: &Bound<'py, PyDict>, key: &str) -> Result<Bound<'py,
     }
 }
 
-/// Whether this is an int, or stands for one: shapes and addresses are often NumPy numbers.
-fn is_integer(value: &Bound<'_, PyAny>) -> bool {
-    argument::is_index(value) && !value.is_instance_of::<PyBool>()
+/// Reads an int, or what stands for one: shapes and addresses are often NumPy numbers. `None` if it does not fit its type.
+fn fitting<'py, T: FromPyObjectOwned<'py>>(value: &Bound<'py, PyAny>, what: &str) -> Result<Option<T>> {
+    if !argument::is_index(value) || value.is_instance_of::<PyBool>() {
+        return wrong_type!("{what} is {value:?}: an int was expected");
+    }
+    Ok(argument::fitting(value)?)
 }
 
 /// Reads an int of 64 bits; `beyond` is the error status for a larger one.
 fn integer(value: &Bound<'_, PyAny>, what: &str, beyond: DevxStatus) -> Result<i64> {
-    if !is_integer(value) {
-        return wrong_type!("{what} is {value:?}: an int was expected");
-    }
-    match argument::fitting(value)? {
+    match fitting(value, what)? {
         Some(value) => Ok(value),
         None => Err(devexchange_core::Error::new(beyond, format_args!("{what} is {value}: more than 64 bits")).into()),
     }
@@ -264,10 +265,7 @@ fn integers(values: &Bound<'_, PyAny>, what: &str) -> Result<Vec<i64>> {
 }
 
 fn address(value: &Bound<'_, PyAny>) -> Result<usize> {
-    if !is_integer(value) {
-        return wrong_type!("data[0] is {value:?}: an int was expected");
-    }
-    match argument::fitting(value)? {
+    match fitting(value, "data[0]")? {
         Some(address) => Ok(address),
         None => refuse!(DEVX_INVALID_ARGUMENT, "data[0] is {value}: not an address"),
     }

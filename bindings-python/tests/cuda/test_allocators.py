@@ -345,8 +345,7 @@ def test_the_default_stream_of_cupy(cuda, cupy):
     tensor.close()
 
 
-# --- PyTorch: the functions that its allocator calls, called in the same way (tests/pytorch_memory has the real one)
-# ---
+# --- PyTorch: the functions that its allocator calls, called in the same way (tests/pytorch has the real one) ---
 
 
 class Torch:

@@ -25,8 +25,6 @@ driver = sys.modules["driver"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(driver)
 import devexchange
 from devexchange import ipc
-from devexchange import ipc
-import devexchange
 device = Device(0)
 device.set_current()
 def values(tensor):

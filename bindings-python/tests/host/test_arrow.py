@@ -10,6 +10,7 @@ import pyarrow
 import pytest
 from nanoarrow.device import c_device_array
 from programs import run
+from soak import resident_bytes
 from structs import is_valid, new_capsule
 
 import devexchange
@@ -536,16 +537,12 @@ def test_memory_stays_flat():
         pyarrow.record_batch(from_arrow(source))
         list(from_arrow(stream))
 
-    def resident():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
-
     for _ in range(1_000):
         exchange()
-    before = resident()
+    before = resident_bytes()
     for _ in range(10_000):
         exchange()
-    assert resident() - before < 2 << 20
+    assert resident_bytes() - before < 2 << 20
 
 
 def test_schemas_are_equal_if_all_their_fields_are():

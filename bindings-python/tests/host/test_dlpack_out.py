@@ -17,6 +17,7 @@ import pytest
 import tvm_ffi
 from peer import soon
 from programs import run
+from soak import resident_bytes
 from structs import USED_VERSIONED, VERSIONED, Managed, Producer, is_valid, pointer_of, rename
 
 from devexchange import (
@@ -368,11 +369,6 @@ def test_interpreter_ends_before_a_foreign_thread_releases():
 
 
 # --- a hundred thousand exchanges ---
-
-
-def resident_bytes():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
 
 
 @pytest.mark.parametrize("way", ["numpy", "buffer", "legacy", "refused"])

@@ -8,6 +8,7 @@ import numpy
 import pytest
 import torch
 import tvm_ffi
+from soak import resident_bytes
 from structs import Managed, Producer
 from tables import FromObject, table_of
 
@@ -252,16 +253,11 @@ def test_storage_of_torch_is_freed_once(given):
 
 def test_memory_of_torch_stays_flat(given):
     """Each round uses eight megabytes, so a leak would be seen."""
-
-    def resident():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
-
     for round in range(100):
         torch.from_dlpack(from_dlpack(given(torch.ones(1 << 20, dtype=torch.float64))))
         if round == 20:
-            before = resident()
-    assert resident() - before < 64 << 20
+            before = resident_bytes()
+    assert resident_bytes() - before < 64 << 20
 
 
 def test_our_memory_is_released_when_torch_drops_it():
