@@ -287,12 +287,6 @@ static devx_batch_t *taken_batch(void) {
     return batch;
 }
 
-static devx_status share_once(void *context, struct devx_batch **out, devx_error *say) {
-    struct source *source = context;
-    *out = NULL;
-    return source->calls++ > 0 ? DEVX_OK : devx_batch_share(source->batch, out, say);
-}
-
 static void reenter_at_the_end(void *context) {
     struct source *source = context;
     devx_batch_release(&source->batch);
@@ -303,7 +297,7 @@ static void reenter_at_the_end(void *context) {
 
 static devx_batch_stream_t *made_stream(void) {
     struct source *source = support_memory(sizeof *source);
-    devx_batch_source const record = {source, share_once, reenter_at_the_end};
+    devx_batch_source const record = {source, next_or_fail, reenter_at_the_end};
     devx_schema_t *schema = NULL;
     devx_batch_stream_t *stream = NULL;
     source->batch = taken_batch();
