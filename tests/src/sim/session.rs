@@ -7,7 +7,8 @@ use devexchange_core::runtime::cuda::{info, kept_events};
 use devexchange_core::runtime::{releases_lost, releases_waiting};
 
 use super::{
-    Schedule, fail_clear, ledger, on_gpu, primary, rehearsal, schedules, set_current, set_schedule, stat, take_findings,
+    Schedule, fail_clear, ledger, on_gpu, primary, rehearsal, schedules, set_current, set_schedule, skipped, stat,
+    take_findings,
 };
 use crate::patient;
 
@@ -81,6 +82,22 @@ impl Session {
             self.begin(schedule);
             scenario();
             self.check();
+        }
+    }
+
+    /// Runs a scenario in which a wait is left out, once for each schedule: the driver must find a race each time.
+    ///
+    /// # Panics
+    /// If it finds none.
+    pub fn races(&self, lazy: u64, mut scenario: impl FnMut()) {
+        if skipped("a missing wait shows only with the detector") {
+            return;
+        }
+        for schedule in schedules(lazy) {
+            self.begin(schedule);
+            scenario();
+            let findings = take_findings();
+            assert!(findings.iter().any(|text| text.starts_with("Race: ")), "{schedule:?}: {findings:?}");
         }
     }
 

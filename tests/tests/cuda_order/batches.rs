@@ -21,7 +21,7 @@ fn arrow_export_carries_an_event_that_survives_moves() {
 
 #[test]
 fn arrow_export_without_the_wait_is_seen() {
-    twin(|| {
+    Session::new().races(TWINS, || {
         let scene = Scene::new();
         let array = export_arrow(scene.batch());
         consume_blindly(&scene, scene.consumer);
@@ -64,7 +64,7 @@ fn arrow_import_has_to_be_waited_for() {
 
 #[test]
 fn arrow_import_without_the_wait_is_seen() {
-    twin(|| {
+    Session::new().races(TWINS, || {
         let scene = Scene::new();
         let mut array = scene.arrow();
         let batch = unsafe { Batch::import_device(&raw mut array, &bytes_schema()) }.expect("imported");

@@ -117,20 +117,6 @@ fn release(mut array: ArrowDeviceArray) {
     unsafe { release_array(&raw mut array.array) }
 }
 
-/// Runs a broken scenario; the detector must flag a race each time.
-fn twin(scenario: impl Fn()) {
-    let session = Session::new();
-    if sim::skipped("a missing wait shows only with the detector") {
-        return;
-    }
-    for schedule in sim::schedules(TWINS) {
-        session.begin(schedule);
-        scenario();
-        let findings = sim::take_findings();
-        assert!(findings.iter().any(|text| text.starts_with("Race: ")), "{schedule:?}: {findings:?}");
-    }
-}
-
 /// The consumer's copy, without a check of the data, which may be anything.
 fn consume_blindly(scene: &Scene, stream: u64) {
     sim::copy(scene.scratch, scene.data, N, stream);

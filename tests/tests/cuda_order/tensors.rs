@@ -68,7 +68,7 @@ fn dlpack_export_without_synchronisation() {
 
 #[test]
 fn dlpack_export_without_synchronisation_is_seen() {
-    twin(|| {
+    Session::new().races(TWINS, || {
         let scene = Scene::new();
         let exported = export::<DLManagedTensorVersioned>(scene.tensor(), -1);
         consume_blindly(&scene, scene.consumer);
@@ -139,7 +139,7 @@ fn dlpack_import_on_a_stream_and_export_for_another() {
 
 #[test]
 fn dlpack_import_of_a_producer_that_did_not_wait_is_seen() {
-    twin(|| {
+    Session::new().races(TWINS, || {
         let scene = Scene::new();
         let other = sim::stream();
         let exported = export::<DLManagedTensorVersioned>(imported(&scene, other as i64, false), scene.consumer as i64);
