@@ -193,7 +193,7 @@ mutants: ## whether the tests notice small code changes (hours); ONLY=order, SHA
 third-party: ## rewrite LICENSE-THIRD-PARTY, after a change of Cargo.lock
 	@scripts/third-party.sh
 
-seeded-bugs: ## whether the tests notice 14 known bugs, put in one after the other; ONLY=release: some of them
+seeded-bugs: ## whether the tests notice known bugs, put in one after the other; ONLY=release: some of them
 	@scripts/setup.sh --quiet rust
 	@scripts/seeded-bugs.sh $(ONLY)
 
