@@ -172,8 +172,13 @@ end
     s = Schema([Field("x", Float64)])
     nodes(k) = [Node(1, (nothing,)), Node(1, (nothing, [Float64(k)]))]
     batches = [Batch(s, nodes(k); release=() -> called[] += 1) for k in 1:3]
-    close(s)
     @test [b["x"][1] for b in batches] == [1, 2, 3]
+    # An array alone is imported with it.
+    array = Ref(ArrowArray())
+    export_move(batches[1], array)
+    batches[1] = import_arrow(array, s)
+    @test batches[1]["x"] == [1.0] && array[].release == C_NULL
+    close(s)
     foreach(close, batches)
     drain()
     @test called[] == 3 && nothing_left()
