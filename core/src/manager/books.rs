@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use std::collections::HashMap;
 
 use super::depth::not_deferred;
-use super::{Allocated, HostFlags};
+use super::{Allocated, HostFlags, MemoryInfo};
 use crate::abi::types::DEVX_OUT_OF_MEMORY;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, Result, caught, refuse};
@@ -104,6 +104,14 @@ impl Books {
 
     pub(super) fn statistics(&self) -> Statistics {
         self.lock().statistics
+    }
+
+    /// The part of a device's memory that the limit leaves.
+    pub(super) fn within_limit(&self, info: MemoryInfo) -> MemoryInfo {
+        let books = self.lock();
+        let limit = books.limit.unwrap_or(usize::MAX);
+        let left = limit.saturating_sub(books.statistics.bytes);
+        MemoryInfo { free: info.free.min(left), total: info.total.min(limit) }
     }
 
     /// Runs `allocate` within the limit, and enters what it returns. The bytes count before it runs, so that two threads cannot

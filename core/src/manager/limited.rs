@@ -18,7 +18,6 @@ const MAX_LEVELS: usize = 64;
 #[derive(Debug)]
 pub struct Limited {
     inner: Shared,
-    limit: usize,
     books: Books,
     /// The deferrals of this manager among those of the other one.
     deferred: Depth,
@@ -37,7 +36,7 @@ impl Limited {
                 "inner is a chain of {levels} managers: there may be at most {MAX_LEVELS} in all"
             );
         }
-        Ok(Self { inner, limit, books: Books::with_limit(limit)?, deferred: Depth::default() })
+        Ok(Self { inner, books: Books::with_limit(limit)?, deferred: Depth::default() })
     }
 }
 
@@ -57,9 +56,7 @@ unsafe impl Manager for Limited {
     }
 
     fn memory_info(&self, ordinal: i32) -> Result<MemoryInfo> {
-        let info = self.inner.memory_info(ordinal)?;
-        let left = self.limit.saturating_sub(self.books.statistics().bytes);
-        Ok(MemoryInfo { free: info.free.min(left), total: info.total.min(self.limit) })
+        self.inner.memory_info(ordinal).map(|info| self.books.within_limit(info))
     }
 
     fn ipc_handle(&self, address: *const c_void) -> Result<IpcHandle> {

@@ -145,8 +145,7 @@ unsafe impl Manager for Pool {
             let unused = pool.reserved()?.saturating_sub(pool.used()?);
             info.free = info.total.min(info.free + unused as usize);
         }
-        let left = self.options.limit.saturating_sub(self.books.statistics().bytes);
-        Ok(MemoryInfo { free: info.free.min(left), total: info.total.min(self.options.limit) })
+        Ok(self.books.within_limit(info))
     }
 
     unsafe fn reset(&self, ordinal: i32) -> Result<()> {
