@@ -77,11 +77,7 @@ impl Server {
     /// Those of [`export_tensor`]; `DEVX_INVALID_ARGUMENT` for a name that is empty or too long, `DEVX_INVALID_TEXT` for one
     /// with a NUL byte; `DEVX_UNSUPPORTED` in a fork of the process that made the server.
     pub fn offer_tensor(&self, name: &str, tensor: &Tensor, copying: Copying) -> Result<()> {
-        // The handle that `self` was borrowed from may be released meanwhile.
-        let held = self.clone();
-        held.require_own()?;
-        check_name(name)?;
-        held.offer(name, export_tensor(tensor, copying)?)
+        self.offer(name, || export_tensor(tensor, copying))
     }
 
     /// Like [`Server::offer_tensor`], but for a batch.
@@ -89,11 +85,7 @@ impl Server {
     /// # Errors
     /// Same as [`Server::offer_tensor`].
     pub fn offer_batch(&self, name: &str, batch: &Batch, copying: Copying) -> Result<()> {
-        // The handle that `self` was borrowed from may be released meanwhile.
-        let held = self.clone();
-        held.require_own()?;
-        check_name(name)?;
-        held.offer(name, export_batch(batch, copying)?)
+        self.offer(name, || export_batch(batch, copying))
     }
 
     fn require_own(&self) -> Result<()> {
@@ -104,8 +96,13 @@ impl Server {
         Ok(())
     }
 
-    fn offer(&self, name: &str, exported: Exported) -> Result<()> {
-        let shared = self.0.header().shared.header();
+    fn offer(&self, name: &str, export: impl FnOnce() -> Result<Exported>) -> Result<()> {
+        // The handle that `self` was borrowed from may be released meanwhile.
+        let held = self.clone();
+        held.require_own()?;
+        check_name(name)?;
+        let exported = export()?;
+        let shared = held.0.header().shared.header();
         let (name, exported) = (string(name)?, Slab::new(exported, TailSize::default())?);
         let before = shared.offers().room()?.insert(name, exported);
         shared.count_change();
