@@ -27,15 +27,18 @@ const VectorMemory{T} = Union{Tensor{T,1},SubArray{T,1,<:Tensor{T},<:Tuple{Varar
 const AnyMatrix{T} = Union{StridedMatrix{T},MatrixMemory{T}}
 const AnyVector{T} = Union{StridedVector{T},VectorMemory{T}}
 
-# One method for each pair of wrappers, so that none of Julia's is as specific. One argument at least is over a tensor.
+# One method for each pair of wrappers, so that none of Julia's is as specific. One argument at least is over a tensor. If that
+# is a factor, the target can be any array: Julia compares each of these methods with all methods of `mul!` when the package is
+# loaded, with every member of one union for every member of the others, and a third union would take most of that time.
 const WRAPPERS = (M -> :($M{T}), M -> :(Adjoint{T,<:$M{T}}), M -> :(Transpose{T,<:$M{T}}))
 for a in WRAPPERS
-    for (Y, A, X) in ((:AnyVector, :MatrixMemory, :AnyVector), (:AnyVector, :StridedMatrix, :VectorMemory),
+    for (Y, A, X) in ((:AbstractVector, :MatrixMemory, :AnyVector), (:AbstractVector, :StridedMatrix, :VectorMemory),
                       (:VectorMemory, :StridedMatrix, :StridedVector))
         @eval LinearAlgebra.mul!(y::$Y{T}, A::$(a(A)), x::$X{T}, α::Number, β::Number) where {T<:BlasFloat} =
             multiply!(y, A, x, α, β)
     end
-    for b in WRAPPERS, (C, A, B) in ((:AnyMatrix, :MatrixMemory, :AnyMatrix), (:AnyMatrix, :StridedMatrix, :MatrixMemory),
+    for b in WRAPPERS, (C, A, B) in ((:AbstractMatrix, :MatrixMemory, :AnyMatrix),
+                                     (:AbstractMatrix, :StridedMatrix, :MatrixMemory),
                                      (:MatrixMemory, :StridedMatrix, :StridedMatrix))
         @eval LinearAlgebra.mul!(C::$C{T}, A::$(a(A)), B::$(b(B)), α::Number, β::Number) where {T<:BlasFloat} =
             multiply!(C, A, B, α, β)
@@ -43,18 +46,25 @@ for a in WRAPPERS
 end
 
 function multiply!(C::AbstractVecOrMat{T}, A, B, α, β) where {T}
+    C isa Union{AnyVector{T},AnyMatrix{T}} || return left_to_julia!(C, A, B, α, β)
     write_protected(C) && throw(read_only())
     foreach(require_readable_memory, (C, A, B))
     by, keep = promote(α, β, zero(T))
-    # What the BLAS has no numbers for is left to Julia.
-    if !(by isa T) || isempty(A) || isempty(B)
-        Target, Source = C isa AbstractVector ? (AbstractVector, AbstractVector) : (AbstractMatrix, AbstractVecOrMat)
-        return invoke(LinearAlgebra.mul!, Tuple{Target,AbstractVecOrMat,Source,Number,Number}, C, A, B, α, β)
-    end
+    # The BLAS may have no numbers for it.
+    (!(by isa T) || isempty(A) || isempty(B)) && return left_to_julia!(C, A, B, α, β)
     direct = fits(C) && !Base.mightalias(C, A) && !Base.mightalias(C, B)
     direct && return call_blas!(C, factor(A)..., factor(B)..., by, keep)
     return copyto!(C, call_blas!(Array(C), factor(A)..., factor(B)..., by, keep))
 end
+
+# The method of Julia that takes any arrays in these wrappers.
+function left_to_julia!(C, A, B, α, β)
+    Target, Source = C isa AbstractVector ? (AbstractVector, AbstractVector) : (AbstractMatrix, wrapper(B))
+    return invoke(LinearAlgebra.mul!, Tuple{Target,wrapper(A),Source,Number,Number}, C, A, B, α, β)
+end
+wrapper(::AbstractVecOrMat) = AbstractVecOrMat
+wrapper(::Adjoint) = Adjoint{<:Any,<:AbstractVecOrMat}
+wrapper(::Transpose) = Transpose{<:Any,<:AbstractVecOrMat}
 
 call_blas!(C::AbstractMatrix, flag_a, A, flag_b, B, α, β) = LinearAlgebra.BLAS.gemm!(flag_a, flag_b, α, A, B, β, C)
 call_blas!(y::AbstractVector, flag, A, _, x, α, β) = LinearAlgebra.BLAS.gemv!(flag, α, A, x, β, y)

@@ -43,6 +43,15 @@ function unusual_products()
     @test c == [14 20; 30 44] && Tensor(zeros(2, 0)) * Tensor(zeros(0, 3)) == zeros(2, 3)
     @test_throws DimensionMismatch t * zeros(3, 2)
     @test_throws DimensionMismatch LinearAlgebra.mul!(zeros(3), t, [1.0, 2])
+    # Targets that the BLAS does not take, and factors in each wrapper.
+    for a in (t, t', transpose(t), [1.0 2; 3 4]), b in (t, t', transpose(t), [1.0 2; 3 4])
+        a isa Matrix && b isa Matrix && continue
+        for target in (zeros(2, 2)', PermutedDimsArray(zeros(2, 2), (2, 1)), Tensor(zeros(2, 2))')
+            @test LinearAlgebra.mul!(target, a, b, 2, 1) === target == 2 * Matrix(a) * Matrix(b)
+        end
+    end
+    @test LinearAlgebra.mul!(view([0.0, 0, 0], [1, 3]), t', [1.0, 2]) == [7, 10]
+    @test_throws ArgumentError LinearAlgebra.mul!(LinearAlgebra.Diagonal([0.0, 0]), t, t)
     # The target is a factor, too.
     @test LinearAlgebra.mul!(t, t, [1.0 2; 3 4]) === t && t == [7 10; 15 22]
     r = Tensor(zeros(2, 2); readonly=true)
