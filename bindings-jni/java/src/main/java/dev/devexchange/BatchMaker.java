@@ -21,7 +21,7 @@ final class BatchMaker {
         // A sum that overflows a long is too large as well.
         Scratch scratch = Scratch.of(records + 2L * Long.BYTES * Math.min(buffers, Long.MAX_VALUE / 32));
         int rooms = (int) records;
-        if (device.type().equals(DeviceType.CUDA)) {
+        if (device.type().is(DeviceType.CUDA)) {
             requireAddresses(schema, device, nodes, names);
         }
         write(nodes, names, scratch, rooms, rooms + Long.BYTES * (int) buffers);

@@ -74,7 +74,7 @@ public record Device(DeviceType type, int id) {
 
     /** {@return whether the host can read the memory through its address, once the data is ready} */
     boolean isHost() {
-        return type.equals(DeviceType.CPU) || type.equals(DeviceType.CUDA_HOST) || type.equals(DeviceType.CUDA_MANAGED);
+        return type.is(DeviceType.CPU) || type.is(DeviceType.CUDA_HOST) || type.is(DeviceType.CUDA_MANAGED);
     }
 
     /** Refuses what the host cannot read. */

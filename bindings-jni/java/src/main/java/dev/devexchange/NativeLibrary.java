@@ -1,12 +1,21 @@
 package dev.devexchange;
 
+import static java.nio.file.attribute.PosixFilePermission.OWNER_READ;
+import static java.nio.file.attribute.PosixFilePermission.OWNER_WRITE;
+
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.FileAttribute;
+import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.EnumSet;
 import java.util.Locale;
+import java.util.Set;
 
 /** Finds and loads the native half of this binding. */
 final class NativeLibrary {
@@ -23,6 +32,9 @@ final class NativeLibrary {
     static final String VERSION = "0.1.0";
 
     private static final String FILE = "libdevexchange_jni.so";
+
+    private static final FileAttribute<Set<PosixFilePermission>> OWN =
+            PosixFilePermissions.asFileAttribute(EnumSet.of(OWNER_READ, OWNER_WRITE));
 
     private NativeLibrary() {}
 
@@ -88,8 +100,7 @@ final class NativeLibrary {
             if (library == null) {
                 throw problem("there is no " + resource + " in the jar of devexchange", null);
             }
-            // The JVM loads only by absolute paths, and java.io.tmpdir may be relative.
-            Path file = Files.createTempFile("devexchange-", "-" + FILE).toAbsolutePath();
+            Path file = newFile();
             try {
                 // Written into this very file, which only its user may write: a new file in its place would not have
                 // these permissions. Not through a channel, which takes direct memory: if there is none just now, no
@@ -112,6 +123,24 @@ final class NativeLibrary {
         }
         // A class loader can take the classes from one jar and the resource from another.
         check(String.valueOf(NativeLibrary.class.getResource(resource)));
+    }
+
+    /**
+     * Makes a file that only its user may read and write, as {@link Files#createTempFile} does, but without random
+     * numbers that nobody can guess, which take a new JVM tens of milliseconds: a file that is there already is never
+     * used.
+     */
+    private static Path newFile() throws IOException {
+        // The JVM loads only by absolute paths, and java.io.tmpdir may be relative.
+        Path directory = Path.of(System.getProperty("java.io.tmpdir")).toAbsolutePath();
+        while (true) {
+            Path file = directory.resolve("devexchange-" + System.nanoTime() + "-" + FILE);
+            try {
+                return Files.createFile(file, OWN);
+            } catch (FileAlreadyExistsException other) {
+                // Of another JVM; the time goes on.
+            }
+        }
     }
 
     private static UnsatisfiedLinkError problem(String what, Throwable cause) {
