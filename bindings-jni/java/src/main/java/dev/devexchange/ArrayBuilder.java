@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
@@ -214,9 +215,14 @@ public final class ArrayBuilder {
      */
     public Batch build(Device device) {
         List<ArrayBuilder> arrays = depthFirst();
-        List<Node> nodes = arrays.stream().map(array -> array.node).toList();
-        List<Runnable> releases =
-                arrays.stream().map(array -> array.release).filter(Objects::nonNull).toList();
+        List<Node> nodes = new ArrayList<>(arrays.size());
+        List<Runnable> releases = new ArrayList<>();
+        for (ArrayBuilder array : arrays) {
+            nodes.add(array.node);
+            if (array.release != null) {
+                releases.add(array.release);
+            }
+        }
         try (Schema schema = Schema.of(field(arrays))) {
             Batch batch = BatchMaker.make(
                     schema, device, nodes, i -> "array " + Names.shown(arrays.get(i).name), ReleaseQueue.all(releases));
@@ -230,11 +236,11 @@ public final class ArrayBuilder {
         Map<ArrayBuilder, Field> fields = new IdentityHashMap<>();
         for (int i = arrays.size() - 1; i >= 0; i--) {
             ArrayBuilder array = arrays.get(i);
-            Field field = Field.of(array.name, array.format)
-                    .withFlags(array.flags)
-                    .withMetadata(array.metadata)
-                    .withChildren(array.children.stream().map(fields::get).toArray(Field[]::new));
-            fields.put(array, array.dictionary == null ? field : field.withDictionary(fields.get(array.dictionary)));
+            Field[] children = new Field[array.children.size()];
+            Arrays.setAll(children, k -> fields.get(array.children.get(k)));
+            Field dictionary = array.dictionary == null ? null : fields.get(array.dictionary);
+            fields.put(array, Field.whole(array.name, array.format, array.flags, List.of(children), dictionary,
+                    Metadata.copy(array.metadata)));
         }
         return fields.get(arrays.get(0));
     }

@@ -1,5 +1,7 @@
 package dev.devexchange;
 
+import java.nio.ByteOrder;
+
 /**
  * The buffers of one array of a batch, read in place in host memory. Elements are counted from the beginning of the
  * buffers. The caller must be inside the batch, and must ask only for elements before {@link #end}.
@@ -86,6 +88,28 @@ final class Buffers {
     /** 64 bits of a value of a type with a fixed number of bytes. */
     long longWord(long element, int at) {
         return values().i64(element * layout.width() + at);
+    }
+
+    /** Whether a long can hold a two's complement number of 32 bits, or of one or more times 64 bits. */
+    boolean fitsLong(long element) {
+        long sign = asLong(element) >> Long.SIZE - 1;
+        for (int at = Long.BYTES; at < layout.width(); at += Long.BYTES) {
+            if (bits(element, at) != sign) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** Such a number, if a long can hold it. */
+    long asLong(long element) {
+        return layout.width() < Long.BYTES ? word(element, 0) : bits(element, 0);
+    }
+
+    /** The 64 bits that begin {@code at} bytes above the lowest ones. */
+    private long bits(long element, int at) {
+        boolean lowestFirst = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
+        return longWord(element, lowestFirst ? at : layout.width() - Long.BYTES - at);
     }
 
     /**

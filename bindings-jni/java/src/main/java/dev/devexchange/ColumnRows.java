@@ -76,7 +76,7 @@ abstract class ColumnRows {
     }
 
     final boolean hasZone() {
-        return !is().timeZone().isEmpty();
+        return is().hasTimeZone();
     }
 
     final boolean bit(long row) {
@@ -109,7 +109,11 @@ abstract class ColumnRows {
 
     final BigDecimal decimal(long row) {
         require(layout().meaning() == Layout.Meaning.DECIMAL, "a decimal");
-        return Values.decimal(buffers().fixed(offset + row), layout().parameter());
+        int scale = (int) layout().parameter();
+        Buffers buffers = buffers();
+        return buffers.fitsLong(offset + row)
+                ? BigDecimal.valueOf(buffers.asLong(offset + row), scale)
+                : new BigDecimal(Values.integer(buffers.fixed(offset + row)), scale);
     }
 
     final Interval interval(long row) {

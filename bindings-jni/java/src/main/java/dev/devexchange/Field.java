@@ -1,9 +1,8 @@
 package dev.devexchange;
 
 import java.nio.ByteBuffer;
-import java.nio.CharBuffer;
-import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.time.ZoneId;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -27,6 +26,11 @@ public final class Field {
     /** Flag: the keys of a map are sorted. */
     public static final long KEYS_SORTED = 4;
 
+    /** Where the time zone begins in the format of a timestamp. */
+    private static final int ZONE = "tsu:".length();
+
+    private static final byte[] NONE = {};
+
     /** The most fields that a schema can have (core, {@code MAX_NODES}). */
     private static final int MOST = 1 << 20;
 
@@ -48,6 +52,9 @@ public final class Field {
 
     /** The type ids of a union; null until they are asked for. */
     private volatile List<Integer> typeIds;
+
+    /** The time zone of a timestamp; null until it is asked for. */
+    private volatile ZoneId zone;
 
     /** The hash code; 0 until it is asked for. */
     private int hash;
@@ -149,6 +156,17 @@ public final class Field {
      */
     public static Field runEndEncoded(String name, String runEnds, Field values) {
         return of(name, Format.RUN_END_ENCODED).withChildren(of("run_ends", runEnds).notNull(), values);
+    }
+
+    /** A field of which everything is known; the lists and the map must not change any more. */
+    static Field whole(
+            String name,
+            String format,
+            long flags,
+            List<Field> children,
+            Field dictionary,
+            Map<String, String> metadata) {
+        return new Field(name, format, flags, children, dictionary, metadata, null);
     }
 
     /** {@return the same field with values that may be null, as {@link #of} makes it} */
@@ -292,11 +310,26 @@ public final class Field {
 
     /** {@return the time zone of a timestamp; empty if it has none, and for other types} */
     public String timeZone() {
-        return isTimestamp() ? format.substring(format.indexOf(':') + 1) : "";
+        return hasTimeZone() ? format.substring(ZONE) : "";
+    }
+
+    /** Whether there is a time zone: asked for each value that is read. */
+    boolean hasTimeZone() {
+        return isTimestamp() && format.length() > ZONE;
+    }
+
+    /** The time zone as {@code java.time} knows it, looked up once. Throws what {@link ZoneId#of} throws. */
+    ZoneId zone() {
+        ZoneId known = zone;
+        if (known == null) {
+            known = ZoneId.of(timeZone());
+            zone = known;
+        }
+        return known;
     }
 
     private boolean isTimestamp() {
-        return format.startsWith("ts") && format.indexOf(':') == 3;
+        return format.startsWith("ts") && format.indexOf(':') == ZONE - 1;
     }
 
     /**
@@ -403,8 +436,11 @@ public final class Field {
 
     /** The bytes of name, format and metadata, in this order; the texts end with NUL. */
     List<byte[]> texts() {
-        byte[] block = metadata.isEmpty() ? new byte[0] : Metadata.block(metadata, context());
-        return List.of(text(name, "name"), text(format, "format"), block);
+        return List.of(text(name, "name"), text(format, "format"), metadataBlock());
+    }
+
+    private byte[] metadataBlock() {
+        return metadata.isEmpty() ? NONE : Metadata.block(metadata, context());
     }
 
     private byte[] text(String text, String what) {
@@ -421,14 +457,12 @@ public final class Field {
 
     /** Encodes a text in UTF-8, or throws the refusal. */
     static byte[] encode(String text, Supplier<DevExchangeException> refusal) {
-        try {
-            ByteBuffer encoded = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text));
-            byte[] bytes = new byte[encoded.remaining()];
-            encoded.get(bytes);
-            return bytes;
-        } catch (CharacterCodingException e) {
+        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+        // Half a surrogate pair has become a question mark.
+        if (!new String(bytes, StandardCharsets.UTF_8).equals(text)) {
             throw refusal.get();
         }
+        return bytes;
     }
 
     /** Encodes a text in UTF-8; {@code what} names it in the message of the refusal. */

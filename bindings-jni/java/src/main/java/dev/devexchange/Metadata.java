@@ -16,6 +16,9 @@ final class Metadata {
 
     /** An unmodifiable copy of a user's pairs, in their order. */
     static Map<String, String> copy(Map<String, String> pairs) {
+        if (pairs.isEmpty()) {
+            return Map.of();
+        }
         Map<String, String> copy = new LinkedHashMap<>();
         pairs.forEach((key, value) ->
                 copy.put(Objects.requireNonNull(key, "key"), Objects.requireNonNull(value, "value")));

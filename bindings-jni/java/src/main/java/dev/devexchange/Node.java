@@ -2,10 +2,7 @@ package dev.devexchange;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
-import java.util.List;
 import java.util.function.Supplier;
 
 /**
@@ -26,7 +23,8 @@ public final class Node {
     private final long length;
     private final long nullCount;
     private final long offset;
-    private final List<Memory> buffers;
+    /** Never changed. */
+    private final Memory[] buffers;
 
     /**
      * A byte buffer as it was when it was given, with the object to keep reachable for it; or, without a buffer, an
@@ -42,9 +40,15 @@ public final class Node {
         static Memory at(long address) {
             return new Memory(null, null, address);
         }
+
+        static Memory[] of(ByteBuffer... buffers) {
+            Memory[] all = new Memory[buffers.length];
+            Arrays.setAll(all, i -> of(buffers[i]));
+            return all;
+        }
     }
 
-    private Node(long length, long nullCount, long offset, List<Memory> buffers) {
+    private Node(long length, long nullCount, long offset, Memory... buffers) {
         this.length = length;
         this.nullCount = nullCount;
         this.offset = offset;
@@ -60,7 +64,7 @@ public final class Node {
      * @return the node, with an unknown number of nulls and offset 0
      */
     public static Node of(long length, ByteBuffer... buffers) {
-        return new Node(length, UNKNOWN, 0, Arrays.stream(buffers).map(Memory::of).toList());
+        return new Node(length, UNKNOWN, 0, Memory.of(buffers));
     }
 
     /**
@@ -71,7 +75,7 @@ public final class Node {
      * @return the node, with an unknown number of nulls and offset 0
      */
     public static Node ofAddresses(long length, long... addresses) {
-        return new Node(length, UNKNOWN, 0, Arrays.stream(addresses).mapToObj(Memory::at).toList());
+        return new Node(length, UNKNOWN, 0, Arrays.stream(addresses).mapToObj(Memory::at).toArray(Memory[]::new));
     }
 
     /**
@@ -82,7 +86,7 @@ public final class Node {
      * @return the node
      */
     public Node withBuffer(ByteBuffer buffer) {
-        return with(List.of(Memory.of(buffer)));
+        return with(Memory.of(buffer));
     }
 
     /**
@@ -92,7 +96,7 @@ public final class Node {
      * @return the node
      */
     public Node withAddress(long address) {
-        return with(List.of(Memory.at(address)));
+        return with(Memory.at(address));
     }
 
     /**
@@ -103,7 +107,7 @@ public final class Node {
      * @return the node
      */
     public Node withViewData(ByteBuffer... data) {
-        return with(Arrays.stream(data).map(Memory::of).toList())
+        return with(Memory.of(data))
                 .withViewSizes(Arrays.stream(data).mapToLong(ByteBuffer::remaining).toArray());
     }
 
@@ -120,10 +124,10 @@ public final class Node {
         return withBuffer(sizes);
     }
 
-    private Node with(List<Memory> more) {
-        List<Memory> all = new ArrayList<>(buffers);
-        all.addAll(more);
-        return new Node(length, nullCount, offset, Collections.unmodifiableList(all));
+    private Node with(Memory... more) {
+        Memory[] all = Arrays.copyOf(buffers, buffers.length + more.length);
+        System.arraycopy(more, 0, all, buffers.length, more.length);
+        return new Node(length, nullCount, offset, all);
     }
 
     /**
@@ -155,7 +159,7 @@ public final class Node {
     }
 
     int bufferCount() {
-        return buffers.size();
+        return buffers.length;
     }
 
     /** The object that must stay reachable as long as the memory is used. */
@@ -174,7 +178,7 @@ public final class Node {
 
     /** The address of a buffer; {@code name} is for messages. */
     long address(int index, Supplier<String> name) {
-        Memory memory = buffers.get(index);
+        Memory memory = buffers[index];
         return memory.buffer == null
                 ? memory.address
                 : HostMemory.address(memory.buffer, () -> name.get() + ".buffers[" + index + "]");
@@ -187,7 +191,7 @@ public final class Node {
 
     /** The number of bytes of a buffer; −1 if it is not known. */
     long room(int index) {
-        ByteBuffer buffer = buffers.get(index).buffer;
+        ByteBuffer buffer = buffers[index].buffer;
         return buffer == null ? -1 : buffer.remaining();
     }
 }

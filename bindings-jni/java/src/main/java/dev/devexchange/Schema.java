@@ -2,6 +2,7 @@ package dev.devexchange;
 
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Collectors;
 
@@ -13,6 +14,14 @@ import java.util.stream.Collectors;
 public final class Schema extends Owned<Schema> implements AutoCloseable {
     /** The most columns that {@link #shown} lists. */
     private static final int SHOWN = 20;
+
+    // Where the members of a field's record are; the texts are in the order of Field.texts.
+    private static final int[] TEXTS = {
+        Records.FIELD.at("name"), Records.FIELD.at("format"), Records.FIELD.at("metadata")
+    };
+    private static final int FLAGS = Records.FIELD.at("flags");
+    private static final int CHILDREN = Records.FIELD.at("n_children");
+    private static final int HAS_DICTIONARY = Records.FIELD.at("has_dictionary");
 
     private final Fields fields;
 
@@ -48,10 +57,14 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
      */
     public static Schema of(Field root) {
         List<Field> fields = root.depthFirst();
-        List<List<byte[]>> texts = fields.stream().map(Field::texts).toList();
+        List<List<byte[]>> texts = new ArrayList<>(fields.size());
         long bytes = (long) fields.size() * Records.FIELD.size();
-        for (List<byte[]> field : texts) {
-            bytes += field.stream().mapToLong(text -> text.length).sum();
+        for (Field field : fields) {
+            List<byte[]> ofField = field.texts();
+            texts.add(ofField);
+            for (byte[] text : ofField) {
+                bytes += text.length;
+            }
         }
         Scratch scratch = Scratch.of(bytes);
         try {
@@ -69,16 +82,15 @@ public final class Schema extends Owned<Schema> implements AutoCloseable {
         for (int i = 0; i < fields.size(); i++) {
             Field field = fields.get(i);
             int at = i * Records.FIELD.size();
-            String[] members = {"name", "format", "metadata"};
-            for (int k = 0; k < members.length; k++) {
+            for (int k = 0; k < TEXTS.length; k++) {
                 byte[] bytes = texts.get(i).get(k);
-                out.putLong(at + Records.FIELD.at(members[k]), bytes.length == 0 ? 0 : scratch.address + text);
+                out.putLong(at + TEXTS[k], bytes.length == 0 ? 0 : scratch.address + text);
                 out.put(text, bytes);
                 text += bytes.length;
             }
-            out.putLong(at + Records.FIELD.at("flags"), field.flags());
-            out.putLong(at + Records.FIELD.at("n_children"), field.children().size());
-            out.putLong(at + Records.FIELD.at("has_dictionary"), field.dictionary() == null ? 0 : 1);
+            out.putLong(at + FLAGS, field.flags());
+            out.putLong(at + CHILDREN, field.children().size());
+            out.putLong(at + HAS_DICTIONARY, field.dictionary() == null ? 0 : 1);
         }
     }
 

@@ -47,21 +47,22 @@ final class Times {
 
     /** Same as {@link #instant}, but as the time of a local clock of unknown zone. */
     static LocalDateTime dateTime(ColumnRows column, long row, long value) {
-        Instant instant = instant(column, row, value);
-        return inRange(column, row, value, TIMESTAMP, () -> LocalDateTime.ofInstant(instant, ZoneOffset.UTC));
+        long nanosOfUnit = nanosOfUnit(column);
+        long ofSecond = NANOS_OF_SECOND / nanosOfUnit;
+        return inRange(column, row, value, TIMESTAMP, () -> LocalDateTime.ofEpochSecond(
+                Math.floorDiv(value, ofSecond), (int) (Math.floorMod(value, ofSecond) * nanosOfUnit), ZoneOffset.UTC));
     }
 
     /** Same as {@link #instant}, but as clocks in the column's zone show it. */
     static ZonedDateTime zoned(ColumnRows column, long row, long value) {
         Instant instant = instant(column, row, value);
-        String zone = column.is().timeZone();
         ZoneId known;
         try {
-            known = ZoneId.of(zone);
+            known = column.is().zone();
         } catch (DateTimeException e) {
             throw new DevExchangeException(
                     Status.UNSUPPORTED,
-                    column.named("the time zone is \"" + zone + "\", which java.time does not know"));
+                    column.named("the time zone is \"" + column.is().timeZone() + "\", which java.time does not know"));
         }
         return inRange(column, row, value, TIMESTAMP, () -> instant.atZone(known));
     }

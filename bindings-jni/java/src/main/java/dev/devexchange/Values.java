@@ -1,6 +1,5 @@
 package dev.devexchange;
 
-import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
@@ -58,13 +57,13 @@ final class Values {
 
     private static Number unsigned(long bits) {
         if (bits < 0) {
-            return new BigInteger(Long.toUnsignedString(bits));
+            return BigInteger.valueOf(bits & Long.MAX_VALUE).setBit(Long.SIZE - 1);
         }
         return bits;
     }
 
-    /** The decimal of a two's complement number in native byte order. */
-    static BigDecimal decimal(byte[] bytes, long scale) {
+    /** The integer of a two's complement number in native byte order. */
+    static BigInteger integer(byte[] bytes) {
         if (ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN) {
             for (int i = 0; i < bytes.length / 2; i++) {
                 byte low = bytes[i];
@@ -72,7 +71,7 @@ final class Values {
                 bytes[bytes.length - 1 - i] = low;
             }
         }
-        return new BigDecimal(new BigInteger(bytes), (int) scale);
+        return new BigInteger(bytes);
     }
 
     static List<Object> list(Column items) {

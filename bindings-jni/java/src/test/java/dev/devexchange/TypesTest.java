@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.math.BigDecimal;
@@ -91,6 +92,18 @@ class TypesTest {
         BigDecimal wider = new BigDecimal(BigInteger.TEN.pow(75).negate(), -3);
         values(() -> fixed(Format.decimal(76, -3, 256), 2, null, wide(wider, new BigDecimal(BigInteger.ONE, -3), 32)),
                 wider, new BigDecimal(BigInteger.ONE, -3));
+        // The first numbers that 64 bits cannot hold, and the last that they can.
+        BigDecimal above = new BigDecimal(BigInteger.TWO.pow(63));
+        BigDecimal below = new BigDecimal(BigInteger.TWO.pow(63).negate()).subtract(BigDecimal.ONE);
+        for (int bits : new int[] {128, 256}) {
+            values(() -> fixed(Format.decimal(38, 0, bits), 2, null, wide(above, below, bits / 8)), above, below);
+            BigDecimal most = above.subtract(BigDecimal.ONE);
+            BigDecimal least = below.add(BigDecimal.ONE);
+            values(() -> fixed(Format.decimal(38, 0, bits), 2, null, wide(most, least, bits / 8)), most, least);
+        }
+        BigDecimal highest = new BigDecimal(BigInteger.TWO.pow(192));
+        values(() -> fixed(Format.decimal(76, 0, 256), 2, null, wide(highest, highest.negate(), 32)), highest,
+                highest.negate());
         through(fixed(Format.decimal(38, 10, 128), 1, null, wide(wide, wide, 16)), column -> {
             assertEquals(wide, column.getDecimal(0));
             assertEquals(wide.toPlainString(), column.asText(0));
@@ -165,6 +178,7 @@ class TypesTest {
                     assertEquals(Instant.EPOCH, column.getInstant(0));
                     assertEquals(Instant.EPOCH.atZone(ZoneId.of("Europe/Berlin")), column.getZonedDateTime(0));
                     assertEquals(1, column.getZonedDateTime(0).getHour());
+                    assertSame(column.getZonedDateTime(0).getZone(), column.getZonedDateTime(0).getZone());
                     refused(Status.MISMATCH, () -> column.getDateTime(0), "without a time zone");
                     refused(Status.OUT_OF_RANGE, () -> column.getInstant(1),
                             "row 1 of column \"c\" is 9223372036854775807, of format \"tss:Europe/Berlin\"",
