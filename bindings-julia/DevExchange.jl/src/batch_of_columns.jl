@@ -57,8 +57,10 @@ Batch(@nospecialize(columns::Pair...); release=nothing, metadata=(), stream=noth
 # From here on the compiler does not know the types of columns; otherwise it would compile all of this for each table.
 function listed(@nospecialize(columns::NamedTuple))
     list = Any[]
+    # `keys` would be compiled for each table, and `fieldname` goes through all names each time.
+    names = typeof(columns).parameters[1]
     for k in 1:nfields(columns)
-        push!(list, Pair{Any,Any}(fieldname(typeof(columns), k), getfield(columns, k)))
+        push!(list, Pair{Any,Any}(getfield(names, k), getfield(columns, k)))
     end
     return list
 end
@@ -81,31 +83,40 @@ end
 # Names and columns, checked to be of the same length.
 function named_columns(columns::Vector{Any})
     named = Pair{String,Any}[]
+    rows_of_first = nothing
     for pair in columns
-        pair isa Union{Pair,Tuple{Any,Any}} || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
-            "a column is given as $(repr(pair)): a pair is needed, `name => vector`"))
-        key, column = pair
+        key, column = name_and_column(pair)
         name = column_name(key)
-        column isa Union{AbstractVector,Batch} || throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
-            "column $(repr(name)) is a $(typeof(column)): a vector is needed"))
-        column isa AbstractVector && Base.has_offset_axes(column) && throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
-            "column $(repr(name)) has indices $(axes(column, 1)): they must begin at 1"))
+        rows = rows_in(name, column)
         push!(named, Pair{String,Any}(name, column))
-        (first_name, first), rows = named[1], rows_in(column)
-        rows == rows_in(first) || throw(DevExchangeError(DEVX_INVALID_LENGTH,
-            "column $(repr(name)) has length $rows: column $(repr(first_name)) has $(rows_in(first))"))
+        rows_of_first === nothing && (rows_of_first = rows)
+        rows == rows_of_first || throw(DevExchangeError(DEVX_INVALID_LENGTH,
+            "column $(repr(name)) has length $rows: column $(repr(named[1][1])) has $rows_of_first"))
     end
     return named
 end
 
-rows_in(b::Batch) = b.rows
-rows_in(column) = length(column)
+# These are methods, because Julia remembers which of them a type has. It does not for `isa AbstractVector`, which takes longer
+# than everything else here.
+name_and_column(@nospecialize(pair::Pair)) = (pair.first, pair.second)
+name_and_column(@nospecialize(pair::Tuple{Any,Any})) = (pair[1], pair[2])
+name_and_column(@nospecialize(pair)) = throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+    "a column is given as $(repr(pair)): a pair is needed, `name => vector`"))
+
+rows_in(name, b::Batch) = b.rows
+function rows_in(name, @nospecialize(column::AbstractVector))
+    Base.has_offset_axes(column) && throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+        "column $(repr(name)) has indices $(axes(column, 1)): they must begin at 1"))
+    return length(column)
+end
+rows_in(name, @nospecialize(column)) = throw(DevExchangeError(DEVX_INVALID_ARGUMENT,
+    "column $(repr(name)) is a $(typeof(column)): a vector is needed"))
 
 is_of_batch(pair) = pair[2] isa Union{Batch,Column}
 
 function laid_out(named, @nospecialize(release), @nospecialize(metadata))
     fields = Field[]
-    nodes = Node[Node(isempty(named) ? 0 : rows_in(named[1][2]), 0, 0, Any[nothing])]
+    nodes = Node[Node(isempty(named) ? 0 : rows_in(named[1]...), 0, 0, Any[nothing])]
     for (name, column) in named
         push!(fields, lay_column!(nodes, name, column))
     end

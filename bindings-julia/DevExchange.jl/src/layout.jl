@@ -76,13 +76,14 @@ function DictionaryVector(vector::AbstractVector)
     Base.require_one_based_indexing(vector)
     values = unique(skipmissing(vector))
     I = length(values) <= 128 ? Int8 : length(values) <= 32768 ? Int16 : Int32
-    places = Dict(value => I(k - 1) for (k, value) in enumerate(values))
-    indices = if Missing <: eltype(vector)
-        Union{I,Missing}[ismissing(x) ? missing : places[x] for x in vector]
-    else
-        I[places[x] for x in vector]
-    end
-    return DictionaryVector(indices, values)
+    return DictionaryVector(places(I, vector, values), values)
+end
+
+# A function of its own, in which the compiler knows the type of the indices.
+function places(::Type{I}, vector, values) where {I}
+    place = Dict(value => I(k - 1) for (k, value) in enumerate(values))
+    Missing <: eltype(vector) || return I[place[x] for x in vector]
+    return Union{I,Missing}[ismissing(x) ? missing : place[x] for x in vector]
 end
 
 Base.size(d::DictionaryVector) = size(d.indices)
@@ -310,10 +311,19 @@ function lay!(nodes, name, path, v, ::Type{S}) where {names,S<:NamedTuple{names}
     push!(nodes, Node(length(v), nulls, 0, Any[bits]))
     children = map(names) do child
         T = Union{fieldtype(S, child),(nulls == 0 ? Union{} : Missing)}
-        field = lay!(nodes, string(child), "$path.$child", T[ismissing(x) ? missing : x[child] for x in v])
-        as_said(field, fieldtype(S, child))
+        as_said(lay!(nodes, string(child), "$path.$child", members_of(T, v, Val(child))), fieldtype(S, child))
     end
     return Field(name, "+s"; nullable=Missing <: eltype(v), children=collect(Field, children))
+end
+
+# A function of its own, in which the compiler knows the type of the member. It is compiled for each member, and a loop takes
+# the compiler half as long as a comprehension.
+function members_of(::Type{T}, v, ::Val{child}) where {T,child}
+    values, row = Vector{T}(undef, length(v)), 0
+    for x in v
+        values[row+=1] = x === missing ? missing : getfield(x, child)
+    end
+    return values
 end
 
 function lay!(nodes, name, path, v, ::Type{S}) where {K,V,S<:AbstractDict{K,V}}

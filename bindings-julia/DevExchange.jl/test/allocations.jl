@@ -88,3 +88,19 @@ end
     close(b)
     @test nothing_left()
 end
+
+@testset "allocations: vectors laid out" begin
+    # Buffers and their descriptions, but no object for each row.
+    rows = 10^3
+    some(v) = [k % 7 == 0 ? missing : v[k] for k in eachindex(v)]
+    texts = ["text $k" for k in 1:rows]
+    structs = [(a=k, b=2.0, c=texts[k]) for k in 1:rows]
+    whole = (texts, structs, fill(Date(2000), rows), [[k, k] for k in 1:rows], [Dict(k => 2.0) for k in 1:rows])
+    for v in (whole..., some.(whole)...)
+        @test objects(() -> close(Batch((v=v,))), 10) < rows / 2
+    end
+    for v in (texts, some(texts))
+        @test objects(() -> (DictionaryVector(v); nothing), 10) < rows / 2
+    end
+    @test nothing_left()
+end

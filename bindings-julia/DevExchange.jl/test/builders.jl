@@ -297,6 +297,10 @@ end
     b = returned(Batch((s=view(collect(1:6), 1:2:6), r=view([1.5, 2.5, 3.5], 3:-1:1), t=view([(k, -k) for k in 1:5], 1:2:5))))
     @test b[:s] == [1, 3, 5] && b[:r] == [3.5, 2.5, 1.5] && same(b[:t], [(1, -1), (3, -3), (5, -5)])
     close(b)
+    # The length of a vector is not always an `Int`.
+    b = returned(Batch((u=UInt64(1):UInt64(3), s=["a", "b", "c"])))
+    @test b[:u] == 1:3 && same(b[:s], ["a", "b", "c"])
+    close(b)
     # Any row of a union can be null.
     v = Union{Missing,Int,String}[missing, 1, "a", missing]
     D = Dict{Int,Union{Missing,Float64}}
