@@ -272,15 +272,20 @@ final class HeapScenario {
             require(refused.status() == Status.OUT_OF_MEMORY, refused.toString());
             return false;
         } finally {
-            LARGE[0] = null;
-            squeezed = -1;
+            relax();
         }
     }
 
-    private static void squeeze() {
+    private static synchronized void squeeze() {
         if (squeezed >= 0) {
             fill(squeezed);
         }
+    }
+
+    /** Ends the limit, and waits for a thread that fills the heap at this moment: it would stay full. */
+    private static synchronized void relax() {
+        squeezed = -1;
+        LARGE[0] = null;
     }
 
     /** Fills the heap except for a number of small objects. */
