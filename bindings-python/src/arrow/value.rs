@@ -35,10 +35,10 @@ pub(crate) fn list<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py
     // Without a dictionary, the values of these types are here: nothing has to be resolved.
     if is_atomic(column.ty()) && column.dictionary().is_none() {
         let value = |row| if rows.is_valid(row)? { here(py, &rows, row) } else { Ok(py.None().into_bound(py)) };
-        return objects::full_list(py, (0..rows.len() as usize).map(|row| value(row as i64)));
+        return objects::full_list(py, (0..rows.length() as usize).map(|row| value(row as i64)));
     }
     let list = objects::list(py)?;
-    for row in 0..rows.len() {
+    for row in 0..rows.length() {
         list.append(of(py, &rows, row)?)?;
     }
     Ok(list)
@@ -150,7 +150,7 @@ fn structs<'py>(py: Python<'py>, column: Column<'_>) -> Result<Bound<'py, PyList
         _ => None,
     };
     let (structs, children) = (column.rows(), collected(column.children().map(|child| Ok(child.rows())))?);
-    for row in 0..structs.len() {
+    for row in 0..structs.length() {
         if !structs.is_valid(row)? {
             rows.append(py.None())?;
             continue;

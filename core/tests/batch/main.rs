@@ -140,7 +140,7 @@ fn check_sample(batch: &Batch) {
     let t = batch.column(1).unwrap();
     assert_eq!([0, 1, 2].map(|row| t.text(row).unwrap()), ["a", "bc", ""]);
     let texts = t.rows();
-    assert_eq!((texts.len(), texts.ty(), texts.column().field().name()), (3, t.ty(), "t"));
+    assert_eq!((texts.length(), texts.ty(), texts.column().field().name()), (3, t.ty(), "t"));
     let l = batch.column_named("l").unwrap();
     let lists = [0, 1, 2].map(|row| l.list(row).unwrap().values::<f64>().unwrap());
     assert_eq!(lists, [&[10.0, 11.0][..], &[], &[12.0]]);

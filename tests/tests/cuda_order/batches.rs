@@ -118,7 +118,7 @@ fn a_reader_of_rows_asks_once_whether_they_are_ready() {
         assert_eq!(early.fixed(0), Ok(&[7][..]), "it looks again");
         let rows = batch.root().rows();
         let queries = sim::calls("cuEventQuery");
-        assert!((0..rows.len()).all(|row| rows.value(row) == Ok(Value::UInt(7))));
+        assert!((0..rows.length()).all(|row| rows.value(row) == Ok(Value::UInt(7))));
         assert_eq!(sim::calls("cuEventQuery"), queries);
         drop(batch);
         cu_ok!("cuMemFreeHost", data);

@@ -39,7 +39,7 @@ macro_rules! refuse {
 /// # // SAFETY: the vectors have the offsets and bytes of two texts, and belong to the owner.
 /// # let batch = unsafe { column.build(Device::CPU) }?;
 /// let names = batch.root().rows();
-/// for row in 0..names.len() {
+/// for row in 0..names.length() {
 ///     println!("{}", names.text(row)?);
 /// }
 /// # assert_eq!(names.text(1)?, "core");
@@ -75,8 +75,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Number of rows.
-    #[expect(clippy::len_without_is_empty)]
-    pub fn len(&self) -> i64 {
+    pub fn length(&self) -> i64 {
         self.column.length
     }
 
@@ -312,12 +311,12 @@ impl<'a> Rows<'a> {
             Type::Int(4) => ends.one_of::<i32>(1, run).into(),
             _ => ends.one_of::<i64>(1, run),
         };
-        let (mut low, mut high) = (0, ends.len());
+        let (mut low, mut high) = (0, ends.length());
         while low < high {
             let middle = low + (high - low) / 2;
             if end(middle) <= logical { low = middle + 1 } else { high = middle }
         }
-        if low < ends.len() {
+        if low < ends.length() {
             return Ok(low);
         }
         refuse!(
