@@ -27,7 +27,7 @@ failed=0
 files_of() { # MODULE
   case $1 in
     layout) echo core/src/layout.rs ;;
-    tensor) echo core/src/tensor/{mod,transfer,gather,slice}.rs core/src/{dtype,transfer}.rs ;;
+    tensor) echo core/src/tensor/{mod,elements,transfer,gather,slice}.rs core/src/{dtype,transfer}.rs ;;
     dlpack) echo core/src/dlpack.rs core/src/dlpack/{legacy,versioned}.rs ;;
     convert) echo core/src/convert/{mod,column,fixed_shape,matrix,tensor}.rs ;;
     order) echo core/src/{order,order/ready,order/uses,order/behind,tensor/order,arrow/batch/order,view}.rs ;;
@@ -47,7 +47,7 @@ files_of() { # MODULE
     asynchronous)
       echo core/src/arrow/asynchronous/{bell,block,handler,mod,offers,owned,producer,reader,reading}.rs \
         core/src/arrow/asynchronous/{task,wake,writer,writing}.rs ;;
-    manager) echo core/src/manager/{mod,books,depth,driver,limited,own,pool,records,table}.rs ;;
+    manager) echo core/src/manager/{mod,books,depth,driver,limited,own,pointers,pool,records,table}.rs ;;
     fork) echo core/src/{fork,thread,trace}.rs ;;
     cuda-array) echo core/src/cuda_array.rs core/src/cuda_array/typestr.rs ;;
     cudarc) echo core/src/cudarc_slice.rs ;;
