@@ -80,7 +80,6 @@ impl<'a> Rows<'a> {
     /// Same as [`Column::stored`].
     pub fn stored(&self, row: i64) -> Result<Value<'a>> {
         Ok(match self.ty() {
-            Type::Int(_) => Value::Int(signed(self.fixed(row)?)),
             Type::Bool => Value::Bool(self.bool(row)?),
             Type::Float(width) => float(width, unsigned(self.fixed(row)?)),
             Type::UInt(_) => Value::UInt(unsigned(self.fixed(row)?)),
