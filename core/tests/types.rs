@@ -300,6 +300,8 @@ fn runs() {
     let ends = node(c"s", 3, vec![null(), at([2_i16, 3, 6])]);
     let all = ["\"a\"", "\"a\"", "null", "\"b\"", "\"b\"", "\"b\""];
     assert_eq!(shown(&runs(ends)), all);
+    let batch = runs(node(c"s", 3, vec![null(), at([2_i16, 3, 6])])).batch().unwrap();
+    assert_eq!([0, 1, 2, 3, 5].map(|row| batch.root().run(row)), [0, 0, 1, 2, 2].map(Ok));
     assert_eq!(shown(&runs(node(c"i", 3, vec![null(), at([2_i32, 3, 6])])).slice(1, 3)), all[1..4]);
     assert_eq!(shown(&runs(node(c"l", 3, vec![null(), at([2_i64, 3, 9])])).slice(3, 3)), all[3..]);
     let short = runs(node(c"l", 3, vec![null(), at([2_i64, 3, 4])]));
