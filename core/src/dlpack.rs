@@ -145,8 +145,8 @@ impl<M: Managed> Owned<M> {
         Self(managed)
     }
 
-    /// Returns the address of the struct, which this value still owns: for a look at it, or for a consumer that takes the tensor
-    /// only if it succeeds. If it has, give the value up with [`Owned::into_raw`].
+    /// Returns the address of the struct, which this value still owns: for a look at it, or for a consumer that takes the
+    /// tensor only if it succeeds. If it has, give the value up with [`Owned::into_raw`].
     pub fn as_ptr(&self) -> *mut M {
         self.0.as_ptr()
     }

@@ -29,8 +29,10 @@ impl<'a> Column<'a> {
         self.rows().bool(row)
     }
 
-    /// The bytes of a row, of a type whose values all have the same size ([`Type::byte_width`](crate::arrow::Type::byte_width)), as they are stored:
+    /// The bytes of a row, of a type whose values all have the same size ([`Type::byte_width`]), as they are stored:
     /// numbers and decimals in native byte order, two's complement.
+    ///
+    /// [`Type::byte_width`]: crate::arrow::Type::byte_width
     ///
     /// # Errors
     /// `DEVX_MISMATCH`, `DEVX_OUT_OF_RANGE`, `DEVX_DEVICE`, `DEVX_NOT_READY`.

@@ -96,8 +96,8 @@ pub(super) fn destroy() {
     }
 }
 
-/// A stream that its owner closes ([`Stream::close`]) when it is dropped, whatever way a function is left. Wherever a [`Stream`]
-/// is asked for, pass `*` of this.
+/// A stream that its owner closes ([`Stream::close`]) when it is dropped, whatever way a function is left. Wherever a
+/// [`Stream`] is asked for, pass `*` of this.
 ///
 /// ```no_run
 /// use devexchange_core::{DType, Device, DeviceStream, Result, Tensor};
@@ -105,7 +105,8 @@ pub(super) fn destroy() {
 /// # fn main() -> Result<()> {
 /// // SAFETY: no copy of the stream is used after this function.
 /// let stream = unsafe { DeviceStream::create(0) }?;
-/// let tensor = Tensor::allocate(Device::cuda(0), DType::FLOAT32, &[2, 3], Some(*stream))?; // nothing is left behind if it fails
+/// // If this fails, the stream is closed all the same.
+/// let tensor = Tensor::allocate(Device::cuda(0), DType::FLOAT32, &[2, 3], Some(*stream))?;
 /// # drop(tensor);
 /// # Ok(())
 /// # }
