@@ -15,6 +15,14 @@ use devexchange_tests::sim::{self, Live, Session};
 
 const N: u64 = 256;
 
+/// Waits until a closed stream is destroyed, which `is_gone` sees.
+fn soon_destroyed(is_gone: impl Fn() -> bool) {
+    soon("the closed stream is destroyed", || {
+        assert_eq!(Stream::destroy_closed(), Ok(()));
+        is_gone()
+    });
+}
+
 /// There may be no moment without a waiting release.
 #[test]
 fn they_wait_only_for_releases_from_before() {
@@ -43,10 +51,7 @@ fn they_wait_only_for_releases_from_before() {
             assert_eq!((releases_waiting(), streams()), (2, before + 1), "round {round}");
             assert_eq!(sim::end_capture(older), 0, "the capture is intact");
             soon("one release is done", || releases_waiting() == 1);
-            soon("so the stream is destroyed", || {
-                Stream::destroy_closed().expect("destroyed");
-                streams() == before
-            });
+            soon_destroyed(|| streams() == before);
             if round == 9 {
                 assert_eq!(sim::end_capture(newer), 0, "the capture is intact");
             }
@@ -75,10 +80,7 @@ fn one_with_an_owner_is_closed_by_itself() {
             Ok(tensor)
         };
         left_early().expect_err("a negative extent");
-        soon("the stream is destroyed", || {
-            Stream::destroy_closed().expect("destroyed");
-            streams() == before
-        });
+        soon_destroyed(|| streams() == before);
         // SAFETY: as above.
         let kept = unsafe { DeviceStream::create(0) }.expect("a stream").into_stream();
         assert_eq!(streams(), before + 1);
